@@ -1,0 +1,58 @@
+"""How text becomes tokens for one model: the agent side of a tokenizer.
+
+Control tokens and tags come only from the methods below, never from text: `content` encodes with special
+tokens disabled, so nothing that a task says can open a turn, close one or become a tag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+TAGS = ("<think>", "</think>", "<action>", "</action>")
+_TAG_LIKE = re.compile(r"<(?=\s*/?\s*(?:think|action)\b)", re.IGNORECASE)
+
+
+class Dialect(Protocol):
+    pad_id: int
+    eos_ids: frozenset[int]
+
+    @property
+    def size(self) -> int:
+        """How many token ids there are."""
+        ...
+
+    def content(self, text: str) -> list[int]:
+        """Plain text."""
+        ...
+
+    def system(self, text: str) -> list[int]:
+        """The opening of a conversation with its system message."""
+        ...
+
+    def user(self, text: str) -> list[int]:
+        """A message to the agent, and the opening of the agent's answer."""
+        ...
+
+    def end_of_answer(self) -> list[int]:
+        """What closes the agent's answer if the agent did not close it itself."""
+        ...
+
+    def answer(self, text: str) -> list[int]:
+        """An answer with real tags, as the policy would sample it: for imitation."""
+        ...
+
+    def pieces(self, ids: Sequence[int]) -> list[bytes]:
+        """The bytes of each token; joined they are the text."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write what is needed to read and write these tokens again."""
+        ...
+
+
+def neutral(text: str) -> str:
+    """Task text in which nothing reads as one of our tags: its `<` becomes a look-alike."""
+    return _TAG_LIKE.sub("\u2039", text)

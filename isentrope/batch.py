@@ -1,0 +1,209 @@
+"""Episodes to packed token rows.
+
+By the prefix rule a turn that continues the one before belongs to the same sequence, so a whole conversation is
+computed once. Sequences are packed into rows (first fit, longest first), rows into micro-batches of bounded size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from isentrope.masked import MODES, token_weights
+from isentrope.types import Episode, StepTokens, TokenBatch, Turn
+
+OTHER, THINK, ACTION = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class TokenSequence:
+    """One run of tokens, and where its response tokens stand: response token tokens_N[k] of the step at columns[k]."""
+
+    ids: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    group: int
+
+
+def flatten(episodes: Sequence[Episode], all_tokens: bool = False) -> tuple[list[TokenSequence], StepTokens]:
+    """The sequences of these episodes and the table of their response tokens.
+
+    With `all_tokens` every token but the first of a sequence counts as a response: language modelling.
+    """
+    sequences: list[TokenSequence] = []
+    turns: list[tuple[int, Episode, Turn]] = []
+    count = 0
+    for number, episode in enumerate(episodes):
+        for run in _runs(episode.turns):
+            sequence, used = _sequence(run, count, episode.group, all_tokens)
+            sequences.append(sequence)
+            count += used
+            turns += [(number, episode, turn) for turn in run]
+    return sequences, _table(turns, all_tokens)
+
+
+def _runs(turns: Sequence[Turn]) -> list[list[Turn]]:
+    """Turns cut where one does not continue the one before; turns without a response carry nothing to learn."""
+    runs: list[list[Turn]] = []
+    for turn in turns:
+        if turn.continues and runs:
+            runs[-1].append(turn)
+        else:
+            runs.append([turn])
+    return [run for run in runs if any(len(turn.response_ids) for turn in run)]
+
+
+def _sequence(run: Sequence[Turn], first: int, group: int, all_tokens: bool) -> tuple[TokenSequence, int]:
+    parts: list[NDArray[np.int32]] = []
+    columns: list[NDArray[np.int64]] = []
+    at = 0
+    for turn in run:
+        begin = at + len(turn.context_ids)
+        end = begin + len(turn.response_ids)
+        parts += [turn.context_ids, turn.response_ids]
+        columns.append(np.arange(max(at, 1) if all_tokens else begin, end))
+        at = end
+    where = np.concatenate(columns)
+    tokens = np.arange(first, first + len(where))
+    return TokenSequence(np.concatenate(parts).astype(np.int64), where, tokens, group), len(where)
+
+
+def _table(turns: Sequence[tuple[int, Episode, Turn]], all_tokens: bool) -> StepTokens:
+    def joined(values: list[NDArray[np.generic]], kind: type) -> NDArray[np.generic]:
+        return np.concatenate(values).astype(kind) if values else np.zeros(0, dtype=kind)
+
+    targets: list[NDArray[np.generic]] = []
+    floats: dict[str, list[NDArray[np.generic]]] = {"temperatures": [], "logprobs": [], "entropies": []}
+    whole: dict[str, list[NDArray[np.generic]]] = {"episode": [], "turn": [], "group": [], "part": [], "success": []}
+    for number, (at, episode, turn) in enumerate(turns):
+        skip = 0
+        if all_tokens:
+            skip = len(turn.context_ids) - (0 if turn.continues else 1)
+            targets.append(turn.context_ids[len(turn.context_ids) - skip :])
+        targets.append(turn.response_ids)
+        length = skip + len(turn.response_ids)
+        for name, fill in (("temperatures", 1.0), ("logprobs", 0.0), ("entropies", 0.0)):
+            floats[name] += [np.full(skip, fill, dtype=np.float32), getattr(turn, name)]
+        constants = {"episode": at, "turn": number, "group": episode.group, "success": float(episode.success)}
+        for name, value in constants.items():
+            whole[name].append(np.full(length, value))
+        whole["part"] += [np.zeros(skip), _parts(turn)]
+    return StepTokens(
+        target_N=joined(targets, np.int64),
+        temperature_N=joined(floats["temperatures"], np.float32),
+        logp_N=joined(floats["logprobs"], np.float32),
+        entropy_N=joined(floats["entropies"], np.float32),
+        episode_N=joined(whole["episode"], np.int64),
+        turn_N=joined(whole["turn"], np.int64),
+        group_N=joined(whole["group"], np.int64),
+        part_N=joined(whole["part"], np.int64),
+        success_N=joined(whole["success"], np.float32),
+    )
+
+
+def _parts(turn: Turn) -> NDArray[np.int64]:
+    parts = np.full(len(turn.response_ids), OTHER, dtype=np.int64)
+    for span, label in ((turn.think_span, THINK), (turn.action_span, ACTION)):
+        if span:
+            parts[span[0] : span[1]] = label
+    return parts
+
+
+def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
+    """Rows of sequence numbers: first fit, longest first. A sequence longer than the capacity has a row of its own."""
+    rows: list[list[int]] = []
+    room: list[int] = []
+    for number in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        length = lengths[number]
+        row = next((r for r, free in enumerate(room) if free >= length), None)
+        if row is None:
+            rows.append([number])
+            room.append(capacity - length)
+        else:
+            rows[row].append(number)
+            room[row] -= length
+    return rows
+
+
+def micro_batches(
+    sequences: Sequence[TokenSequence],
+    tokens: StepTokens,
+    *,
+    advantage_N: NDArray[np.float32] | None = None,
+    old_logp_N: NDArray[np.float32] | None = None,
+    ref_logp_N: NDArray[np.float32] | None = None,
+    row_tokens: int = 0,
+    micro_tokens: int = 16384,
+    device: torch.device | str = "cpu",
+) -> Iterator[tuple[TokenBatch, NDArray[np.int64]]]:
+    """The mini-batch made of these sequences, piece by piece, with the step's token numbers of each piece."""
+    if not sequences:
+        return
+    chosen = np.concatenate([sequence.tokens for sequence in sequences])
+    weights = {mode: np.zeros(len(tokens.target_N)) for mode in MODES}
+    for mode, values in weights.items():
+        values[chosen] = token_weights(mode, tokens.episode_N[chosen], tokens.turn_N[chosen])
+    lengths = [len(sequence.ids) for sequence in sequences]
+    rows = pack(lengths, row_tokens or max(lengths))
+    widths = [sum(lengths[i] for i in row) for row in rows]
+    at = 0
+    while at < len(rows):
+        width, end = widths[at], at + 1
+        while end < len(rows) and max(width, widths[end]) * (end + 1 - at) <= micro_tokens:
+            width, end = max(width, widths[end]), end + 1
+        packed = [[sequences[i] for i in row] for row in rows[at:end]]
+        yield _batch(packed, width, tokens, advantage_N, old_logp_N, ref_logp_N, weights, device)
+        at = end
+
+
+def _batch(
+    rows: Sequence[Sequence[TokenSequence]],
+    width: int,
+    tokens: StepTokens,
+    advantage_N: NDArray[np.float32] | None,
+    old_logp_N: NDArray[np.float32] | None,
+    ref_logp_N: NDArray[np.float32] | None,
+    weights: dict[str, NDArray[np.float64]],
+    device: torch.device | str,
+) -> tuple[TokenBatch, NDArray[np.int64]]:
+    ids = np.zeros((len(rows), width), dtype=np.int64)
+    segments = np.full_like(ids, -1)
+    positions = np.zeros_like(ids)
+    row_N: list[NDArray[np.int64]] = []
+    col_N: list[NDArray[np.int64]] = []
+    for r, row in enumerate(rows):
+        at = 0
+        for s, sequence in enumerate(row):
+            place = slice(at, at + len(sequence.ids))
+            ids[r, place], segments[r, place], positions[r, place] = sequence.ids, s, np.arange(len(sequence.ids))
+            row_N.append(np.full(len(sequence.columns), r))
+            col_N.append(sequence.columns + at)
+            at += len(sequence.ids)
+    chosen = np.concatenate([sequence.tokens for row in rows for sequence in row])
+
+    def tensor(values: NDArray[np.generic]) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(device)
+
+    def picked(values: NDArray[np.generic] | None, otherwise: NDArray[np.generic]) -> torch.Tensor:
+        return tensor((otherwise if values is None else values)[chosen])
+
+    batch = TokenBatch(
+        ids_BT=tensor(ids),
+        segments_BT=tensor(segments),
+        positions_BT=tensor(positions),
+        row_N=tensor(np.concatenate(row_N)),
+        col_N=tensor(np.concatenate(col_N)),
+        target_N=tensor(tokens.target_N[chosen]),
+        temperature_N=tensor(tokens.temperature_N[chosen]),
+        old_logp_N=picked(old_logp_N, tokens.logp_N),
+        advantage_N=picked(advantage_N, np.zeros_like(tokens.logp_N)),
+        ref_logp_N=None if ref_logp_N is None else tensor(ref_logp_N[chosen]),
+        success_N=tensor(tokens.success_N[chosen]),
+        part_N=tensor(tokens.part_N[chosen]),
+        weights={mode: tensor(values[chosen].astype(np.float32)) for mode, values in weights.items()},
+    )
+    return batch, chosen

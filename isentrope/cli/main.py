@@ -1,0 +1,70 @@
+"""The `isentrope` command: the list of its subcommands. Nothing here may import torch: `--help` has to be quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from isentrope import __version__
+from isentrope.cli.config import config
+from isentrope.cli.doctor import doctor
+from isentrope.cli.evaluate import evaluate
+from isentrope.cli.guard import guarded
+from isentrope.cli.play import play
+from isentrope.cli.report import report
+from isentrope.cli.tasks import check_task
+from isentrope.cli.train import sft, train
+
+app = typer.Typer(
+    name="isentrope",
+    help="Reinforcement learning for multi-turn LLM agents, with the policy's entropy in view and under control.",
+    epilog="Start with: isentrope doctor, then isentrope play, then isentrope train --out runs/first",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
+    "train": (train, "isentrope train recipes/household.toml --out runs/first\n\n"
+              "isentrope train --out runs/epo --set methods=epo --set run.steps=50"),
+    "sft": (sft, "isentrope sft --out runs/warm --set policy.model=new --set sft.games=500\n\n"
+            "isentrope train --out runs/rl --set policy.model=runs/warm"),
+    "eval": (evaluate, "isentrope eval runs/first\n\n"
+             "isentrope eval models/small --recipe recipes/household.toml --split unseen --games 128 --out eval.json"),
+    "report": (report, "isentrope report runs/first --open"),
+    "play": (play, "isentrope play\n\nisentrope play household --split unseen --index 7"),
+    "check-task": (check_task, "isentrope check-task household\n\n"
+                   "isentrope check-task my_package.my_module:MyWorld --games 20"),
+    "config": (config, "isentrope config\n\nisentrope config recipes/household.toml --set learn.lr=1e-5 --toml"),
+    "doctor": (doctor, "isentrope doctor"),
+}  # fmt: skip
+
+for _name, (_function, _examples) in _COMMANDS.items():
+    app.command(_name, epilog=f"Examples:\n\n{_examples}")(guarded(_function))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"isentrope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def isentrope(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Reinforcement learning for multi-turn LLM agents, with the policy's entropy in view and under control."""
+
+
+def main() -> None:
+    # a world of the user's own, named by module:Class, usually lies in the folder where the command is given;
+    # at the end of the path, so that no file there can stand in for a library
+    sys.path.append(os.getcwd())
+    app()

@@ -1,0 +1,23 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RecipeArgument = Annotated[
+    Path | None, typer.Argument(metavar="[RECIPE]", help="A TOML recipe; all defaults without it.")
+]
+RecipeOption = Annotated[Path | None, typer.Option("--recipe", help="A TOML recipe.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one setting, e.g. learn.lr=1e-5; may be repeated."),
+]
+OutFolder = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The run folder.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")]
+WorldArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[WORLD]", help="A world's name, or module:Class for your own.", show_default=False),
+]

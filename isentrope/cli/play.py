@@ -1,0 +1,160 @@
+"""`isentrope play`: a person plays a task."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isentrope.cli.options import RecipeOption, SetOption, WorldArgument
+from isentrope.cli.settings import for_world
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from isentrope.tasks.contract import Expert, Move, Step, Task, View
+
+PAGE = 40  # admissible actions shown at once
+
+HELP = """\
+a number    take that action
+any text    say it to the task as it stands
+?           this help
+more        the next page of actions
+hint        ask the expert
+quit        stop"""
+
+Reader = Callable[[], str | None]  # one line, or None at the end of the input
+
+
+def play(
+    world: WorldArgument = None,
+    split: Annotated[str, typer.Option("--split", help="Which split the game is from.")] = "train",
+    index: Annotated[int, typer.Option("--index", min=0, help="Which game of the split.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the expert who gives hints.")] = 0,
+    recipe: RecipeOption = None,
+    sets: SetOption = None,
+) -> None:
+    """Play a task yourself. Also takes its input from a pipe, one action a line."""
+    config = for_world(recipe, world, sets)
+    from rich.console import Console
+
+    from isentrope.tasks.registry import make_world
+
+    made = make_world(config.task.world, config.task.options)
+    task = made.open()
+    try:
+        view = task.start(made.instance(split, index))
+        Game(task, made.expert(seed), view, Console(highlight=False), _read_line).run()
+    finally:
+        task.close()
+
+
+def _read_line() -> str | None:
+    line = sys.stdin.readline()
+    return line.strip() if line else None
+
+
+class Game:
+    """One game between a person and a task."""
+
+    def __init__(self, task: Task, expert: Expert | None, view: View, console: Console, read: Reader) -> None:
+        self._task, self._expert, self._console, self._read = task, expert, console, read
+        self._view = view
+        self._turns = 0
+        self._page = 0
+        self._won = self._finished = False
+        self._advice: Move | None = None
+        if expert is not None:
+            expert.start(view)
+
+    def run(self) -> bool:
+        """Until the task ends or the player leaves; says whether the task was solved."""
+        self._say(self._view.goal and f"Goal: {self._view.goal}", "bold")
+        self._show_view()
+        while True:
+            self._console.print("> ", end="")
+            line = self._read()
+            if line is None or line.lower() in ("quit", "exit"):
+                self._say(f"Left after {self._played}.")
+                return False
+            if self._obey(line) and self._finished:
+                return self._won
+
+    def _obey(self, line: str) -> bool:
+        """Carry out one line; True if it was an action."""
+        if line == "?":
+            self._say(HELP)
+        elif line.lower() == "more":
+            self._page += 1
+            self._show_actions()
+        elif line.lower() == "hint":
+            self._hint()
+        elif line and (action := self._action(line)) is not None:
+            self._take(self._task.step(action))
+            return True
+        return False
+
+    def _action(self, line: str) -> str | None:
+        actions = self._view.admissible or ()
+        if not line.isdecimal() or not actions or len(line) > 6:
+            return line
+        if 1 <= int(line) <= len(actions):
+            return actions[int(line) - 1]
+        self._say(f"There is no action {line}; they go from 1 to {len(actions)}.", "yellow")
+        return None
+
+    def _take(self, step: Step) -> None:
+        self._turns += 1
+        self._view, self._page = step.view, 0
+        self._finished, self._won = step.terminated or step.truncated, step.success
+        if not self._finished:
+            self._show_view()
+            return
+        self._say(step.view.text)
+        self._say(f"{'Solved in' if step.success else 'Not solved: it ended after'} {self._played}.", "bold")
+
+    @property
+    def _played(self) -> str:
+        return "1 turn" if self._turns == 1 else f"{self._turns} turns"
+
+    def _hint(self) -> None:
+        if self._advice is None:
+            self._say("This world has no expert." if self._expert is None else "The expert cannot follow any more.")
+        else:
+            self._say(f"{self._advice.thought}\n-> {self._advice.action}", "magenta")
+
+    def _ask_expert(self) -> None:
+        """At every turn, wanted or not: an expert remembers what it has been shown."""
+        try:
+            self._advice = self._expert.act(self._view) if self._expert is not None else None
+        except Exception:  # it expects its own moves; a player's may lead where it has no answer
+            self._advice = None
+
+    def _show_view(self) -> None:
+        self._say(self._view.text)
+        self._show_actions()
+        self._ask_expert()
+
+    def _show_actions(self) -> None:
+        from rich.columns import Columns
+
+        from isentrope.cli.safe import shown
+
+        actions = self._view.admissible
+        if not actions:
+            return
+        first = self._page * PAGE % (PAGE * -(-len(actions) // PAGE))  # after the last page comes the first
+        page = actions[first : first + PAGE]
+        numbered = [shown(f"{number:>3}  {action}", "cyan") for number, action in enumerate(page, start=first + 1)]
+        self._console.print(Columns(numbered, padding=(0, 3), column_first=True))
+        if len(actions) > PAGE:
+            self._say(f"{first + 1} to {first + len(page)} of {len(actions)} actions; more shows the next", "dim")
+
+    def _say(self, text: str, style: str = "") -> None:
+        from isentrope.cli.safe import shown
+
+        if text:
+            self._console.print(shown(text, style))

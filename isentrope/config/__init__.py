@@ -1,0 +1,1 @@
+"""Configuration: frozen dataclasses, TOML recipes, `--set key=value`."""

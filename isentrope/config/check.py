@@ -1,0 +1,69 @@
+"""Combinations of settings that cannot be run, each named in a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from isentrope.config.schema import RunConfig
+from isentrope.config.suggest import did_you_mean
+
+_DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+
+
+def impossible(config: RunConfig) -> list[str]:
+    """All that is wrong with the config as a whole; empty if it can be run."""
+    return [*_shapes(config), *_learning(config), *_methods(config)]
+
+
+def _shapes(config: RunConfig) -> Iterator[str]:
+    policy, agent = config.policy, config.agent
+    if policy.width % policy.heads:
+        yield f"policy.width = {policy.width} must be a multiple of policy.heads = {policy.heads}"
+    elif (policy.width // policy.heads) % 2:
+        size = policy.width // policy.heads
+        yield (
+            f"policy.width / policy.heads = {size} must be even, for rotary positions; "
+            f"try policy.width = {policy.heads * (size + 1)}"
+        )
+    if agent.max_response >= agent.max_context:
+        yield (
+            f"agent.max_response = {agent.max_response} must be less than agent.max_context = {agent.max_context}: "
+            "the context holds the prompt too"
+        )
+    if not _DEVICE.fullmatch(config.run.device):
+        yield f'run.device = "{config.run.device}": expected auto, cpu, mps, cuda or cuda:N'
+    for name, text in (("policy.model", policy.model), ("task.world", config.task.world)):
+        if not text.strip():
+            yield f"{name} is empty"
+
+
+def _learning(config: RunConfig) -> Iterator[str]:
+    learn, rollout = config.learn, config.rollout
+    if learn.algorithm == "grpo" and rollout.group_size < 2:
+        yield (
+            f'rollout.group_size = {rollout.group_size} with learn.algorithm = "grpo": a group is compared with its '
+            "own mean, so every advantage would be 0; use 2 or more"
+        )
+    if learn.mini_batches > rollout.groups:
+        yield (
+            f"learn.mini_batches = {learn.mini_batches} must be at most rollout.groups = {rollout.groups}: "
+            "the episodes of a group stay together"
+        )
+    for name, beta in (("beta1", learn.beta1), ("beta2", learn.beta2)):
+        if beta >= 1:
+            yield f"learn.{name} = {beta} must be below 1: at 1 AdamW never takes in a gradient"
+
+
+def _methods(config: RunConfig) -> Iterator[str]:
+    for name in dict.fromkeys(config.methods):
+        if config.methods.count(name) > 1:
+            yield f"methods lists {name} more than once"
+    tables: dict[str, Any] = config.method
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            yield f"method.{name} = {table!r}: expected a table, [method.{name}]"
+        elif name not in config.methods:
+            hint = did_you_mean(name, config.methods) if config.methods else f'; add methods = ["{name}"]'
+            yield f"[method.{name}] belongs to a method that is not in `methods`{hint}"

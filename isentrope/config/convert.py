@@ -1,0 +1,155 @@
+"""From a TOML table to a dataclass made with `setting(...)`, strictly, with every problem reported at once.
+
+    options = parse_section(HouseholdOptions, config.task.options, "task.options")
+
+Strict means: no unknown key, no text where a number belongs, no true where an integer belongs, nothing out of
+its limits. An integer is taken where a float is expected; nothing else is converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, TypeVar, cast, get_args, get_origin
+
+from isentrope.config.kinds import allowed_values, field_kinds, inside_optional
+from isentrope.config.suggest import nearest
+from isentrope.config.text import value_to_toml
+from isentrope.errors import ConfigError
+
+T = TypeVar("T")
+_BAD = object()  # what a reader returns after it has noted a problem
+
+
+def parse_section(cls: type[T], table: Mapping[str, Any], path: str = "") -> T:
+    """An instance of `cls` from `table`, or a ConfigError that lists all that is wrong, with full key paths."""
+    problems: list[str] = []
+    section = read_section(cls, table, path, problems)
+    if section is None:
+        raise ConfigError("\n".join(problems))
+    return section
+
+
+def read_section(
+    cls: type[T], table: Mapping[str, Any], path: str, problems: list[str], elsewhere: Iterable[str] = ()
+) -> T | None:
+    """As `parse_section`, but adds to `problems` and returns None instead of raising.
+
+    `elsewhere` holds full paths of other settings, for the user who wrote `lr` and meant `learn.lr`.
+    """
+    before = len(problems)
+    kinds = field_kinds(cls)
+    for key in table:
+        if key not in kinds:
+            problems.append(
+                f"{_join(path, key)} = {_shown(table[key])}: no such setting" + _hint(key, path, kinds, elsewhere)
+            )
+    values: dict[str, Any] = {}
+    for item in fields(cast(Any, cls)):
+        where = _join(path, item.name)
+        if item.name in table:
+            kind, found = kinds[item.name], table[item.name]
+            if is_dataclass(kind) and isinstance(found, Mapping):
+                inner = cast("Mapping[str, Any]", found)
+                values[item.name] = read_section(cast("type[Any]", kind), inner, where, problems, elsewhere)
+            else:
+                values[item.name] = _read_value(kind, found, where, item.metadata, problems)
+        elif item.default is MISSING and item.default_factory is MISSING:
+            problems.append(f"{where}: missing; expected {allowed_values(kinds[item.name], item.metadata)}")
+    return cls(**values) if len(problems) == before else None
+
+
+def _read_value(kind: Any, value: Any, path: str, limits: Mapping[str, Any], problems: list[str]) -> Any:
+    inner = inside_optional(kind)
+    if inner is not None:
+        return None if value is None else _read_value(inner, value, path, limits, problems)
+    if get_origin(kind) is tuple and isinstance(value, list | tuple):
+        element = get_args(kind)[0]
+        items = cast("list[Any]", value)
+        return tuple(_read_value(element, item, f"{path}[{n}]", limits, problems) for n, item in enumerate(items))
+    read = _read_leaf(kind, value)
+    if read is _BAD or not _within(read, limits):
+        problems.append(_complaint(kind, value, path, limits))
+        return _BAD
+    return read
+
+
+def _read_leaf(kind: Any, value: Any) -> Any:
+    """`value` as `kind`, or _BAD."""
+    if isinstance(value, bool):
+        return value if kind is bool else _BAD
+    if kind is int and isinstance(value, int):
+        return value if abs(value) < 2**63 else _BAD  # what TOML promises, and what torch's seeds can take
+    if kind is float and isinstance(value, int | float):
+        return float(value) if abs(value) < 1e300 else _BAD  # also refuses nan and inf
+    if kind is str and isinstance(value, str):
+        return value if value.isprintable() or _encodable(value) else _BAD
+    if get_origin(kind) is dict and isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Any]", value))
+    return _BAD
+
+
+def _within(value: Any, limits: Mapping[str, Any]) -> bool:
+    choices = limits.get("choices")
+    if isinstance(value, str):
+        return not choices or value in choices
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return True
+    low, high, above = (limits.get(name) for name in ("low", "high", "above"))
+    return not (
+        (low is not None and value < low)
+        or (high is not None and value > high)
+        or (above is not None and value <= above)
+    )
+
+
+def _complaint(kind: Any, value: Any, path: str, limits: Mapping[str, Any]) -> str:
+    text = f"{path} = {_shown(value)}: expected {allowed_values(kind, limits)}"
+    choices = limits.get("choices")
+    if isinstance(value, str) and choices:
+        guess = nearest(value, choices)
+        return text + (f"; did you mean {guess}?" if guess else "")
+    if isinstance(value, str) and kind in (int, float, bool) and _looks_plain(value):
+        return text + "; write it without quotes"
+    if isinstance(value, float) and kind is int and value.is_integer():
+        return text + f"; write {int(value)}"
+    return text
+
+
+def _hint(key: str, path: str, kinds: Mapping[str, Any], elsewhere: Iterable[str]) -> str:
+    guess = nearest(key, kinds)  # by the last part alone: a long path in common makes any two names look alike
+    if guess is not None:
+        return f"; did you mean {_join(path, guess)}?"
+    same_name = [other for other in elsewhere if other.rsplit(".", 1)[-1] == key]
+    if same_name:
+        return f"; did you mean {' or '.join(same_name)}?"
+    return f"; there is: {', '.join(_join(path, name) for name in kinds)}"
+
+
+def _looks_plain(text: str) -> bool:
+    """A number or a truth value that somebody put in quotes."""
+    try:
+        float(text)
+    except ValueError:
+        return text in ("true", "false")
+    return True
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, from a command line that was not UTF-8
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    try:
+        text = value_to_toml(value)
+    except ConfigError:
+        text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key

@@ -1,0 +1,58 @@
+"""Every setting with its type, default, limits and meaning: what `isentrope config` and the docs page show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, NamedTuple, cast, get_args, get_origin
+
+from isentrope.config.kinds import allowed_values, field_kinds
+from isentrope.config.schema import RunConfig
+from isentrope.config.text import value_to_toml
+
+
+class SettingInfo(NamedTuple):
+    path: str
+    type: str
+    default: str  # as it would be written in a recipe; empty if the setting has to be given
+    allowed: str
+    doc: str
+
+
+def describe_settings() -> list[SettingInfo]:
+    """All leaves of RunConfig, in the order of the schema."""
+    return list(describe(RunConfig))
+
+
+def describe(cls: type[Any], path: str = "") -> Iterator[SettingInfo]:
+    """The settings of any dataclass made with `setting(...)`, nested ones included."""
+    kinds = field_kinds(cls)
+    for item in fields(cls):
+        where = f"{path}.{item.name}" if path else item.name
+        kind = kinds[item.name]
+        if is_dataclass(kind):
+            yield from describe(cast("type[Any]", kind), where)
+        else:
+            allowed = allowed_values(kind, item.metadata)
+            yield SettingInfo(where, _type_name(kind), _default(item), allowed, str(item.metadata.get("doc", "")))
+
+
+def _default(item: Field[Any]) -> str:
+    if item.default is not MISSING:
+        value: object = item.default
+    elif item.default_factory is not MISSING:
+        value = item.default_factory()
+    else:
+        return ""
+    return "none" if value is None else value_to_toml(value)
+
+
+def _type_name(kind: Any) -> str:
+    if get_origin(kind) is tuple:
+        return f"list of {_type_name(get_args(kind)[0])}"
+    if get_origin(kind) is dict:
+        return "table"
+    members = [member for member in get_args(kind) if member is not type(None)]
+    if members:
+        return f"{_type_name(members[0])} or none"
+    return str(getattr(kind, "__name__", kind))

@@ -1,0 +1,150 @@
+"""Every setting, its default, what it means and what is allowed.
+
+A world's own settings live beside the world and a method's beside the method; here they are the raw tables
+`[task.options]` and `[method.NAME]`, checked against their owner's dataclass when the run is set up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+) -> Any:
+    """A dataclass field with its meaning and its limits (`low`, `high` included, `above` excluded)."""
+    limits = {"doc": doc, "choices": choices, "low": low, "high": high, "above": above}
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata=limits)
+    return field(default=default, metadata=limits)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    seed: int = setting(0, "seed of everything random in the run", low=0)
+    steps: int = setting(100, "training steps: one rollout and one update each", low=1)
+    device: str = setting("auto", "auto takes a GPU if there is one; or cpu, cuda, cuda:1, mps")
+    dtype: str = setting("auto", "auto: float32 on the CPU, bfloat16 on a GPU", choices=("auto", "float32", "bfloat16"))
+    threads: int = setting(0, "torch threads on the CPU; 0: one per core not used by task workers", low=0)
+    eval_every: int = setting(0, "evaluate every so many steps; 0: only at the end", low=0)
+    checkpoint_every: int = setting(10, "write a checkpoint every so many steps", low=1)
+    keep_last: int = setting(2, "checkpoints to keep besides the best one", low=1)
+    store_episodes: int = setting(1, "store the episodes of every so many steps; 0: never", low=0)
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    world: str = setting("household", "the task world")
+    workers: int = setting(0, "worker processes for tasks; 0 plays them in the trainer's process", low=0)
+    max_turns: int = setting(50, "turns before an episode is cut off", low=1)
+    step_seconds: float = setting(30.0, "a task that takes longer for one step is recorded as failed", above=0)
+    episode_seconds: float = setting(600.0, "an episode that takes longer, sampling included, is cut off", above=0)
+    success_reward: float = setting(10.0, "reward of a solved task")
+    invalid_reward: float = setting(-0.1, "reward of a turn whose response was not a valid action", high=0)
+    options: dict[str, Any] = setting({}, "the world's own settings: see its docs page")
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    order: str = setting("think_act", "form of a response", choices=("think_act", "act_think", "act"))
+    context: str = setting(
+        "full",
+        "full: one growing conversation; window: each turn prompted anew with the last turns",
+        choices=("full", "window"),
+    )
+    window: int = setting(2, "turns shown in window context", low=0)
+    prompt: str = setting("full", "wording of the prompt; brief suits the pocket model", choices=("full", "brief"))
+    show_admissible: bool = setting(False, "list the admissible actions in each observation")
+    max_response: int = setting(512, "tokens of one response", low=1)
+    max_context: int = setting(4096, "tokens of a conversation; an episode that would outgrow it ends", low=16)
+
+
+@dataclass(frozen=True)
+class PolicySettings:
+    model: str = setting(
+        "pocket",
+        "pocket: the small model shipped with the package; new: the same shape with random weights; "
+        "else a Hugging Face model folder or the folder of an earlier run",
+    )
+    layers: int = setting(4, "layers, for model = new", low=1)
+    width: int = setting(128, "hidden size, for model = new", low=8)
+    heads: int = setting(4, "attention heads, for model = new", low=1)
+
+
+@dataclass(frozen=True)
+class RolloutSettings:
+    groups: int = setting(16, "task instances per step", low=1)
+    group_size: int = setting(8, "episodes per task instance", low=1)
+    temperature: float = setting(1.0, "sampling temperature in training", above=0)
+    batch: int = setting(256, "conversations sampled at once", low=1)
+
+
+@dataclass(frozen=True)
+class LearnSettings:
+    algorithm: str = setting("grpo", "how advantages are computed", choices=("grpo",))
+    divide_by_std: bool = setting(True, "grpo: divide the centred returns by their standard deviation")
+    lr: float = setting(1e-6, "peak learning rate", above=0)
+    warmup: float = setting(0.1, "share of the updates in which the learning rate rises", low=0, high=1)
+    floor: float = setting(0.2, "the cosine ends at this share of the peak", low=0, high=1)
+    weight_decay: float = setting(0.0, "AdamW's weight decay", low=0)
+    beta1: float = setting(0.9, "AdamW's first decay rate", low=0, high=1)
+    beta2: float = setting(0.999, "AdamW's second decay rate", low=0, high=1)
+    grad_clip: float = setting(1.0, "largest norm of the gradient", above=0)
+    clip_low: float = setting(0.2, "the ratio is clipped below 1 - clip_low", above=0)
+    clip_high: float = setting(0.2, "the ratio is clipped above 1 + clip_high", above=0)
+    kl: float = setting(0.01, "weight of the KL divergence to the reference, the policy at step 0", low=0)
+    kl_estimator: str = setting("k3", "estimator of the KL divergence", choices=("k1", "k2", "k3"))
+    aggregation: str = setting(
+        "token",
+        "how token losses are averaged: over all tokens; over turns and episodes; over responses",
+        choices=("token", "turn", "sequence"),
+    )
+    epochs: int = setting(1, "passes over a step's episodes", low=1)
+    mini_batches: int = setting(1, "updates per pass; episodes of a group stay together", low=1)
+    micro_tokens: int = setting(16384, "tokens per forward and backward pass; gradients accumulate", low=64)
+    row_tokens: int = setting(0, "sequences are packed into rows of this length; 0: the longest sequence", low=0)
+    old_logprobs: str = setting(
+        "sampler",
+        "log-probs of the policy that sampled: as the sampler gave them, or computed again before the update",
+        choices=("sampler", "recompute"),
+    )
+    max_skips: int = setting(5, "updates with a non-finite loss or gradient skipped in a row before giving up", low=0)
+
+
+@dataclass(frozen=True)
+class SftSettings:
+    games: int = setting(200, "expert games to imitate", low=1)
+    epochs: float = setting(10.0, "passes over them", above=0)
+    lr: float = setting(1e-3, "peak learning rate", above=0)
+    batch_games: int = setting(8, "games per update", low=1)
+    first_game: int = setting(0, "index of the first game in the train split", low=0)
+    all_tokens: bool = setting(False, "learn to predict the observations too, not only the responses")
+
+
+@dataclass(frozen=True)
+class EvalSettings:
+    games: int = setting(512, "games per split", low=1)
+    temperature: float = setting(0.4, "sampling temperature; 0 takes the most likely token", low=0)
+    splits: tuple[str, ...] = setting(("seen", "unseen"), "splits to evaluate on")
+    quick_games: int = setting(128, "games per split for the evaluations during a run", low=1)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    run: RunSettings = field(default_factory=RunSettings)
+    task: TaskSettings = field(default_factory=TaskSettings)
+    agent: AgentSettings = field(default_factory=AgentSettings)
+    policy: PolicySettings = field(default_factory=PolicySettings)
+    rollout: RolloutSettings = field(default_factory=RolloutSettings)
+    learn: LearnSettings = field(default_factory=LearnSettings)
+    sft: SftSettings = field(default_factory=SftSettings)
+    eval: EvalSettings = field(default_factory=EvalSettings)
+    methods: tuple[str, ...] = setting((), "entropy methods, applied in this order")
+    method: dict[str, Any] = setting({}, "one table of settings per method: [method.NAME]")

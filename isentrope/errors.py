@@ -1,0 +1,50 @@
+"""One error type per boundary, and the context manager that assigns it.
+
+Whatever goes wrong reaches the user as one of these, with a sentence that gives the value, what was
+expected and what to do. The command line prints them without a traceback.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class IsentropeError(Exception):
+    """Base of every error that we raise on purpose."""
+
+
+class ConfigError(IsentropeError):
+    """A recipe, a `--set` or a combination of values that cannot be run."""
+
+
+class TaskError(IsentropeError):
+    """A task world that is missing, broken or misused."""
+
+
+class EngineError(IsentropeError):
+    """A policy that cannot be loaded, sampled or scored."""
+
+
+class TrainError(IsentropeError):
+    """An update that cannot go on."""
+
+
+class RunError(IsentropeError):
+    """A run folder that cannot be read, written or resumed."""
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Turn the operating system's refusals while writing `path` into a RunError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | PermissionError) or error.errno == errno.EROFS:
+            advice = "choose a folder you may write to with --out"
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            advice = "free some space, then continue with --resume; the last complete checkpoint is intact"
+        else:
+            advice = "see whether the folder is still there and writable"
+        raise RunError(f"could not write {path}: {error.strerror or error}; {advice}") from error

@@ -1,0 +1,137 @@
+"""One sentence for every number that a run writes: what it is, in which unit, where it comes from.
+
+A part in braces stands for any name: `success/{kind}` is written as `success/heat`. `MetricsLog` refuses a
+key that is not here, so the glossary is complete by construction. docs/metrics.md is made from it:
+
+    python -m isentrope.instruments.glossary_docs
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    key: str
+    unit: str
+    text: str
+
+    def match(self, key: str) -> dict[str, str] | None:
+        """The names that the parts in braces stand for, or None if this is not the key's entry."""
+        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/\\s]+)", re.escape(self.key))
+        found = re.fullmatch(pattern, key)
+        return None if found is None else found.groupdict()
+
+
+# Where a number comes from -> its entries. An exact key stands before the pattern that would match it too.
+GLOSSARY: dict[str, tuple[Entry, ...]] = {
+    "the loop": (
+        Entry("step", "steps", "Number of the training step: one rollout and one update each."),
+        Entry("plan/{name}", "as the method says", "{name}, set for the step's rollout by a method."),
+    ),
+    "the rollout": (
+        Entry("return/mean", "reward", "Mean over episodes of the sum of their rewards."),
+        Entry("return/std", "reward", "Standard deviation of the returns over the episodes of the step."),
+        Entry("success/all", "share", "Share of the episodes that solved their task."),
+        Entry("success/{kind}", "share", "Share of the episodes of the task type {kind} that solved their task."),
+        Entry("episode/turns", "turns", "Mean number of turns of an episode."),
+        Entry("episode/tokens", "tokens", "Mean number of sampled tokens of an episode, all its responses together."),
+        Entry("response/tokens", "tokens", "Mean number of tokens of a response."),
+        Entry("response/think_tokens", "tokens", "Mean number of tokens between the think tags."),
+        Entry("response/action_tokens", "tokens", "Mean number of tokens between the action tags."),
+        Entry("context/tokens", "tokens", "Mean number of tokens in front of a response, earlier turns included."),
+        Entry("valid_ratio", "share", "Share of the turns whose response was a valid action."),
+        Entry("verdict/{reason}", "share", "Share of the turns whose response was refused for the reason {reason}."),
+        Entry("stop/{reason}", "share", "Share of the episodes that ended for the reason {reason}."),
+        Entry("failures", "episodes", "Episodes lost because a task hung, died or broke its contract."),
+        Entry("entropy/token", "nats", "Entropy of the next-token distribution, mean over all response tokens."),
+        Entry("entropy/think", "nats", "Mean token entropy between the think tags."),
+        Entry("entropy/action", "nats", "Mean token entropy between the action tags."),
+        Entry("entropy/other", "nats", "Mean token entropy outside thoughts and actions: the tags and stray text."),
+        Entry("entropy/response", "nats", "Mean over responses of the mean token entropy of a response."),
+        Entry("entropy/turn", "nats", "Token entropy averaged over a turn, then over turns, then over episodes."),
+        Entry("entropy/episode", "nats", "Mean over episodes of the mean token entropy of an episode."),
+        Entry("entropy/first10", "nats", "Mean over episodes of the entropy of their first ten response tokens."),
+        Entry("entropy/last10", "nats", "Mean over episodes of the entropy of their last ten response tokens."),
+        Entry("surprisal/response", "nats", "Minus the log-probability of a response, mean over responses."),
+    ),
+    "the update": (
+        Entry("loss/policy", "loss", "The clipped policy-gradient loss, mean over the step's updates."),
+        Entry("loss/kl", "loss", "The weighted KL term of the loss, mean over the step's updates."),
+        Entry("loss/total", "loss", "All terms of the loss together, mean over the step's updates."),
+        Entry("loss/{method}", "loss", "The term that the method {method} adds to the loss."),
+        Entry("kl/k1", "nats", "KL to the reference policy per token, estimated as d = log-prob - reference log-prob."),
+        Entry("kl/k2", "nats", "KL to the reference policy per token, estimated as d²/2."),
+        Entry("kl/k3", "nats", "KL to the reference policy per token, estimated as exp(-d) - 1 + d."),
+        Entry("kl/old", "nats", "KL (k3) to the policy that sampled the step, per token."),
+        Entry("clip/fraction", "share", "Share of the tokens whose gradient was cut by the clip, on either side."),
+        Entry("clip/low", "share", "Share of the tokens clipped below 1 - clip_low."),
+        Entry("clip/high", "share", "Share of the tokens clipped above 1 + clip_high."),
+        Entry("ratio/min", "ratio", "Smallest ratio of new to old probability over the step's tokens."),
+        Entry("ratio/max", "ratio", "Largest ratio of new to old probability over the step's tokens."),
+        Entry("ratio/mean", "ratio", "Mean ratio of new to old probability over the step's tokens."),
+        Entry("advantage/mean", "advantage", "Mean advantage over the episodes of the step."),
+        Entry("advantage/std", "advantage", "Standard deviation of the advantage over the episodes of the step."),
+        Entry("advantage/zero_groups", "share", "Share of the groups with equal returns, which teach nothing."),
+        Entry("grad_norm", "norm", "Norm of the gradient before clipping, mean over the step's updates."),
+        Entry("lr", "per update", "Learning rate, mean over the step's updates."),
+        Entry(
+            "update/skipped", "updates", "Updates left out since the start of the run: loss or gradient was not finite."
+        ),
+        Entry("update/count", "updates", "Updates tried in the step, those left out included."),
+        Entry("mismatch/logp_mean", "nats", "Mean difference, without sign, of sampler's and trainer's log-probs."),
+        Entry("mismatch/logp_max", "nats", "Largest difference, without sign, of sampler's and trainer's log-probs."),
+    ),
+    "an evaluation": (
+        Entry("eval/{split}/success", "share", "Share of the games of the {split} split that were solved."),
+        Entry("eval/{split}/success/{kind}", "share", "Share of the {split} games of type {kind} that were solved."),
+        Entry("eval/{split}/low", "share", "Lower end of the success's 95 % interval (Wilson) on {split} games."),
+        Entry("eval/{split}/high", "share", "Upper end of the success's 95 % interval (Wilson) on {split} games."),
+        Entry("eval/{split}/games", "games", "Games of the {split} split that were played."),
+        Entry("eval/{split}/return", "reward", "Mean return on the {split} split."),
+        Entry("eval/{split}/turns", "turns", "Mean number of turns of a game on the {split} split."),
+        Entry("eval/{split}/valid_ratio", "share", "Share of the turns on {split} games that were valid actions."),
+    ),
+    "the warm-up": (
+        Entry("sft/loss", "nats", "Mean cross-entropy of the expert's tokens."),
+        Entry("sft/token_accuracy", "share", "Share of the expert's tokens that the policy ranks first."),
+        Entry("sft/epoch", "epochs", "Passes over the expert games so far."),
+    ),
+    "the clock": (
+        Entry("seconds/{stage}", "seconds", "Time spent in the stage {stage}."),
+        Entry("tokens_per_second/{stage}", "tokens/s", "Tokens that the stage {stage} worked through per second."),
+    ),
+}
+
+_ENTRIES: dict[str, Entry] = {entry.key: entry for section in GLOSSARY.values() for entry in section}
+_SOURCE: dict[str, str] = {entry.key: source for source, section in GLOSSARY.items() for entry in section}
+
+
+def entry_of(key: str) -> Entry:
+    """The entry that a key is written under; KeyError, with the nearest name, for an unknown one."""
+    exact = _ENTRIES.get(key)
+    if exact is not None and "{" not in key:
+        return exact
+    for entry in _ENTRIES.values():
+        if entry.match(key) is not None:
+            return entry
+    near = difflib.get_close_matches(key, _ENTRIES, n=1, cutoff=0.0)[0]
+    raise KeyError(f"no metric is called {key!r}; did you mean {near!r}? Every metric needs an entry in glossary.py")
+
+
+def sentence(key: str) -> str:
+    """What the key means, with its names filled in."""
+    entry = entry_of(key)
+    text = entry.text
+    for name, value in (entry.match(key) or {}).items():
+        text = text.replace("{" + name + "}", value)
+    return text
+
+
+def explain(key: str) -> str:
+    """What the key means, its unit and where it comes from."""
+    entry = entry_of(key)
+    return f"{sentence(key)} Unit: {entry.unit}. From {_SOURCE[entry.key]}."

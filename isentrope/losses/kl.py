@@ -1,0 +1,27 @@
+"""Estimators of KL(policy || reference) from tokens that the policy sampled (Schulman 2020), per token.
+
+With d = logp - ref_logp:
+    k1 = d                      unbiased, high variance, may be negative
+    k2 = d² / 2                 biased, low variance
+    k3 = exp(-d) - 1 + d        unbiased, low variance, never negative
+As a loss, k1's gradient has mean zero at the sampling policy: it does not pull towards the reference.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MAX_LOG_RATIO = 20.0
+ESTIMATORS = ("k1", "k2", "k3")
+
+
+def kl_estimate(logp_N: Tensor, ref_logp_N: Tensor, estimator: str) -> Tensor:
+    d = logp_N - ref_logp_N
+    if estimator == "k1":
+        return d
+    if estimator == "k2":
+        return d.square() / 2
+    if estimator == "k3":
+        return torch.exp(-d.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)) - 1 + d
+    raise ValueError(f"KL estimator {estimator!r}: expected one of {', '.join(ESTIMATORS)}")

@@ -1,0 +1,145 @@
+"""The loop: plan, roll out, score, shape, update, observe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from isentrope.config.schema import RunConfig
+from isentrope.console import Watch
+from isentrope.evaluate import evaluate, summary
+from isentrope.instruments.log import MetricsLog
+from isentrope.instruments.metrics import rollout_metrics
+from isentrope.methods.base import Method
+from isentrope.methods.registry import make_methods
+from isentrope.policy.load import choose_device, load_folder, load_policy
+from isentrope.policy.policy import Policy
+from isentrope.rollout.arena import Arena
+from isentrope.rollout.store import write_episodes
+from isentrope.setup import use_threads
+from isentrope.train.checkpoint import latest_checkpoint, load_optimiser, load_state
+from isentrope.train.keeper import Keeper
+from isentrope.train.learner import Learner
+from isentrope.train.run_folder import RunFolder
+from isentrope.types import Episode, RolloutPlan
+
+FAILED = ("task_error", "time_limit")
+
+
+def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
+    """Train by reinforcement learning in the run folder `out`; gives the last evaluation."""
+    use_threads(config)
+    methods = make_methods(config.methods, config.method, config.run.steps)
+    with RunFolder(out, config, resume) as folder, Watch(quiet) as watch:
+        found = latest_checkpoint(folder.checkpoints) if resume else None
+        policy, reference = _policies(config, folder, found)
+        learner = Learner(policy, reference, config.learn, methods, config.run.steps, config.run.seed)
+        start = _restore(found, learner, methods) if found else 0
+        keeper = Keeper(folder.checkpoints, config)
+        if found:
+            keeper.settle(found)
+        with Arena(config, policy) as arena:
+            return _Loop(config, folder, arena, learner, methods, keeper, watch).run(start)
+
+
+def _policies(config: RunConfig, folder: RunFolder, found: Path | None) -> tuple[Policy, Policy | None]:
+    """The policy as it is now, and the reference: the policy as it was at step 0, kept in the run folder."""
+    if found:
+        policy = load_folder(found / "policy", choose_device(config.run.device), config.run.dtype)
+    else:
+        policy = load_policy(config.policy, config.run)
+        folder.write_reference(policy)
+    folder.write_tokens(policy.dialect)
+    if config.learn.kl == 0:
+        return policy, None
+    reference = load_folder(folder.reference, policy.device, config.run.dtype)
+    reference.module.requires_grad_(False)
+    return policy, reference
+
+
+def _restore(checkpoint: Path, learner: Learner, methods: Sequence[Method]) -> int:
+    load_optimiser(checkpoint, learner.optimiser, learner.policy.device)
+    state = load_state(checkpoint)
+    for method in methods:
+        method.load_state_dict(state["methods"][method.name])
+    return int(state["step"])
+
+
+class _Loop:
+    def __init__(
+        self,
+        config: RunConfig,
+        folder: RunFolder,
+        arena: Arena,
+        learner: Learner,
+        methods: Sequence[Method],
+        keeper: Keeper,
+        watch: Watch,
+    ) -> None:
+        self.config, self.folder, self.arena, self.learner = config, folder, arena, learner
+        self.methods, self.keeper, self.watch, self.log = methods, keeper, watch, MetricsLog(folder.path)
+
+    def run(self, start: int) -> dict[str, float]:
+        """From `start` completed steps to the last. Step n is the n-th: its metrics, episodes and checkpoint say n."""
+        steps, metrics = self.config.run.steps, {}
+        self.log.truncate(start if start else -1)
+        if start == 0:
+            metrics = self._evaluate(0)
+        self.watch.begin("train", steps, start)
+        for step in range(start + 1, steps + 1):
+            note = self._step(step)
+            every = self.config.run.eval_every
+            metrics = self._evaluate(step) if step == steps or (every and step % every == 0) else {}
+            if step == steps or step % self.config.run.checkpoint_every == 0:
+                self._save(step, metrics)
+            self.watch.advance(note)
+        self.log.close()
+        return metrics
+
+    def _step(self, step: int) -> str:
+        plan = RolloutPlan(self.config.agent.order, self.config.rollout.temperature)
+        for method in self.methods:
+            plan = method.plan(step, plan)
+        clock = [time.monotonic()]
+        with self.watch.stage("play", self.config.rollout.groups * self.config.rollout.group_size) as moved:
+            episodes = self.arena.train(step, plan, moved)
+        clock.append(time.monotonic())
+        metrics = rollout_metrics(episodes) | {f"plan/{name}": value for name, value in plan.notes.items()}
+        # A task that broke says nothing about the policy: its episode is stored and counted, but not learnt from.
+        metrics |= self.learner.update(step, [e for e in episodes if e.stop not in FAILED])
+        clock.append(time.monotonic())
+        self._store(step, episodes)
+        self.log.write(step, metrics)
+        self.log.write_timings(step, _timings(clock, episodes))
+        return f"success {metrics['success/all']:.2f}  entropy {metrics.get('entropy/token', 0):.2f}"
+
+    def _store(self, step: int, episodes: Sequence[Episode]) -> None:
+        every = self.config.run.store_episodes
+        if every and step % every == 0:
+            write_episodes(self.folder.path / "episodes" / f"step-{step:06d}.parquet", episodes)
+
+    def _evaluate(self, step: int) -> dict[str, float]:
+        ends = step in (0, self.config.run.steps)
+        games = self.config.eval.games if ends else self.config.eval.quick_games
+        stored = str(self.folder.path / "episodes" / f"eval-{step:06d}-{{split}}.parquet") if ends else None
+        metrics = evaluate(self.arena, games, self.watch, stored)
+        self.log.write(step, metrics, kind="eval")
+        self.watch.say(f"step {step}: {summary(metrics, self.config.eval.splits)}")
+        return metrics
+
+    def _save(self, step: int, metrics: dict[str, float]) -> None:
+        state = {"methods": {method.name: method.state_dict() for method in self.methods}}
+        self.keeper.save(step, self.learner.policy, self.learner.optimiser, state, metrics)
+
+
+def _timings(clock: Sequence[float], episodes: Sequence[Episode]) -> dict[str, float]:
+    play, update = clock[1] - clock[0], clock[2] - clock[1]
+    sampled = sum(len(turn.response_ids) for episode in episodes for turn in episode.turns)
+    read = sampled + sum(len(turn.context_ids) for episode in episodes for turn in episode.turns)
+    return {
+        "seconds/rollout": play,
+        "seconds/update": update,
+        "tokens_per_second/rollout": sampled / max(play, 1e-9),
+        "tokens_per_second/update": read / max(update, 1e-9),
+    }

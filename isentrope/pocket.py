@@ -1,0 +1,197 @@
+"""Builds the pocket model: `python -m isentrope.pocket --out FOLDER`.
+
+The pocket model is to the demo what a pretrained language model is to a real agent: it has read a lot and solved
+nothing. Its text is the household world as seen by a player without a goal, who wanders about, remarks on what is and
+is not there, and tries things at random. It learns to predict every token: how rooms are described, what a command
+does, which things are in view. It never sees a task being carried out; that is what warm-up and training are for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from isentrope.agent.prompts import NO_ACTION
+from isentrope.config.schema import AgentSettings, PolicySettings, TaskSettings
+from isentrope.policy.load import POCKET, choose_device, new_model
+from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.policy.pocket_vocabulary import build_phrases
+from isentrope.policy.policy import Policy
+from isentrope.rollout.demonstrate import demonstrate
+from isentrope.seeding import stream
+from isentrope.tasks.household.random_player import RandomPlayer
+from isentrope.tasks.household.rooms import FURNITURE, OBJECTS
+from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
+from isentrope.train.optimise import Optimiser, learning_rate
+from isentrope.types import TokenBatch
+
+SEED = 20_000_003  # far from the games that recipes use: the train split counts from 0
+ORDERS = ("think_act", "act_think", "act")
+ROOMS = ("small", "small", "medium")  # two of three games in small rooms
+
+
+def vocabulary(games: int = 600) -> list[str]:
+    """The tokenizer's phrases, from games of the expert and of the aimless player."""
+    names = sorted({name for table in (*OBJECTS.values(), *FURNITURE.values()) for name in table})
+    texts = [f"take {name} 1" for name in names for _ in range(5)]  # rare things too
+    texts += [NO_ACTION, NO_ACTION, NO_ACTION, NO_ACTION, NO_ACTION]
+    for rooms in ("small", "full"):
+        world = HouseholdWorld(HouseholdOptions(rooms=rooms))
+        for i in range(games):
+            instance = world.instance("train", SEED + i)
+            for player in (world.expert(i), RandomPlayer(i)):
+                assert player is not None
+                task = world.open()
+                view = task.start(instance)
+                player.start(view)
+                texts.append(f"{view.text} {view.goal}")
+                for _ in range(12):
+                    move = player.act(view)
+                    view = task.step(move.action).view
+                    texts += [move.thought, move.action, view.text]
+    return build_phrases(texts)
+
+
+def aimless_games(job: tuple[int, int, int, list[str]]) -> list[NDArray[np.uint16]]:
+    """Token streams of games `first` … `first + count - 1`, for a worker process."""
+    first, count, turns, phrases = job
+    tokens = PocketTokens(phrases)
+    worlds = [HouseholdWorld(HouseholdOptions(rooms=rooms)) for rooms in ROOMS]
+    streams: list[NDArray[np.uint16]] = []
+    for i in range(first, first + count):
+        order = ORDERS[0] if i % 4 else ORDERS[(i // 4) % 3]
+        agent = AgentSettings(order=order, prompt="brief")
+        world = worlds[i % len(worlds)]
+        task = TaskSettings(max_turns=turns)
+        episode = demonstrate(world, RandomPlayer(i), tokens, agent, task, world.instance("train", SEED + i))
+        parts = [part for turn in episode.turns for part in (turn.context_ids, turn.response_ids)]
+        streams.append(np.concatenate(parts).astype(np.uint16))
+    return streams
+
+
+def read_games(games: int, turns: int, phrases: list[str], workers: int) -> list[NDArray[np.uint16]]:
+    per_job = 50
+    jobs = [(first, min(per_job, games - first), turns, phrases) for first in range(0, games, per_job)]
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        return [part for batch in pool.imap(aimless_games, jobs) for part in batch]
+
+
+def batches(
+    streams: list[NDArray[np.uint16]], rows: int, width: int, steps: int, device: torch.device
+) -> Iterable[TokenBatch]:
+    """Rows of whole games one after the other, cut at `width`; the last game of a row may be cut short."""
+    order, at, turn_of_pass = np.zeros(0, dtype=np.int64), 0, 0
+    for _ in range(steps):
+        ids = np.zeros((rows, width), dtype=np.int64)
+        segments, positions = np.full_like(ids, -1), np.zeros_like(ids)
+        for row in range(rows):
+            filled = segment = 0
+            while filled < width:
+                if at == len(order):
+                    order, at = stream(SEED, "pass", turn_of_pass).permutation(len(streams)), 0
+                    turn_of_pass += 1
+                game = streams[int(order[at])][: width - filled]
+                at += 1
+                place = slice(filled, filled + len(game))
+                ids[row, place], segments[row, place], positions[row, place] = game, segment, np.arange(len(game))
+                filled, segment = filled + len(game), segment + 1
+        row_N, col_N = np.nonzero(positions > 0)
+        yield _language_batch(ids, segments, positions, row_N, col_N, device)
+
+
+def _language_batch(
+    ids: NDArray[np.int64],
+    segments: NDArray[np.int64],
+    positions: NDArray[np.int64],
+    row_N: NDArray[np.int64],
+    col_N: NDArray[np.int64],
+    device: torch.device,
+) -> TokenBatch:
+    def tensor(values: NDArray[np.int64]) -> torch.Tensor:
+        return torch.from_numpy(values).to(device, non_blocking=True)
+
+    zeros = torch.zeros(len(row_N), device=device)
+    return TokenBatch(
+        ids_BT=tensor(ids),
+        segments_BT=tensor(segments),
+        positions_BT=tensor(positions),
+        row_N=tensor(row_N),
+        col_N=tensor(col_N),
+        target_N=tensor(ids[row_N, col_N]),
+        temperature_N=zeros + 1,
+        old_logp_N=zeros,
+        advantage_N=zeros,
+        ref_logp_N=None,
+        success_N=zeros,
+        part_N=zeros,
+        weights={"token": zeros + 1 / len(row_N)},
+    )
+
+
+def pretrain(
+    policy: Policy, streams: list[NDArray[np.uint16]], steps: int, rows: int, width: int, rate: float
+) -> float:
+    """Plain language modelling. Gives the mean loss of the last steps, in nats per token."""
+    optimiser = Optimiser(policy.module.parameters(), betas=(0.9, 0.98), weight_decay=0.1)
+    held, began = [], time.monotonic()
+    policy.module.train()
+    for step, batch in enumerate(batches(streams, rows, width, steps, policy.device)):
+        loss = -(batch.weights["token"] * policy.stats(batch).logp_N).sum()
+        loss.backward()
+        value = float(loss.detach())
+        optimiser.step(value, learning_rate(step, steps, rate, 0.02, 0.02))
+        held = [*held[-199:], value]
+        if step % 500 == 0 or step == steps - 1:
+            print(f"step {step}: loss {np.mean(held[-50:]):.4f}, {time.monotonic() - began:.0f} s", flush=True)
+    policy.module.eval()
+    return float(np.mean(held))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Build the pocket model.")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the model")
+    parser.add_argument("--games", type=int, default=60_000, help="aimless games to read")
+    parser.add_argument("--turns", type=int, default=20, help="turns of each")
+    parser.add_argument("--steps", type=int, default=12_000, help="updates")
+    parser.add_argument("--rows", type=int, default=64, help="rows per update")
+    parser.add_argument("--width", type=int, default=768, help="tokens per row")
+    parser.add_argument("--rate", type=float, default=2e-3, help="peak learning rate")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count(), help="processes that play games")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--only-tokens", action="store_true", help="write the tokenizer alone")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    phrases = vocabulary() if options.only_tokens else list(PocketTokens.load(POCKET).phrases)
+    tokens = PocketTokens(phrases)
+    tokens.save(options.out)
+    print(f"{tokens.size} tokens", flush=True)
+    if options.only_tokens:
+        return
+    device = choose_device(options.device)
+    torch.set_float32_matmul_precision("high")  # tf32 is precise enough to read with
+    settings = PolicySettings(model="new", layers=options.layers, width=options.hidden, heads=options.heads)
+    policy = Policy(new_model(settings, tokens.size, options.seed).to(device), tokens, device, torch.float32)
+    began = time.monotonic()
+    streams = read_games(options.games, options.turns, phrases, options.workers)
+    count = sum(len(s) for s in streams)
+    print(f"{len(streams)} games, {count / 1e6:.1f} M tokens, {time.monotonic() - began:.0f} s", flush=True)
+    loss = pretrain(policy, streams, options.steps, options.rows, options.width, options.rate)
+    policy.save(options.out)
+    record = {name: value for name, value in vars(options).items() if name not in ("out", "device", "workers")}
+    (options.out / "built.json").write_text(json.dumps(record | {"tokens_read": count, "loss": loss}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

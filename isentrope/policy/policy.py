@@ -1,0 +1,67 @@
+"""A policy: a model, the tokens it speaks, and how it is saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from isentrope.agent.tokens import Dialect
+from isentrope.policy.head import token_head
+from isentrope.types import TokenBatch, TokenStats
+
+
+class Cache(Protocol):
+    """Keys and values of many conversations; made, written and read by the model alone."""
+
+    lengths: Tensor
+
+    def keep(self, rows: Tensor) -> None: ...
+
+
+class Backbone(Protocol):
+    """What sampling and training need of a model. Two exist: our own Llama and any Hugging Face causal LM."""
+
+    def hidden(self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor) -> Tensor: ...
+
+    def head_weight(self) -> Tensor: ...
+
+    def new_cache(self, rows: int) -> Any: ...
+
+    def extend(self, cache: Any, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None) -> Tensor: ...
+
+    def save(self, folder: Path) -> None: ...
+
+
+@dataclass(frozen=True)
+class Policy:
+    model: Backbone
+    dialect: Dialect
+    device: torch.device
+    dtype: torch.dtype  # of the computation; weights are always float32
+
+    @property
+    def module(self) -> nn.Module:
+        assert isinstance(self.model, nn.Module)
+        return self.model
+
+    def compute(self) -> torch.autocast:
+        """The precision everything is computed in, for sampling and training alike."""
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16)
+
+    def save(self, folder: Path) -> None:
+        """Write a Hugging Face model folder."""
+        self.model.save(folder)
+        self.dialect.save(folder)
+
+    def stats(self, batch: TokenBatch) -> TokenStats:
+        """Log-prob, entropy and hidden state of the batch's response tokens, with gradient, from one forward pass."""
+        with self.compute():
+            hidden_BTD = self.model.hidden(batch.ids_BT, batch.positions_BT, batch.segments_BT)
+            hidden_ND = hidden_BTD[batch.row_N, batch.col_N - 1]
+            weight = self.model.head_weight()
+            logp_N, entropy_N = token_head(hidden_ND, weight, batch.target_N, batch.temperature_N)
+        return TokenStats(logp_N, entropy_N, hidden_ND)

@@ -1,0 +1,226 @@
+"""Which charts a run gives. A chart whose numbers were never written is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from isentrope.instruments.glossary import entry_of, sentence
+from isentrope.instruments.log import Record
+from isentrope.report.axes import COLORS, Chart, Panel, Series
+from isentrope.report.read import Run
+from isentrope.report.svg import line_chart, stacked_bars
+
+_WHOLE = ("total", "step")  # stage names that hold the other stages
+_MOST_BARS = 48
+_BEYOND = 1e100  # a number that large is a fault, and would flatten everything else
+
+
+@dataclass(frozen=True)
+class Figure:
+    title: str
+    caption: str
+    pictures: list[str]  # SVG; a second one is for narrow screens
+    legend: list[tuple[str, int, str]]  # name, colour, explanation
+    size: str = "half"
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A line chart of some keys over the training steps. A key that ends in / stands for all that start so."""
+
+    title: str
+    keys: dict[str, str]  # key -> name in the legend
+    caption: str = ""  # default: what the first key means
+    shares: bool = False
+    full: bool = False
+    size: str = "half"
+    zero: bool = True
+    smooth: bool = True
+
+
+SECTIONS: dict[str, tuple[Plot, ...]] = {
+    "Learning": (
+        Plot("Return", {"return/mean": "mean return"}),
+        Plot(
+            "Success by task type", {"success/": ""}, "Share of the training episodes solved, by task type.", True, True
+        ),
+    ),
+    "Entropy": (
+        Plot(
+            "Entropy by part of the response",
+            {"entropy/token": "all tokens", "entropy/think": "thought", "entropy/action": "action"},
+            "Mean entropy of the next-token distribution over all response tokens, and inside the tags.",
+        ),
+        Plot(
+            "Start and end of an episode",
+            {"entropy/first10": "first ten tokens", "entropy/last10": "last ten tokens"},
+            "Mean entropy of the first and of the last ten response tokens of an episode.",
+        ),
+    ),
+    "Behaviour": (
+        Plot("Valid actions", {"valid_ratio": "valid"}, shares=True, zero=False),
+        Plot("Why responses were refused", {"verdict/": ""}, "Share of the turns refused, by reason.", True),
+        Plot(
+            "Length of a response",
+            {
+                "response/tokens": "whole response",
+                "response/think_tokens": "thought",
+                "response/action_tokens": "action",
+            },
+        ),
+        Plot("Length of an episode", {"episode/turns": "turns"}),
+    ),
+    "Update": (
+        Plot("KL divergence", {"kl/k3": "to the reference (k3)", "kl/old": "to the sampler"}, size="third"),
+        Plot("Clipped tokens", {"clip/fraction": "clipped"}, shares=True, size="third"),
+        Plot("Groups that teach nothing", {"advantage/zero_groups": "equal returns"}, "", True, True, "third"),
+        Plot("Gradient norm", {"grad_norm": "norm"}, size="third"),
+        Plot("Learning rate", {"lr": "learning rate"}, size="third", smooth=False),
+        Plot("Loss", {"loss/total": "total", "loss/policy": "policy", "loss/kl": "KL"}, size="third", zero=False),
+    ),
+    "Warm-up": (
+        Plot("Imitation loss", {"sft/loss": "loss"}),
+        Plot("Expert tokens ranked first", {"sft/token_accuracy": "accuracy"}, shares=True, full=True),
+    ),
+}
+_ELSEWHERE = {"success/all"}  # shown in the first chart of the page
+
+
+def draw(plot: Plot, records: Sequence[Record]) -> Figure | None:
+    names = _expand(plot.keys, records)
+    found = [series_of(records, key, name, number % COLORS) for number, (key, name) in enumerate(names.items())]
+    series = [one for one in found if not one.empty]
+    if not series:
+        return None
+    series = [replace(one, smooth=plot.smooth, raw=len(series) <= 3) for one in series]
+    width = 340 if plot.size == "third" else 460
+    height = 210 if plot.size == "third" else 240
+    chart = Chart([Panel(series)], plot.title, plot.shares, plot.full, plot.zero, width, height)
+    caption = plot.caption or _meaning(series[0].key)
+    return Figure(plot.title, caption, [line_chart(chart)], legend_of(series), plot.size, _unit(series[0].key))
+
+
+def series_of(records: Sequence[Record], key: str, name: str, color: int) -> Series:
+    rows = [(float(record["step"]), _number(record.get(key))) for record in records if key in record]
+    return Series(name, [x for x, _ in rows], [y for _, y in rows], color=color, key=key)
+
+
+def eval_series(records: Sequence[Record], split: str, name: str, color: int) -> Series:
+    """Success on a split, with its interval."""
+    key = f"eval/{split}/success"
+    rows = [record for record in records if key in record]
+    return Series(
+        name,
+        [float(record["step"]) for record in rows],
+        [_number(record[key]) for record in rows],
+        [_number(record.get(f"eval/{split}/low")) for record in rows],
+        [_number(record.get(f"eval/{split}/high")) for record in rows],
+        color,
+        markers=True,
+        key=key,
+    )
+
+
+def splits_of(run: Run) -> list[str]:
+    """The evaluated splits, the unseen one first."""
+    keys = [key.split("/") for key in run.keys("eval/")]
+    splits = {parts[1] for parts in keys if len(parts) == 3 and parts[2] == "success"}
+    return sorted(splits, key=lambda split: (split != "unseen", split))
+
+
+def success_figure(run: Run, warmup: Run | None) -> Figure | None:
+    """Success on held-out games and in training, with the warm-up's own curve to the left on its own axis."""
+    panels: list[Panel] = []
+    if warmup is not None:
+        before = [eval_series(warmup.records, split, f"{split} games", i) for i, split in enumerate(splits_of(warmup))]
+        before = [series for series in before if not series.empty]
+        panels += [Panel(before, "warm-up step", 0.45, "warm-up (imitation) steps")] if before else []
+    during = [eval_series(run.records, split, f"{split} games", i) for i, split in enumerate(splits_of(run))]
+    training = run.of_kind("train")
+    during.append(replace(series_of(training, "success/all", "training games", 5), smooth=True))
+    during = [series for series in during if not series.empty]
+    if not during:
+        return None
+    panels.append(Panel(during, "step", 1.0, "reinforcement learning steps" if training else "warm-up steps"))
+    label = "Share of the games solved over the steps of the run"
+    wide = line_chart(Chart(panels, label, True, True, width=1060, height=320))
+    narrow = line_chart(Chart(panels, label, True, True, width=420, height=300))
+    caption = "Share of the games solved. Bands: 95% intervals (Wilson) of the evaluations."
+    if len(panels) == 2:
+        caption += " Left, on its own axis: the warm-up that the policy started from."
+    if len(training) >= 25 and during[-1].smooth:
+        caption += " Thin line: each training step."
+    return Figure("Success", caption, [wide, narrow], legend_of(during), "whole")
+
+
+def time_figure(run: Run) -> Figure | None:
+    """Seconds by stage, in stacked bars; long runs have several steps to a bar."""
+    records = [record for record in run.timings if record.get("kind", "train") != "eval"]
+    keys = [key for key in run.keys("seconds/", records) if key.removeprefix("seconds/") not in _WHOLE]
+    if not keys:
+        return None
+    keys.sort(key=lambda key: -sum(_number(record.get(key)) or 0.0 for record in records))
+    together = -(-len(records) // _MOST_BARS)
+    chunks = [records[i : i + together] for i in range(0, len(records), together)]
+    layers = [
+        Series(
+            key.removeprefix("seconds/"),
+            [float(chunk[0]["step"]) for chunk in chunks],
+            [sum(_number(record.get(key)) or 0.0 for record in chunk) / len(chunk) for chunk in chunks],
+            color=number % COLORS,
+            key=key,
+        )
+        for number, key in enumerate(keys)
+    ]
+    chart = Chart([Panel(layers)], "Seconds of a step by stage", width=1060, height=250)
+    narrow = Chart([Panel(layers)], chart.label, width=420, height=240)
+    caption = "Mean time of a step by stage" + (f", {together} steps to a bar." if together > 1 else ".")
+    pictures = [stacked_bars(chart, "s"), stacked_bars(narrow, "s")]
+    return Figure("Time by stage", caption, pictures, legend_of(layers), "whole", "seconds")
+
+
+def seconds_of(run: Run) -> float:
+    """How long the run took, as far as its clock says."""
+    total = 0.0
+    for record in run.timings:
+        stages = {key: _number(record[key]) or 0.0 for key in record if key.startswith("seconds/")}
+        whole = [stages[f"seconds/{name}"] for name in _WHOLE if f"seconds/{name}" in stages]
+        total += whole[0] if whole else sum(stages.values())
+    return total
+
+
+def legend_of(series: Sequence[Series]) -> list[tuple[str, int, str]]:
+    return [(one.name, one.color, _meaning(one.key)) for one in series]
+
+
+def _meaning(key: str) -> str:
+    try:
+        return sentence(key)
+    except KeyError:  # written by another version
+        return key
+
+
+def _unit(key: str) -> str:
+    """The unit of a key; shares are shown in percent, and a loss has none."""
+    try:
+        unit = entry_of(key).unit
+    except KeyError:
+        return ""
+    return "" if unit in ("share", "loss", "norm", "per update") else unit
+
+
+def _expand(keys: dict[str, str], records: Sequence[Record]) -> dict[str, str]:
+    written = sorted({key for record in records for key in record} - _ELSEWHERE)
+    names: dict[str, str] = {}
+    for key, name in keys.items():
+        if key.endswith("/"):
+            names |= {one: one.removeprefix(key).replace("_", " ") for one in written if one.startswith(key)}
+        else:
+            names[key] = name
+    return names
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and abs(value) < _BEYOND else None

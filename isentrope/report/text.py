@@ -1,0 +1,55 @@
+"""Text for the page. What a model or a task wrote is untrusted: it is shown, never obeyed."""
+
+from __future__ import annotations
+
+import html
+import unicodedata
+
+# Characters without a shape of their own: controls, formats (direction overrides among them), line and
+# paragraph separators, surrogates, private and unassigned ones.
+_UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn")
+
+
+def visible(text: str) -> str:
+    """The text with characters that would hide or reorder others written out, e.g. ⟨U+202E⟩."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(char) for char in text)
+
+
+def safe(text: object) -> str:
+    """Untrusted text, ready to stand in HTML or in a quoted attribute."""
+    return html.escape(visible(str(text)), quote=True)
+
+
+def clipped(text: str, limit: int) -> str:
+    """The beginning of a long text, with a note of what is missing."""
+    return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit:,} more characters)"
+
+
+def percent(value: float, digits: int = 0) -> str:
+    return f"{100 * value:.{digits}f}%"
+
+
+def short(value: float) -> str:
+    """A number with three figures or so, e.g. 1234, 12.3, 0.0021, 2.5e-06."""
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 1e6 or size < 1e-3:
+        return f"{value:.2g}" if size < 1e-3 else f"{value:.3g}"
+    if size >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.4f}".rstrip("0").rstrip(".") if size < 0.1 else f"{value:.3g}"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _shown(char: str) -> str:
+    if char in "\n\t" or unicodedata.category(char) not in _UNSEEN:
+        return char
+    return f"⟨U+{ord(char):04X}⟩"

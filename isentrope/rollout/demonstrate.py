@@ -1,0 +1,97 @@
+"""Expert games as episodes, exactly as the policy would have played them: material for imitation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from isentrope.agent.context import Context, split_prefix
+from isentrope.agent.format import parse_response, write_response
+from isentrope.agent.prompts import wording
+from isentrope.agent.tokens import Dialect
+from isentrope.config.schema import AgentSettings, TaskSettings
+from isentrope.errors import TaskError
+from isentrope.tasks.contract import Expert, Instance, World
+from isentrope.types import Episode, Turn
+
+
+def demonstrations(
+    world: World,
+    dialect: Dialect,
+    agent: AgentSettings,
+    task: TaskSettings,
+    instances: Iterable[Instance],
+    seed: int,
+) -> Iterator[Episode]:
+    """The expert's games on these instances. Games that the expert loses, or that outgrow the context, are left out."""
+    for instance in instances:
+        expert = world.expert(seed + instance.index)
+        if expert is None:
+            raise TaskError(f"{world.name} has no expert, so there is nothing to imitate")
+        episode = demonstrate(world, expert, dialect, agent, task, instance)
+        length = sum(len(turn.context_ids) + len(turn.response_ids) for turn in episode.turns)
+        if episode.success and length <= agent.max_context:
+            yield episode
+
+
+def demonstrate(
+    world: World, expert: Expert, dialect: Dialect, agent: AgentSettings, task: TaskSettings, instance: Instance
+) -> Episode:
+    """One game of a scripted player."""
+    window = agent.window if agent.context == "window" else None
+    words = wording(instance.world, agent.prompt)
+    context = Context(dialect, words, agent.order, window, agent.show_admissible)
+    turns: list[Turn] = []
+    success, stop = False, "turn_limit"
+    play = world.open()
+    view = play.start(instance)
+    goal = view.goal
+    expert.start(view)
+    for _ in range(task.max_turns):
+        move = expert.act(view)
+        prompt = context.prompt(view)
+        ids = dialect.answer(write_response(agent.order, move.thought, move.action))
+        parsed = parse_response(dialect.pieces(ids), agent.order, "tag")
+        step = play.step(move.action)
+        continues, new = split_prefix(context.tokens, prompt)
+        response = np.array(ids, dtype=np.int32)
+        nothing = np.zeros(len(ids), dtype=np.float32)
+        turns.append(
+            Turn(
+                observation=view.text,
+                admissible=view.admissible,
+                anchor="",
+                context_ids=np.array(new, dtype=np.int32),
+                continues=continues,
+                response_ids=response,
+                logprobs=nothing,
+                entropies=nothing,
+                temperatures=nothing + 1,
+                think_span=parsed.think_span,
+                action_span=parsed.action_span,
+                action=move.action,
+                verdict="ok" if step.valid else "inadmissible",
+                stop="tag",
+                reward=task.success_reward * step.reward,
+            )
+        )
+        context.answered(prompt, ids, move.action)
+        view, success = step.view, success or step.success
+        if step.terminated or step.truncated:
+            stop = "terminated" if step.terminated else "truncated"
+            break
+    play.close()
+    return Episode(
+        world=instance.world,
+        split=instance.split,
+        index=instance.index,
+        kind=instance.kind,
+        goal=goal,
+        group=0,
+        member=0,
+        order=agent.order,
+        turns=tuple(turns),
+        success=success,
+        stop=stop,
+    )

@@ -1,0 +1,39 @@
+"""Files of a run folder are either there in full or not there at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from isentrope.errors import writing
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Put `data` at `path` so that a reader, or a power cut, sees the old file or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself last; systems that cannot open a folder have no way to ask for it."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)

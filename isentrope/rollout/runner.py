@@ -1,0 +1,210 @@
+"""Plays episodes: many at once, turn by turn, each bounded in turns, tokens and time.
+
+All conversations of a batch answer together, then all their tasks take a step together. Whatever a task does wrong
+becomes a recorded failure of its episode; the others go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from isentrope.agent.context import Context, split_prefix
+from isentrope.agent.format import Parsed, is_complete, parse_response
+from isentrope.agent.prompts import NO_ACTION, wording
+from isentrope.config.schema import AgentSettings, TaskSettings
+from isentrope.policy.engine import Request, Sampled, TorchEngine
+from isentrope.seeding import stream
+from isentrope.tasks.contract import Instance, Step, View
+from isentrope.tasks.pool import Failure, TaskPool
+from isentrope.types import Episode, RolloutPlan, Turn
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One episode to be played."""
+
+    instance: Instance
+    group: int
+    member: int
+
+
+@dataclass
+class _Play:
+    """An episode while it is being played."""
+
+    seat: Seat
+    context: Context
+    view: View
+    began: float
+    turns: list[Turn] = field(default_factory=list[Turn])
+    success: bool = False
+    stop: str = ""
+    detail: str = ""
+
+
+class Runner:
+    def __init__(
+        self, engine: TorchEngine, tasks: TaskPool, agent: AgentSettings, task: TaskSettings, batch: int
+    ) -> None:
+        self.engine, self.tasks, self.agent, self.task, self.batch = engine, tasks, agent, task, batch
+
+    def play(
+        self,
+        seats: Sequence[Seat],
+        plan: RolloutPlan,
+        seed: int,
+        name: str,
+        progress: Callable[[int], None] = lambda finished: None,
+    ) -> list[Episode]:
+        """All episodes, in the order of the seats. `name` names the random numbers, e.g. "train/12"."""
+        episodes: list[Episode] = []
+        for at in range(0, len(seats), self.batch):
+            plays = self._start(seats[at : at + self.batch], plan)
+            self.engine.open(range(len(plays)))
+            live = {slot: play for slot, play in enumerate(plays) if not play.stop}
+            progress(len(plays) - len(live))
+            while live:
+                self._turn(live, plan, seed, name)
+                ended = [slot for slot, play in live.items() if play.stop]
+                for slot in ended:
+                    del live[slot]
+                progress(len(ended))
+                self.engine.keep(list(live))
+            episodes += [_episode(play, plan) for play in plays]
+        return episodes
+
+    def _start(self, seats: Sequence[Seat], plan: RolloutPlan) -> list[_Play]:
+        views = self.tasks.start({slot: seat.instance for slot, seat in enumerate(seats)})
+        plays: list[_Play] = []
+        for slot, seat in enumerate(seats):
+            context = Context(
+                dialect=self.engine.dialect,
+                wording=wording(seat.instance.world, self.agent.prompt),
+                order=plan.order,
+                window=self.agent.window if self.agent.context == "window" else None,
+                show_admissible=self.agent.show_admissible,
+            )
+            view = views[slot]
+            play = _Play(seat, context, View("", None), time.monotonic())
+            if isinstance(view, Failure):
+                _fail(play, view)
+            else:
+                play.view = view
+            plays.append(play)
+        return plays
+
+    def _turn(self, live: dict[int, _Play], plan: RolloutPlan, seed: int, name: str) -> None:
+        """One response of every live conversation and the step that follows from it."""
+        requests = self._requests(live, plan, seed, name)
+        answers = dict(zip([r.slot for r in requests], self.engine.sample(requests), strict=True)) if requests else {}
+        parsed = {
+            slot: parse_response(self.engine.dialect.pieces(list(a.ids)), plan.order, a.stop)
+            for slot, a in answers.items()
+        }
+        actions = {slot: p.action for slot, p in parsed.items() if p.action is not None}
+        steps = self.tasks.step(actions) if actions else {}
+        for request in requests:
+            slot = request.slot
+            self._record(live[slot], request.prompt, answers[slot], parsed[slot], steps.get(slot))
+
+    def _requests(self, live: dict[int, _Play], plan: RolloutPlan, seed: int, name: str) -> list[Request]:
+        requests: list[Request] = []
+        for slot, play in live.items():
+            prompt = play.context.prompt(play.view)
+            if len(prompt) + self.agent.max_response > self.agent.max_context:
+                play.stop = "context_limit"
+                play.detail = f"{len(prompt)} prompt tokens leave no room for {self.agent.max_response} more"
+                continue
+            numbers = stream(seed, name, play.seat.group, play.seat.member, len(play.turns))
+            requests.append(
+                Request(
+                    slot=slot,
+                    prompt=prompt,
+                    uniforms=numbers.random(self.agent.max_response, dtype=np.float32),
+                    temperature=plan.temperature,
+                    stop=lambda tail: is_complete(plan.order, tail),
+                )
+            )
+        return requests
+
+    def _record(
+        self, play: _Play, prompt: Sequence[int], answer: Sampled, parsed: Parsed, step: Step | Failure | None
+    ) -> None:
+        continues, new = split_prefix(play.context.tokens, prompt)
+        verdict = parsed.verdict
+        if isinstance(step, Step) and not step.valid:
+            verdict = "inadmissible"
+        reward = 0.0 if verdict == "ok" else self.task.invalid_reward
+        if isinstance(step, Step):
+            reward += self.task.success_reward * step.reward
+        play.turns.append(
+            Turn(
+                observation=play.view.text,
+                admissible=play.view.admissible,
+                anchor=_anchor(play.view),
+                context_ids=np.array(new, dtype=np.int32),
+                continues=continues,
+                response_ids=answer.ids,
+                logprobs=answer.logprobs,
+                entropies=answer.entropies,
+                temperatures=answer.temperatures,
+                think_span=parsed.think_span,
+                action_span=parsed.action_span,
+                action=parsed.action,
+                verdict=verdict,
+                stop=answer.stop,
+                reward=reward,
+            )
+        )
+        play.context.answered(prompt, answer.ids.tolist(), parsed.action)
+        self._advance(play, step)
+
+    def _advance(self, play: _Play, step: Step | Failure | None) -> None:
+        """The next view, or the end of the episode."""
+        if isinstance(step, Failure):
+            _fail(play, step)
+            return
+        if step is None:
+            play.view = replace(play.view, text=NO_ACTION)
+        else:
+            play.view, play.success = step.view, play.success or step.success
+            if step.terminated or step.truncated:
+                play.stop = "terminated" if step.terminated else "truncated"
+                return
+        if len(play.turns) >= self.task.max_turns:
+            play.stop = "turn_limit"
+        elif time.monotonic() - play.began > self.task.episode_seconds:
+            play.stop, play.detail = "time_limit", f"longer than task.episode_seconds = {self.task.episode_seconds}"
+
+
+def _fail(play: _Play, failure: Failure) -> None:
+    play.stop = "time_limit" if failure.kind == "time_limit" else "task_error"
+    play.detail = f"{failure.kind}: {failure.detail}"
+    play.success = False
+
+
+def _anchor(view: View) -> str:
+    return hashlib.sha256(f"{view.goal}\0{view.text}".encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _episode(play: _Play, plan: RolloutPlan) -> Episode:
+    instance = play.seat.instance
+    return Episode(
+        world=instance.world,
+        split=instance.split,
+        index=instance.index,
+        kind=instance.kind,
+        goal=play.view.goal,
+        group=play.seat.group,
+        member=play.seat.member,
+        order=plan.order,
+        turns=tuple(play.turns),
+        success=play.success,
+        stop=play.stop,
+        detail=play.detail,
+    )

@@ -1,0 +1,182 @@
+"""The episodes of one step, in one Parquet file: a row per turn, the episode's own fields repeated.
+
+    RUN/episodes/step-000012.parquet           training, step 12
+    RUN/episodes/eval-000012-unseen.parquet    evaluation at step 12 on the split "unseen"
+
+An episode without turns keeps one row, with `turn` = -1. Equal episodes give equal bytes. Any Parquet
+reader can open the files, e.g. `pandas.read_parquet`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow  # pyright: ignore[reportMissingTypeStubs]
+import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
+
+from isentrope.errors import RunError
+from isentrope.rollout.files import write_atomically
+from isentrope.types import Episode, Floats, Ints, Turn
+
+pa: Any = pyarrow  # it comes without type information
+pq: Any = pyarrow.parquet
+
+FORMAT = "1"  # of the schema below; a reader refuses any other
+_FORMAT_KEY = b"isentrope.episodes"
+
+_EPISODE: dict[str, Any] = {
+    "world": pa.string(),
+    "split": pa.string(),
+    "index": pa.int64(),
+    "kind": pa.string(),
+    "goal": pa.string(),
+    "group": pa.int64(),
+    "member": pa.int64(),
+    "order": pa.string(),
+    "success": pa.bool_(),
+    "stop": pa.string(),
+    "detail": pa.string(),
+}
+_TURN: dict[str, Any] = {
+    "observation": pa.string(),
+    "admissible": pa.list_(pa.string()),
+    "anchor": pa.string(),
+    "context_ids": pa.list_(pa.int32()),
+    "continues": pa.bool_(),
+    "response_ids": pa.list_(pa.int32()),
+    "logprobs": pa.list_(pa.float32()),
+    "entropies": pa.list_(pa.float32()),
+    "temperatures": pa.list_(pa.float32()),
+    "think_span": pa.list_(pa.int32()),
+    "action_span": pa.list_(pa.int32()),
+    "action": pa.string(),
+    "verdict": pa.string(),
+    "turn_stop": pa.string(),  # Turn.stop; Episode.stop has the plain name
+    "reward": pa.float64(),
+}
+_SCHEMA: Any = pa.schema(
+    [("episode", pa.int64()), ("turn", pa.int64()), *_EPISODE.items(), *_TURN.items()],
+    metadata={_FORMAT_KEY: FORMAT.encode()},
+)
+_ARRAYS = ("context_ids", "response_ids", "logprobs", "entropies", "temperatures")
+_MEASURED = ("logprobs", "entropies")  # no value comes twice: a dictionary would only cost space
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def train_path(run: Path, step: int) -> Path:
+    return run / "episodes" / f"step-{step:06d}.parquet"
+
+
+def eval_path(run: Path, step: int, split: str) -> Path:
+    return run / "episodes" / f"eval-{step:06d}-{split}.parquet"
+
+
+def write_episodes(path: Path, episodes: Sequence[Episode]) -> None:
+    """Write the file in one piece: it is there in full or not at all."""
+    columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
+    for number, episode in enumerate(episodes):
+        rows = list(enumerate(episode.turns)) or [(-1, None)]
+        for position, turn in rows:
+            columns["episode"].append(number)
+            columns["turn"].append(position)
+            for name in _EPISODE:
+                columns[name].append(_storable(getattr(episode, name)))
+            for name in _TURN:
+                columns[name].append(None if turn is None else _storable(getattr(turn, _attribute(name))))
+    arrays = [_column(name, values) for name, values in columns.items()]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_arrays(arrays, schema=_SCHEMA),
+        sink,
+        compression="zstd",
+        use_dictionary=[_leaf(name) for name in _SCHEMA.names if name not in _MEASURED],
+        write_statistics=False,
+        write_page_checksum=True,
+    )
+    write_atomically(path, sink.getvalue().to_pybytes())
+
+
+def read_episodes(path: Path) -> list[Episode]:
+    """The episodes of a file, as they were written."""
+    try:
+        table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+        metadata: dict[bytes, bytes] = table.schema.metadata or {}
+        written_as = metadata.get(_FORMAT_KEY, b"?").decode(errors="replace")
+        if written_as == FORMAT and not table.schema.equals(_SCHEMA):
+            raise ValueError("its columns are not those of an episode file")
+        episodes = _episodes(table) if written_as == FORMAT else []
+    except (pa.ArrowException, OSError, ValueError, TypeError, IndexError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RunError(f"could not read {path}: {reason}; the file is damaged or missing, delete it") from error
+    if written_as != FORMAT:
+        raise RunError(f"could not read {path}: its format is {written_as!r}, this version reads {FORMAT!r}")
+    return episodes
+
+
+def _attribute(column: str) -> str:
+    return "stop" if column == "turn_stop" else column
+
+
+def _leaf(column: str) -> str:
+    """The name Parquet gives to the values of a column: those of a list are its elements."""
+    return f"{column}.list.element" if pa.types.is_list(_SCHEMA.field(column).type) else column
+
+
+def _storable(value: Any) -> Any:
+    """Text from a model or a task may hold half a surrogate pair, which no file format can."""
+    if isinstance(value, str):
+        return _LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, tuple):
+        return [_storable(part) for part in cast("tuple[Any, ...]", value)]
+    return value
+
+
+def _column(name: str, values: list[Any]) -> Any:
+    kind = _SCHEMA.field(name).type
+    if name not in _ARRAYS:
+        return pa.array(values, type=kind)
+    # Joined and cut by offsets: building a list column element by element takes a second per million tokens.
+    empty = np.empty(0, dtype=kind.value_type.to_pandas_dtype())
+    parts = [empty if part is None else np.asarray(part, dtype=empty.dtype) for part in values]
+    offsets = np.cumsum([0, *(len(part) for part in parts)], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate([empty, *parts])), type=kind)
+
+
+def _episodes(table: Any) -> list[Episode]:
+    plain = {name: table.column(name).to_pylist() for name in _SCHEMA.names if name not in _ARRAYS}
+    arrays = {name: _cut(table.column(name)) for name in _ARRAYS}
+    episodes: list[Episode] = []
+    turns: list[Turn] = []
+    for row, number in enumerate(plain["episode"]):
+        if plain["turn"][row] >= 0:
+            turns.append(_turn(plain, arrays, row))
+        if row + 1 == table.num_rows or plain["episode"][row + 1] != number:
+            fields = {name: plain[name][row] for name in _EPISODE}
+            episodes.append(Episode(turns=tuple(turns), **fields))
+            turns = []
+    return episodes
+
+
+def _turn(plain: dict[str, list[Any]], arrays: dict[str, list[Ints | Floats]], row: int) -> Turn:
+    fields: dict[str, Any] = {}
+    for name in _TURN:
+        value = arrays[name][row] if name in _ARRAYS else plain[name][row]
+        if name in ("admissible", "think_span", "action_span") and value is not None:
+            value = tuple(value)
+        fields[_attribute(name)] = value
+    return Turn(**fields)
+
+
+def _cut(column: Any) -> list[Ints | Floats]:
+    """The rows of a list column as arrays of their own: views would be read-only and hold the whole file."""
+    parts: list[Ints | Floats] = []
+    for chunk in column.chunks:
+        values = chunk.values.to_numpy()
+        offsets = chunk.offsets.to_numpy()
+        parts += [values[a:b].copy() for a, b in pairwise(offsets)]
+    return parts

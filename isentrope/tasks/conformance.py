@@ -1,0 +1,56 @@
+"""Does a world keep the contract? Run over every world of the package, and made for your own:
+
+    from isentrope.tasks.conformance import assert_conforms
+
+    def test_my_world():
+        assert_conforms(MyWorld())
+
+or, on the command line, `isentrope check-task my_package.my_module:MyWorld`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from isentrope.errors import TaskError
+from isentrope.tasks.conformance_checks import CHECKS
+from isentrope.tasks.conformance_play import Broken, Sample
+from isentrope.tasks.contract import World
+from isentrope.tasks.slots import in_words
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+def check_world(world: World, games: int = 5, max_turns: int = 100, seed: int = 0) -> list[Finding]:
+    """Every check, on the first `games` instances of each split; episodes are cut off after `max_turns`."""
+    return list(iter_findings(world, games, max_turns, seed))
+
+
+def iter_findings(world: World, games: int = 5, max_turns: int = 100, seed: int = 0) -> Iterator[Finding]:
+    """As `check_world`, one at a time, for a progress display."""
+    sample = Sample(world, games, max_turns, seed)
+    for name, check in CHECKS.items():
+        try:
+            detail = check(sample)
+        except Broken as problem:
+            yield Finding(name, False, str(problem))
+        except (Exception, SystemExit) as error:  # a broken world may raise anything: that is a finding too
+            yield Finding(name, False, f"raised {in_words(error)}")
+        else:
+            yield Finding(name, True, detail)
+
+
+def assert_conforms(world: World, games: int = 5, max_turns: int = 100, seed: int = 0) -> None:
+    """Raise a TaskError that lists whatever does not hold."""
+    broken = [finding for finding in iter_findings(world, games, max_turns, seed) if not finding.ok]
+    if broken:
+        lines = "\n".join(f"- {finding.name}: {finding.detail}" for finding in broken)
+        raise TaskError(f"the world {getattr(world, 'name', world)!r} does not keep the contract\n{lines}")

@@ -1,0 +1,161 @@
+"""The checks of the conformance suite. Each returns a few words, or raises `Broken` with what does not hold."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import cast
+
+from isentrope.errors import TaskError
+from isentrope.tasks.conformance_play import HOSTILE, Broken, Sample, need, random_play, well_formed_step
+from isentrope.tasks.contract import Expert, Instance, World
+
+
+def check_description(sample: Sample) -> str:
+    world = sample.world
+    need(
+        isinstance(cast(object, world), World),
+        "the class lacks something that World names",
+    )
+    need(bool(world.name) and bool(world.splits()), "the world needs a name and at least one split")
+    for split in world.splits():
+        size = world.size(split)
+        need(size is None or size > 0, f"size({split!r}) is {size}")
+        if size is not None:
+            _expect_task_error(lambda split=split, size=size: world.instance(split, size), f"index {size} of {split}")
+    _expect_task_error(lambda: world.instance("no such split", 0), "an unknown split")
+    return f"{world.name}: splits {', '.join(world.splits())}"
+
+
+def check_instances(sample: Sample) -> str:
+    total = 0
+    for instance in sample.instances():
+        again = sample.world.instance(instance.split, instance.index)
+        need(again == instance, f"asked twice for the same instance: {instance} and {again}")
+        need(pickle.loads(pickle.dumps(instance)) == instance, f"{instance} does not survive pickling")
+        need(instance.kind in sample.world.kinds, f"kind {instance.kind!r} is not among {sample.world.kinds}")
+        total += 1
+    return f"{total} instances"
+
+
+def check_play(sample: Sample) -> str:
+    """Two tasks side by side, then the first one over again: nothing may leak from one play into another."""
+    turns = 0
+    for instance in sample.instances():
+        left, right = sample.world.open(), sample.world.open()
+        pairs = list(zip_longest(random_play(left, instance, sample), random_play(right, instance, sample)))
+        _need_equal(pairs, f"{instance}, in two tasks")
+        first = [one for one, _ in pairs]
+        _need_equal(list(zip_longest(first, random_play(left, instance, sample))), f"{instance}, played again")
+        turns += len(first) - 1
+        left.close()
+        right.close()
+    return f"{turns} turns, each played three times"
+
+
+def check_hostile_actions(sample: Sample) -> str:
+    instance = next(sample.instances())
+    task = sample.world.open()
+    view = task.start(instance)
+    for action in HOSTILE:
+        try:
+            step = task.step(action)
+        except Exception as error:
+            raise Broken(f"the action {action!r:.60} raised {type(error).__name__}: {error!s:.200}") from error
+        well_formed_step(step, view.goal)
+        if step.terminated or step.truncated:
+            view = task.start(instance)
+    task.close()
+    return f"{len(HOSTILE)} strings, none raised"
+
+
+def check_order_of_calls(sample: Sample) -> str:
+    task = sample.world.open()
+    _expect_task_error(lambda: task.step("look"), "a step before start")
+    task.start(next(sample.instances()))
+    task.close()
+    _expect_task_error(lambda: task.step("look"), "a step after close")
+    task.close()
+    return "step before start and after close refused; closing twice is fine"
+
+
+def check_admissible(sample: Sample) -> str:
+    tried = 0
+    for split in sample.world.splits():
+        instance = sample.world.instance(split, 0)
+        task = sample.world.open()
+        actions = task.start(instance).admissible or ()
+        for action in random.Random(sample.seed).sample(actions, min(20, len(actions))):
+            task.start(instance)
+            need(task.step(action).valid, f"{instance}: the admissible action {action!r} was not accepted")
+            tried += 1
+        task.close()
+    return f"{tried} accepted" if tried else "the world lists no admissible actions"
+
+
+def check_expert(sample: Sample) -> str:
+    expert = sample.world.expert(sample.seed)
+    if expert is None:
+        return "the world has no expert"
+    tried = list(sample.instances())
+    failed = [f"{one.split} {one.index}" for one in tried if not _expert_solves(expert, one, sample)]
+    score = f"solved {len(tried) - len(failed)} of {len(tried)}"
+    need(len(failed) <= 0.1 * len(tried), f"the expert {score}; not {', '.join(failed[:10])}")
+    return score
+
+
+def _expert_solves(expert: Expert, instance: Instance, sample: Sample) -> bool:
+    task = sample.world.open()
+    view = task.start(instance)
+    expert.start(view)
+    for _ in range(sample.max_turns):
+        step = well_formed_step(task.step(expert.act(view).action), view.goal)
+        if step.terminated or step.truncated:
+            task.close()
+            return step.success
+        view = step.view
+    task.close()
+    return False
+
+
+def check_splits(sample: Sample) -> str:
+    """No instance of one split may be one of another in disguise: told by how it starts, or by the world's own
+    `fingerprint(instance)` where different instances can start alike."""
+    fingerprint: Callable[[Instance], object] | None = getattr(sample.world, "fingerprint", None)
+    seen: dict[object, Instance] = {}
+    task = sample.world.open()
+    for instance in sample.instances():
+        mark = fingerprint(instance) if fingerprint else task.start(instance)
+        other = seen.setdefault(mark, instance)
+        need(other.split == instance.split, f"{other} and {instance} are the same game")
+    task.close()
+    return f"{len(seen)} different starts"
+
+
+CHECKS: dict[str, Callable[[Sample], str]] = {
+    "describes itself": check_description,
+    "instances are stable": check_instances,
+    "same actions, same results": check_play,
+    "hostile actions": check_hostile_actions,
+    "order of calls": check_order_of_calls,
+    "admissible actions": check_admissible,
+    "splits are disjoint": check_splits,
+    "expert": check_expert,
+}
+
+
+def _expect_task_error(call: Callable[[], object], what: str) -> None:
+    try:
+        call()
+    except TaskError:
+        return
+    except Exception as error:
+        raise Broken(f"{what} raised {type(error).__name__}, not TaskError") from error
+    raise Broken(f"{what} was not refused with a TaskError")
+
+
+def _need_equal(pairs: Sequence[tuple[object, object]], where: str) -> None:
+    for number, (one, other) in enumerate(pairs):
+        need(one == other, f"{where}, turn {number} differs: {one!r:.200} and {other!r:.200}")

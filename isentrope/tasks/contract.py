@@ -1,0 +1,95 @@
+"""What a task world is: start, step, close.
+
+A *world* is a family of task instances (all household games). An *instance* names one of them and can be
+sent to another process. A *task* plays one instance at a time. "Terminated" means that the task itself
+came to its end; "truncated" means that somebody cut it off. The runner adds the turn limit, so most tasks
+never truncate.
+
+    world = HouseholdWorld(...)
+    task = world.open()
+    view = task.start(world.instance("train", 0))
+    step = task.step("go to desk 1")      # any string: an unknown action is answered, never raised
+    task.close()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One task of a world: the same instance always starts from the same state."""
+
+    world: str
+    split: str
+    index: int
+    kind: str  # the task type, for success by type, e.g. "pick" or "heat"
+
+
+@dataclass(frozen=True)
+class View:
+    """What the agent is shown after start or after a step."""
+
+    text: str  # the observation, untrusted
+    admissible: tuple[str, ...] | None  # the actions that would be accepted now, or None if the world lists none
+    goal: str = ""  # the task in words; the same at every turn of an episode
+
+
+@dataclass(frozen=True)
+class Step:
+    view: View
+    reward: float = 0.0  # in task units: 1 for a solved task; the runner scales it
+    terminated: bool = False
+    truncated: bool = False
+    success: bool = False
+    valid: bool = True  # False: the action was not understood or not possible, the state did not change
+    info: dict[str, str | float | bool] = field(default_factory=dict)
+
+
+class Task(Protocol):
+    """Plays one instance at a time. Deterministic given the instance and the actions."""
+
+    def start(self, instance: Instance) -> View: ...
+
+    def step(self, action: str) -> Step: ...
+
+    def close(self) -> None: ...
+
+
+class Expert(Protocol):
+    """A scripted player, for warm-up data. It sees only what the agent sees."""
+
+    def start(self, view: View) -> None: ...
+
+    def act(self, view: View) -> Move: ...
+
+
+@dataclass(frozen=True)
+class Move:
+    """What an expert does in one turn, and the thought that goes with it."""
+
+    thought: str
+    action: str
+
+
+@runtime_checkable
+class World(Protocol):
+    name: str
+    kinds: tuple[str, ...]
+
+    def splits(self) -> Sequence[str]: ...
+
+    def size(self, split: str) -> int | None:
+        """How many instances the split has; None if it generates as many as are asked for."""
+        ...
+
+    def instance(self, split: str, index: int) -> Instance: ...
+
+    def open(self) -> Task: ...
+
+    def expert(self, seed: int) -> Expert | None:
+        """A scripted player, or None if the world has none."""
+        ...

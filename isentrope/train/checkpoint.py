@@ -1,0 +1,135 @@
+"""Checkpoints that are either whole or not there.
+
+    checkpoints/step-000020/policy/        a Hugging Face model folder
+    checkpoints/step-000020/optimiser.safetensors
+    checkpoints/step-000020/state.json     everything else that a resumed run needs
+    checkpoints/best.json                  which one did best on the evaluation
+
+A checkpoint is written into a folder with a temporary name, flushed to the disk, and renamed at the end: a kill or a
+full disk at any moment leaves the older ones as they were. No pickle: tensors as safetensors, the rest as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from isentrope.errors import RunError, writing
+from isentrope.policy.policy import Policy
+from isentrope.rollout.files import write_atomically
+from isentrope.train.optimise import Optimiser
+
+BEST = "best.json"
+
+
+def save_checkpoint(folder: Path, step: int, policy: Policy, optimiser: Optimiser, state: dict[str, Any]) -> Path:
+    """Write the checkpoint of `step` completed steps."""
+    final, part = folder / f"step-{step:06d}", folder / f".part-{step:06d}"
+    with writing(final):
+        folder.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.glob(".part-*"):
+            shutil.rmtree(leftover)
+        (part / "policy").mkdir(parents=True)
+        try:
+            policy.save(part / "policy")
+            tensors, numbers = split_tensors(optimiser.state_dict())
+            save_file(tensors, part / "optimiser.safetensors")
+            record = {"step": step, "optimiser": numbers, **state}
+            (part / "state.json").write_text(json.dumps(record, indent=1, allow_nan=True))
+            flush_folder(part)
+            if final.exists():  # an earlier life of the run got this far: what it wrote is the same
+                shutil.rmtree(final)
+            part.rename(final)
+            flush_folder(folder, deep=False)
+        except OSError:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+    return final
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    found = sorted(folder.glob("step-*"))
+    return found[-1] if found else None
+
+
+def load_state(checkpoint: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text())
+        return state
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"the checkpoint {checkpoint} cannot be read ({error}); delete its folder and resume from the one before"
+        ) from error
+
+
+def load_optimiser(checkpoint: Path, optimiser: Optimiser, device: torch.device) -> None:
+    try:
+        tensors = load_file(checkpoint / "optimiser.safetensors", device=str(device))
+        optimiser.load_state_dict(join_tensors(load_state(checkpoint)["optimiser"], tensors))
+    except (OSError, ValueError, KeyError) as error:
+        raise RunError(f"the optimiser's state in {checkpoint} cannot be read: {error}") from error
+
+
+def mark_best(folder: Path, checkpoint: Path, success: float) -> None:
+    write_atomically(folder / BEST, (json.dumps({"name": checkpoint.name, "success": success}) + "\n").encode())
+
+
+def best_checkpoint(folder: Path) -> tuple[str, float] | None:
+    path = folder / BEST
+    if not path.is_file():
+        return None
+    record = json.loads(path.read_text())
+    return str(record["name"]), float(record["success"])
+
+
+def remove_old(folder: Path, keep_last: int) -> None:
+    """Keep the newest checkpoints and the best one."""
+    best = best_checkpoint(folder)
+    for checkpoint in sorted(folder.glob("step-*"))[:-keep_last]:
+        if best is None or checkpoint.name != best[0]:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def split_tensors(value: Any, path: str = "") -> tuple[dict[str, torch.Tensor], Any]:
+    """A nested state with its tensors taken out: {"tensor": name} stands where each was; integer keys are marked."""
+    tensors: dict[str, torch.Tensor] = {}
+
+    def walk(item: Any, path: str) -> Any:
+        if isinstance(item, torch.Tensor):
+            tensors[path] = item.detach().cpu().contiguous().clone()
+            return {"tensor": path}
+        if isinstance(item, dict):
+            pairs: dict[Any, Any] = item  # type: ignore[assignment]
+            return {"dict": [[key, walk(child, f"{path}/{key}")] for key, child in pairs.items()]}
+        if isinstance(item, list | tuple):
+            children: list[Any] = list(item)  # type: ignore[arg-type]
+            return {"list": [walk(child, f"{path}/{i}") for i, child in enumerate(children)]}
+        return {"value": item}
+
+    return tensors, walk(value, path)
+
+
+def join_tensors(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    if "tensor" in value:
+        return tensors[value["tensor"]]
+    if "dict" in value:
+        return {key: join_tensors(child, tensors) for key, child in value["dict"]}
+    if "list" in value:
+        return [join_tensors(child, tensors) for child in value["list"]]
+    return value["value"]
+
+
+def flush_folder(folder: Path, deep: bool = True) -> None:
+    """Make sure that the folder's files are on the disk before something relies on them."""
+    for path in [*(folder.rglob("*") if deep else ()), folder]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

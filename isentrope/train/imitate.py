@@ -1,0 +1,30 @@
+"""Supervised learning: make the tokens of given episodes more likely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isentrope.batch import flatten, micro_batches
+from isentrope.policy.policy import Policy
+from isentrope.train.optimise import Optimiser
+from isentrope.types import Episode
+
+
+def imitate(
+    policy: Policy,
+    optimiser: Optimiser,
+    episodes: Sequence[Episode],
+    rate: float,
+    micro_tokens: int,
+    all_tokens: bool = False,
+) -> tuple[float, float]:
+    """One update. Gives the cross-entropy per token, in nats, and the gradient's norm."""
+    sequences, tokens = flatten(episodes, all_tokens)
+    policy.module.train()
+    total = 0.0
+    for batch, _ in micro_batches(sequences, tokens, micro_tokens=micro_tokens, device=policy.device):
+        loss = -(batch.weights["token"] * policy.stats(batch).logp_N).sum()
+        loss.backward()
+        total += float(loss.detach())
+    policy.module.eval()
+    return total, optimiser.step(total, rate)

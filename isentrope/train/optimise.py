@@ -1,0 +1,74 @@
+"""The optimiser's parts: learning rate, gradient clipping, and the guard against numbers that are none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from isentrope.errors import TrainError
+
+
+def learning_rate(update: int, total: int, peak: float, warmup: float, floor: float) -> float:
+    """Rate of update number `update` (from 0): a linear rise over the first share, then a cosine to floor · peak."""
+    rising = max(1, round(total * warmup)) if warmup > 0 else 0
+    if update < rising:
+        return peak * (update + 1) / rising
+    progress = min(1.0, (update - rising) / max(1, total - 1 - rising))
+    return peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)
+
+
+class Optimiser:
+    """AdamW with a gradient limit. An update with a non-finite loss or gradient is skipped and counted."""
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        weight_decay: float = 0.0,
+        grad_clip: float = 1.0,
+        max_skips: int = 5,
+    ) -> None:
+        self.parameters = [p for p in parameters if p.requires_grad]
+        self.adam = torch.optim.AdamW(self.parameters, lr=0.0, betas=betas, weight_decay=weight_decay)
+        self.grad_clip, self.max_skips = grad_clip, max_skips
+        self.updates = 0  # attempted, so that the schedule goes on over a skipped one
+        self.skipped = 0
+        self.skipped_in_a_row = 0
+
+    def step(self, loss: float, rate: float) -> float:
+        """Apply the gradients that have been accumulated. Gives their norm before clipping."""
+        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.grad_clip))
+        self.updates += 1
+        if math.isfinite(loss) and math.isfinite(norm):
+            for group in self.adam.param_groups:
+                group["lr"] = rate
+            self.adam.step()
+            self.skipped_in_a_row = 0
+        else:
+            self.skipped += 1
+            self.skipped_in_a_row += 1
+        self.adam.zero_grad(set_to_none=True)
+        if self.skipped_in_a_row > self.max_skips:
+            raise TrainError(
+                f"{self.skipped_in_a_row} updates in a row had a non-finite loss or gradient (loss {loss}, gradient "
+                f"norm {norm}); the policy is unchanged since the last finite one. Try a smaller learn.lr or a "
+                "smaller learn.grad_clip, or run in float32 with run.dtype=float32"
+            )
+        return norm
+
+    def state_dict(self) -> dict[str, object]:
+        return {
+            "adam": self.adam.state_dict(),
+            "updates": self.updates,
+            "skipped": self.skipped,
+            "skipped_in_a_row": self.skipped_in_a_row,
+        }
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        self.adam.load_state_dict(state["adam"])  # type: ignore[arg-type]
+        self.updates, self.skipped = int(state["updates"]), int(state["skipped"])  # type: ignore[call-overload]
+        self.skipped_in_a_row = int(state["skipped_in_a_row"])  # type: ignore[call-overload]

@@ -1,0 +1,122 @@
+"""The run folder: who may write to it, and what is in it before the first step.
+
+config.toml  metrics.jsonl  timings.jsonl  episodes/  checkpoints/  tensorboard/  tokens.json
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from isentrope.agent.tokens import Dialect
+from isentrope.config.load import load_config
+from isentrope.config.schema import RunConfig
+from isentrope.config.text import as_table, config_to_toml
+from isentrope.errors import RunError, writing
+from isentrope.policy.policy import Policy
+from isentrope.rollout.files import write_atomically
+
+
+class RunFolder:
+    """Holds a run folder while the run lasts. One process at a time: a second one is refused, a dead one is not."""
+
+    def __init__(self, path: Path, config: RunConfig, resume: bool) -> None:
+        self.path = path
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = (path / "run.lock").open("a+")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.seek(0)
+            owner = self._lock.read().strip() or "unknown"
+            self._lock.close()
+            raise RunError(
+                f"another run (process {owner}) is writing to {path}; wait for it or choose another --out"
+            ) from error
+        self._lock.truncate(0)
+        self._lock.write(str(os.getpid()))
+        self._lock.flush()
+        try:
+            self._prepare(config, resume)
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self, config: RunConfig, resume: bool) -> None:
+        recorded = self.path / "config.toml"
+        if recorded.exists():
+            if not resume:
+                raise RunError(
+                    f"{self.path} already holds a run; continue it with --resume or choose another folder with --out"
+                )
+            differing = differences(load_config(recorded, []), config)
+            if differing:
+                raise RunError(
+                    f"{self.path} was begun with other settings: {'; '.join(differing)}. "
+                    "Resume without changing them, or begin a new run in another folder"
+                )
+        else:
+            others = sorted(
+                p.name for p in self.path.iterdir() if p.name not in ("run.lock", "warmup") and p.name[0] != "."
+            )
+            if others:
+                raise RunError(f"{self.path} is not empty (it has {', '.join(others[:3])}); choose another folder")
+            write_atomically(recorded, config_to_toml(config).encode())
+        for name in ("episodes", "checkpoints"):
+            with writing(self.path / name):
+                (self.path / name).mkdir(exist_ok=True)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def reference(self) -> Path:
+        return self.path / "reference"
+
+    def write_reference(self, policy: Policy) -> None:
+        """Keep the policy as it was at step 0. Written anew by a run that was killed before its first checkpoint."""
+        with writing(self.reference):
+            self.reference.mkdir(exist_ok=True)
+            policy.save(self.reference)
+
+    def write_tokens(self, dialect: Dialect) -> None:
+        """What each token id reads as, for the report."""
+        words = [piece.decode("utf-8", "replace") for piece in dialect.pieces(range(dialect.size))]
+        write_atomically(self.path / "tokens.json", json.dumps(words).encode())
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+FREE_TO_CHANGE = ("run.device", "run.threads", "run.keep_last", "task.workers")
+"""Settings that a resumed run may change: they say where it runs, not what it computes."""
+
+
+def differences(before: RunConfig, now: RunConfig) -> list[str]:
+    """Settings that differ, as sentences."""
+    a, b = dict(_leaves(as_table(before))), dict(_leaves(as_table(now)))
+    keys = [key for key in sorted(a.keys() | b.keys()) if key not in FREE_TO_CHANGE and a.get(key) != b.get(key)]
+    return [f"{key} was {a.get(key, 'not set')!r}, now {b.get(key, 'not set')!r}" for key in keys]
+
+
+def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(cast("Mapping[str, Any]", value), f"{path}{key}.")
+        else:
+            yield path + key, list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value

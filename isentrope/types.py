@@ -1,0 +1,146 @@
+"""Every record that crosses a stage of the loop. All frozen.
+
+Shape letters, used as suffixes of array names everywhere:
+    G  episodes of one group (all on one task instance, from one start)
+    B  rows of a packed batch        T  columns of a row
+    N  response tokens of a batch    D  hidden size    V  vocabulary
+
+A worked example, in `full` context. Two turns of one episode, `c` context tokens (prompt, observations:
+written by the task or by us) and `r` response tokens (sampled by the policy):
+
+    turn 0   context_ids = [c0 c1 c2]   continues = False   response_ids = [r3 r4]
+    turn 1   context_ids = [c5]         continues = True    response_ids = [r6 r7]
+
+By the prefix rule turn 1 continues turn 0, so both become one row of 8 tokens with
+`response_mask = [0 0 0 1 1 0 1 1]`. In `window` context turn 1 has a prompt of its own, `continues` is
+False, and the episode becomes two rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # keeps `isentrope --help` free of torch
+    from torch import Tensor
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+Span = tuple[int, int]  # token positions inside the response, end excluded
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One observation, one response, one step of the task."""
+
+    observation: str
+    admissible: tuple[str, ...] | None
+    anchor: str  # hash of goal and raw observation: the same state gives the same anchor
+    context_ids: Ints  # tokens before the response; only the new ones if the turn continues the one before
+    continues: bool
+    response_ids: Ints
+    logprobs: Floats  # of each sampled token, at the temperature it was sampled with
+    entropies: Floats  # full-vocabulary entropy in nats, same temperature
+    temperatures: Floats
+    think_span: Span | None  # what stands between the tags, the tags excluded
+    action_span: Span | None
+    action: str | None  # what was sent to the task, None if nothing could be parsed
+    verdict: str  # "ok", or why the response was not a valid action: see agent/format.py
+    stop: str  # why sampling ended: "tag", "eos" or "length"
+    reward: float  # after scaling, the penalty for an invalid response included
+
+    @property
+    def valid(self) -> bool:
+        return self.verdict == "ok"
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One play of one task instance."""
+
+    world: str
+    split: str
+    index: int  # of the task instance in its split
+    kind: str
+    goal: str
+    group: int  # which group of the step
+    member: int  # which episode of the group
+    order: str  # "think_act", "act_think" or "act": the response form it was played with
+    turns: tuple[Turn, ...]
+    success: bool
+    stop: str  # "terminated", "truncated", "turn_limit", "context_limit", "time_limit", "task_error"
+    detail: str = ""  # the reason in words, for a failure
+
+    @property
+    def ret(self) -> float:
+        return float(sum(turn.reward for turn in self.turns))
+
+
+@dataclass(frozen=True)
+class RolloutPlan:
+    """How the episodes of one step are to be played. A method's `plan` may replace any of it."""
+
+    order: str = "think_act"
+    temperature: float = 1.0
+    notes: dict[str, float] = field(default_factory=dict)  # shown as metrics
+
+
+@dataclass(frozen=True)
+class StepTokens:
+    """All N response tokens of a step's episodes, in the order of episodes, turns and tokens.
+
+    Methods shape advantages on this; every TokenBatch is a selection of it.
+    """
+
+    target_N: NDArray[np.int64]
+    temperature_N: Floats
+    logp_N: Floats  # of the policy that sampled
+    entropy_N: Floats  # likewise
+    episode_N: NDArray[np.int64]  # index into the step's episodes
+    turn_N: NDArray[np.int64]  # number of the turn, counted over the whole step
+    group_N: NDArray[np.int64]
+    part_N: NDArray[np.int64]  # 0 other (tags, stray text), 1 think, 2 action
+    success_N: Floats  # 1.0 if the token's episode was successful
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """Packed rows, and the response tokens in them.
+
+    `segments_BT` numbers the sequences packed into a row (-1: padding); a token sees only its own sequence.
+    Response token n stands at (row_N[n], col_N[n]) and is predicted from the column before.
+    """
+
+    ids_BT: Tensor
+    segments_BT: Tensor
+    positions_BT: Tensor
+    row_N: Tensor
+    col_N: Tensor
+    target_N: Tensor
+    temperature_N: Tensor
+    old_logp_N: Tensor
+    advantage_N: Tensor
+    ref_logp_N: Tensor | None
+    success_N: Tensor
+    part_N: Tensor
+    weights: dict[str, Tensor]  # aggregation mode -> weight per token; its denominator is the whole mini-batch
+
+
+@dataclass(frozen=True)
+class TokenStats:
+    """One forward pass, three outputs, for the N response tokens of a TokenBatch."""
+
+    logp_N: Tensor
+    entropy_N: Tensor
+    hidden_ND: Tensor
+
+
+@dataclass(frozen=True)
+class Term:
+    """A method's addition to the loss, and what to record of it."""
+
+    loss: Tensor
+    metrics: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,91 @@
+"""Warm-up: imitate a scripted expert until the policy speaks the form and knows the moves. A run folder like any other."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from isentrope.config.schema import RunConfig
+from isentrope.console import Watch
+from isentrope.evaluate import evaluate, summary
+from isentrope.instruments.log import MetricsLog
+from isentrope.policy.load import load_folder, load_policy
+from isentrope.policy.policy import Policy
+from isentrope.rollout.arena import Arena
+from isentrope.rollout.demonstrate import demonstrations
+from isentrope.seeding import stream
+from isentrope.setup import use_threads
+from isentrope.train.checkpoint import latest_checkpoint, load_optimiser
+from isentrope.train.imitate import imitate
+from isentrope.train.keeper import Keeper
+from isentrope.train.optimise import Optimiser, learning_rate
+from isentrope.train.run_folder import RunFolder
+from isentrope.types import Episode
+
+
+def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
+    """Imitate `sft.games` expert games for `sft.epochs` passes; gives the last evaluation."""
+    use_threads(config)
+    with RunFolder(out, config, resume) as folder, Watch(quiet) as watch:
+        found = latest_checkpoint(folder.checkpoints) if resume else None
+        policy = load_policy(config.policy, config.run)
+        if found:
+            policy = load_folder(found / "policy", policy.device, config.run.dtype)
+        folder.write_tokens(policy.dialect)
+        optimiser = Optimiser(policy.module.parameters(), weight_decay=config.learn.weight_decay)
+        keeper = Keeper(folder.checkpoints, config)
+        if found:
+            load_optimiser(found, optimiser, policy.device)
+            keeper.settle(found)
+        with Arena(config, policy) as arena:
+            games = _expert_games(arena, policy, config, watch)
+            return _imitate_all(config, policy, optimiser, arena, games, folder, keeper, watch)
+
+
+def _expert_games(arena: Arena, policy: Policy, config: RunConfig, watch: Watch) -> list[Episode]:
+    settings = config.sft
+    instances = (arena.world.instance("train", settings.first_game + i) for i in range(settings.games))
+    played = demonstrations(arena.world, policy.dialect, config.agent, config.task, instances, config.run.seed)
+    games: list[Episode] = []
+    with watch.stage("expert games", settings.games) as moved:
+        for game in played:
+            games.append(game)
+            moved(1)
+    return games
+
+
+def _imitate_all(
+    config: RunConfig,
+    policy: Policy,
+    optimiser: Optimiser,
+    arena: Arena,
+    games: list[Episode],
+    folder: RunFolder,
+    keeper: Keeper,
+    watch: Watch,
+) -> dict[str, float]:
+    per_pass = math.ceil(len(games) / config.sft.batch_games)
+    total = max(1, round(config.sft.epochs * per_pass))
+    log, metrics = MetricsLog(folder.path), {}
+    start = optimiser.updates
+    log.truncate(start)
+    watch.begin("warm-up", total, start)
+    for update in range(start, total):
+        order = stream(config.run.seed, "sft", update // per_pass).permutation(len(games))
+        at = (update % per_pass) * config.sft.batch_games
+        batch = [games[i] for i in order[at : at + config.sft.batch_games]]
+        rate = learning_rate(update, total, config.sft.lr, config.learn.warmup, config.learn.floor)
+        loss, norm = imitate(policy, optimiser, batch, rate, config.learn.micro_tokens, config.sft.all_tokens)
+        done = update + 1
+        log.write(done, {"sft/loss": loss, "sft/epoch": done / per_pass, "grad_norm": norm, "lr": rate}, kind="sft")
+        every = config.run.eval_every
+        if done == total or (every and done % every == 0):
+            count = config.eval.games if done == total else config.eval.quick_games
+            metrics = evaluate(arena, count, watch)
+            log.write(done, metrics, kind="eval")
+            watch.say(f"warm-up {done}/{total}: loss {loss:.3f}, {summary(metrics, config.eval.splits)}")
+        if done == total or done % config.run.checkpoint_every == 0:
+            keeper.save(done, policy, optimiser, {}, metrics)
+        watch.advance(f"loss {loss:.3f}")
+    log.close()
+    return metrics

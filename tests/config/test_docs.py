@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from isentrope.config.describe import describe_settings
+from isentrope.config.docs import PAGE, render
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == render(), "run `make docs`"
+
+
+def test_every_setting_is_described() -> None:
+    rows = describe_settings()
+    assert len({row.path for row in rows}) == len(rows) > 40
+    assert all(row.doc and row.allowed and row.default for row in rows)
+    assert ("learn.lr", "float", "1e-06", "a number above 0", "peak learning rate") in rows

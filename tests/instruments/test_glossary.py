@@ -1,0 +1,61 @@
+"""Every key has one sentence, and the page in docs says the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from isentrope.instruments.glossary import GLOSSARY, explain, sentence
+from isentrope.instruments.glossary_docs import PAGE, page
+
+ENTRIES = [entry for section in GLOSSARY.values() for entry in section]
+WRITTEN_BY_THE_TRAINER = """
+step return/mean return/std success/all success/heat episode/turns episode/tokens response/tokens
+response/think_tokens response/action_tokens context/tokens valid_ratio verdict/no_action stop/turn_limit
+entropy/token entropy/think entropy/action entropy/other entropy/response entropy/turn entropy/episode
+entropy/first10 entropy/last10 surprisal/response loss/policy loss/kl loss/total loss/epo kl/k1 kl/k2 kl/k3 kl/old
+clip/fraction clip/low clip/high ratio/min ratio/max ratio/mean advantage/mean advantage/std advantage/zero_groups
+grad_norm lr update/skipped update/count mismatch/logp_mean mismatch/logp_max failures plan/temperature
+eval/unseen/success eval/unseen/success/heat eval/unseen/turns eval/unseen/valid_ratio eval/unseen/return
+eval/unseen/low eval/unseen/high eval/unseen/games sft/loss sft/token_accuracy sft/epoch seconds/rollout
+tokens_per_second/update
+"""
+
+
+@pytest.mark.parametrize("key", WRITTEN_BY_THE_TRAINER.split())
+def test_each_key_is_explained_in_one_sentence(key: str) -> None:
+    text = sentence(key)
+    assert text.endswith(".")
+    assert ". " not in text
+    assert "{" not in text
+    assert explain(key).startswith(text)
+    assert re.search(r" Unit: [^.]+\. From (the|an) [^.]+\.$", explain(key))
+
+
+def test_names_are_filled_in() -> None:
+    assert "unseen games of type heat" in sentence("eval/unseen/success/heat")
+    assert sentence("success/all") != sentence("success/heat").replace("heat", "all")
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [("entropy/tokens", "entropy/token"), ("gradnorm", "grad_norm"), ("eval/unseen/sucess", "eval/{split}/success")],
+)
+def test_an_unknown_key_gives_the_nearest(key: str, near: str) -> None:
+    with pytest.raises(KeyError, match=re.escape(repr(near))):
+        explain(key)
+
+
+@pytest.mark.parametrize("key", ["", "success/", "success/a/b", "success/a b", "eval//success", "seconds/\n", "zzzz"])
+def test_near_misses_of_a_pattern_are_unknown(key: str) -> None:
+    with pytest.raises(KeyError, match="did you mean"):
+        explain(key)
+
+
+def test_no_key_stands_twice() -> None:
+    assert len({entry.key for entry in ENTRIES}) == len(ENTRIES)
+
+
+def test_the_docs_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m isentrope.instruments.glossary_docs"

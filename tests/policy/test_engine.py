@@ -1,0 +1,108 @@
+"""Sampling: exact numbers, the right distribution, no dependence on company, caches that hold what they should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from isentrope.policy.engine import Request, Sampled, TorchEngine, draw
+from isentrope.policy.policy import Policy
+from tests.policy.helpers import small_policy
+
+TOLERANCE = 1e-4
+"""Sampling and scoring in float32 must agree to this, in nats per token."""
+
+
+def never(tail: bytes) -> bool:
+    return False
+
+
+def score(policy: Policy, prompt: list[int], sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
+    ids = torch.tensor([[*prompt, *sampled.ids.tolist()]])
+    with torch.no_grad():
+        hidden = policy.model.hidden(ids, torch.arange(ids.shape[1])[None], torch.zeros_like(ids))
+        logits = hidden[0, len(prompt) - 1 : -1] @ policy.model.head_weight().T
+        words = torch.log_softmax(logits / torch.tensor(sampled.temperatures)[:, None], -1)
+    chosen = words.gather(1, torch.tensor(sampled.ids.astype(np.int64))[:, None]).squeeze(1)
+    return chosen.numpy(), (-(words.exp() * words).sum(-1)).numpy()
+
+
+def test_scoring_again_gives_the_numbers_of_sampling_over_turns_and_departures() -> None:
+    policy, rng = small_policy(), np.random.default_rng(0)
+    engine = TorchEngine(policy)
+    engine.open(range(6))
+    prompts = {slot: rng.integers(9, 200, 3 + slot).tolist() for slot in range(6)}
+    live = list(range(6))
+    for turn in range(5):
+        if turn == 2:
+            live = [1, 4]
+            engine.keep(live)
+        requests = [
+            Request(s, prompts[s], rng.random(3 + s, dtype=np.float32), [1.0, 0.7, 1.3][s % 3], never) for s in live
+        ]
+        if turn == 3:  # a conversation that begins anew, as in window context
+            prompts[4] = rng.integers(9, 200, 7).tolist()
+            requests[1] = Request(4, prompts[4], rng.random(5, dtype=np.float32), 1.0, never)
+        for request, sampled in zip(requests, engine.sample(requests), strict=True):
+            logp, entropy = score(policy, prompts[request.slot], sampled)
+            np.testing.assert_allclose(sampled.logprobs, logp, atol=TOLERANCE)
+            np.testing.assert_allclose(sampled.entropies, entropy, atol=TOLERANCE)
+            new = rng.integers(9, 200, 1 + request.slot).tolist()
+            prompts[request.slot] = [*prompts[request.slot], *sampled.ids.tolist(), *new]
+
+
+def test_a_sample_does_not_depend_on_its_company() -> None:
+    policy, rng = small_policy(), np.random.default_rng(1)
+    uniforms = {slot: rng.random(6, dtype=np.float32) for slot in range(5)}
+    prompts = {slot: rng.integers(9, 200, 2 + slot).tolist() for slot in range(5)}
+
+    def sample(slots: list[int]) -> dict[int, list[int]]:
+        engine = TorchEngine(policy)
+        engine.open(slots)
+        requests = [Request(s, prompts[s], uniforms[s], 1.0, never) for s in slots]
+        return {s: answer.ids.tolist() for s, answer in zip(slots, engine.sample(requests), strict=True)}
+
+    together = sample([0, 1, 2, 3, 4])
+    assert sample([3, 1]) == {3: together[3], 1: together[1]}
+
+
+def test_frequencies_follow_the_probabilities() -> None:
+    p = torch.tensor([[0.5, 0.25, 0.0, 0.125, 0.125, 0.0]])
+    uniforms = (torch.arange(8000, dtype=torch.float64) + 0.5) / 8000
+    counts = torch.bincount(draw(p.expand(8000, -1), uniforms), minlength=6)
+    assert counts.tolist() == [4000, 2000, 0, 1000, 1000, 0]
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2**-24])
+def test_the_ends_of_the_interval_never_pick_an_impossible_word(uniform: float) -> None:
+    p = torch.tensor([[0.0, 0.3, 0.7, 0.0]])
+    assert draw(p, torch.tensor([uniform], dtype=torch.float64)).item() in (1, 2)
+
+
+def test_temperature_zero_takes_the_likeliest_word_and_stops_are_told_apart() -> None:
+    policy = small_policy()
+    engine = TorchEngine(policy)
+    engine.open([0, 1])
+    numbers = np.full(4, 0.999, dtype=np.float32)
+    greedy, stopped = engine.sample(
+        [Request(0, [9, 10], numbers, 0.0, never), Request(1, [9, 10], numbers, 1.0, lambda tail: len(tail) >= 1)]
+    )
+    logp, _ = score(policy, [9, 10], greedy)
+    ids = torch.tensor([[9, 10]])
+    hidden = policy.model.hidden(ids, torch.arange(2)[None], torch.zeros_like(ids))[0, -1]
+    assert greedy.ids[0] == int((hidden @ policy.model.head_weight().T).argmax())
+    np.testing.assert_allclose(greedy.logprobs, logp, atol=TOLERANCE)
+    assert (greedy.stop, len(greedy.ids)) == ("length", 4)
+    assert stopped.stop in ("tag", "eos")
+    assert len(stopped.ids) == 1
+
+
+def test_per_token_temperature_rule_is_used_and_recorded() -> None:
+    policy = small_policy()
+    engine = TorchEngine(policy)
+    engine.open([0])
+    rule = Request(0, [9, 10], np.full(3, 0.4, dtype=np.float32), 1.0, never, lambda ids: 1.2 if len(ids) == 1 else 1.0)
+    sampled = engine.sample([rule])[0]
+    np.testing.assert_allclose(sampled.temperatures, [1.0, 1.2, 1.0])
+    np.testing.assert_allclose(sampled.logprobs, score(policy, [9, 10], sampled)[0], atol=TOLERANCE)

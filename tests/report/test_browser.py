@@ -1,0 +1,73 @@
+"""The page in a real browser, with hostile text in every place that a model, a task or a file can write to."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isentrope.report.page import write_report
+from tests.report.fake_run import make_run
+from tests.report.test_page import HOSTILE
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install playwright")
+NAME = "a <b>&lt; run"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    run: Path = make_run(tmp_path_factory.mktemp("runs") / NAME, steps=30, text=HOSTILE)
+    return write_report(run).as_uri()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_nothing_runs_and_nothing_complains(browser: Any, address: str, scheme: str, width: int) -> None:
+    complaints: list[str] = []
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.on("dialog", lambda dialog: (complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: None if request.url == address else complaints.append(request.url))
+    page.goto(address)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert page.locator("figure").count() >= 15
+    assert page.locator("section#episodes details").count() == 10
+    assert page.locator("img, svg[onload], body > style, body script").count() == 1  # the page's own script
+    assert page.title() == f"{NAME} · Isentrope"
+    assert page.locator("h1").inner_text() == NAME
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    tip = page.locator("#tip")
+    page.locator("#entropy svg.chart").first.hover()
+    assert "all tokens" in tip.inner_text()
+    assert tip.inner_text().startswith("step ")
+    page.locator("#behaviour svg.chart").nth(1).hover()
+    assert "<script>alert(1)" in tip.inner_text()
+    page.locator("section#episodes i[data-v]").first.hover(position={"x": 3, "y": 5})
+    assert "temperature 1" in tip.inner_text()
+    assert "<script>alert(1)" in tip.inner_text()
+    assert complaints == []
+    page.close()
+
+
+def test_dark_and_light_differ(browser: Any, address: str) -> None:
+    colours: set[str] = set()
+    for scheme in ("light", "dark"):
+        page = browser.new_page(color_scheme=scheme)
+        page.goto(address)
+        colours.add(page.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
+        page.close()
+    assert len(colours) == 2

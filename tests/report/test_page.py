@@ -1,0 +1,208 @@
+"""The page as text: what it shows, and that nothing untrusted gets out of its place."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isentrope.report.page import write_report
+from isentrope.report.plot import success_plot_svg
+from isentrope.rollout.store import read_episodes, train_path, write_episodes
+from tests.report.fake_run import episode, make_run, make_warmup
+
+HOSTILE = (
+    '</script><script>alert(1)</script><img src=x onerror=alert(2)>" onmouseover="alert(3)\' \u202e\u2028&#60;b&#62;'
+    "--><style>*{display:none}</style></title></pre></details><svg/onload=alert(4)>\x00\x1b[31m" + "W" * 120
+)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes, and the visible text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def report(run: Path) -> str:
+    return write_report(run).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return report(make_run(tmp_path_factory.mktemp("runs") / "grpo-seed0"))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return report(make_run(tmp_path_factory.mktemp("runs") / "x", steps=3, text=HOSTILE))
+
+
+def test_the_first_look(plain: str) -> None:
+    text = Tags(plain).text
+    for part in ("grpo-seed0", "household", "pocket", "epo, aem", "Success on unseen games", "95% interval", "of 100"):
+        assert part in text
+    for title in ("Learning", "Entropy", "Behaviour", "Update", "Time", "Episodes", "Settings"):
+        assert f'<section id="{title.lower()}">' in plain
+    assert "warm-up (imitation) steps" in text
+    assert "Mean over episodes of the sum of their rewards." in text
+
+
+def test_before_and_after_are_the_first_and_last_evaluation(tmp_path: Path) -> None:
+    lines = [
+        {"step": step, "kind": "eval", "eval/unseen/success": share, "eval/unseen/low": share - 0.1,
+         "eval/unseen/high": share + 0.1, "eval/unseen/games": 64.0}
+        for step, share in ((0, 0.2), (5, 0.9), (10, 0.6))
+    ]  # fmt: skip
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = Tags(report(tmp_path)).text
+    assert "20.0% → 60.0%" in text
+    assert "95% interval 10–30% → 50–70%, 64 games" in text
+
+
+def test_success_before_comes_from_the_warmup_if_the_run_has_none(tmp_path: Path) -> None:
+    (tmp_path / "warmup").mkdir()
+    for path, step, share in ((tmp_path / "warmup", 250, 0.4), (tmp_path, 10, 0.8)):
+        (path / "metrics.jsonl").write_text(f'{{"step": {step}, "kind": "eval", "eval/unseen/success": {share}}}\n')
+    assert "40.0% → 80.0%" in Tags(report(tmp_path)).text
+
+
+def test_tokens_carry_their_numbers(plain: str) -> None:
+    found = re.findall(r'<i class="e[0-7]" data-v="(\S+) (\S+) (\S+)">([^<]*)</i>', plain)
+    assert len(found) > 100
+    assert all(0 <= float(chance) <= 1 and float(heat) == 1 for chance, _, heat, _ in found)
+    assert {"mug ", "&lt;action&gt;"} <= {text for *_, text in found}
+
+
+def test_success_and_failure_of_first_middle_last_and_evals(plain: str) -> None:
+    facts = re.findall(r'<span class="facts">(.*?) · ', plain)
+    unseen = "evaluation at step {}, unseen games"
+    expected = ["step 0", "step 50", "step 99", unseen.format(0), unseen.format(100)]
+    assert facts == [where for where in expected for _ in range(2)]
+    assert plain.count(">solved<") == plain.count(">not solved<") == 5
+
+
+def test_the_policy_names_what_is_there_by_hash(plain: str) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', plain)
+    assert policy is not None
+    assert "unsafe" not in policy[1]
+    assert policy[1].startswith("default-src 'none';")
+    for tag in ("script", "style"):
+        blocks = re.findall(rf"<{tag}>(.*?)</{tag}>", plain, re.DOTALL)
+        assert len(blocks) == 1
+        digest = base64.b64encode(hashlib.sha256(blocks[0].encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy[1]
+
+
+def test_the_page_needs_nothing_else(plain: str) -> None:
+    tags = Tags(plain)
+    assert not {"link", "iframe", "img", "object", "embed", "base"} & set(tags.tags)
+    links = [value for name, value in tags.attributes if name in ("href", "src")]
+    assert all(link.startswith("#") for link in links)
+    assert set(re.findall(r"https?://[^\"' ]+", plain)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_hostile_text_stays_text(plain: str, hostile: str) -> None:
+    ours, theirs = Tags(plain), Tags(hostile)
+    assert set(theirs.tags) <= set(ours.tags)
+    assert theirs.tags.count("script") == theirs.tags.count("style") == theirs.tags.count("title") == 1
+    assert {name for name, _ in theirs.attributes} <= {name for name, _ in ours.attributes}
+    assert not [name for name, _ in theirs.attributes if name.startswith("on") or name == "style"]
+    assert "</script><script>alert(1)</script>" in theirs.text
+    assert "⟨U+202E⟩" in theirs.text
+    assert not set(hostile) & set("\u202e\u2028\x00\x1b")
+
+
+def test_a_long_run_with_long_episodes_stays_small(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "big", steps=100)
+    rng = np.random.default_rng(0)
+    turn = episode(rng, 0, True).turns[0]
+    long = np.tile(turn.entropies, 80)[:512]
+    wide = replace(
+        turn, observation="x" * 9000, response_ids=np.tile(turn.response_ids, 80)[:512], entropies=long,
+        logprobs=-long, temperatures=np.ones(512, dtype=np.float32),
+    )  # fmt: skip
+    for step in (0, 50, 99):
+        games = [replace(episode(rng, i, i % 2 == 0), turns=(wide,) * 50) for i in range(2)]
+        write_episodes(train_path(run, step), games)
+    page = report(run)
+    assert len(page.encode()) < 3_000_000
+    assert page.count('<i class="e') < 20_000
+    assert "more turns are in episodes/step-000099.parquet" in page
+    assert page.count('<li value="50">') == 6  # the last turn is always shown
+    assert "more characters)" in page
+    assert "more tokens)" in page
+
+
+def test_a_damaged_episode_file_is_a_note_on_the_page(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", steps=3)
+    train_path(run, 2).write_bytes(b"PAR1 nonsense")
+    text = Tags(report(run)).text
+    assert "could not read" in text
+    assert "step-000002.parquet" in text
+
+
+def test_episodes_without_turns_or_responses_can_be_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", steps=1)
+    (one, *_) = read_episodes(train_path(run, 0))
+    empty = np.empty(0, dtype=np.float32)
+    silent = replace(one.turns[0], response_ids=empty.astype(np.int32), logprobs=empty, entropies=empty, action=None)
+    games = [replace(one, turns=(), success=False, detail="worker died"), replace(one, turns=(silent,), success=True)]
+    write_episodes(train_path(run, 0), games)
+    assert "worker died" in Tags(report(run)).text
+
+
+def test_a_warmup_has_a_page_too(tmp_path: Path) -> None:
+    text = Tags(report(make_warmup(tmp_path / "warm"))).text
+    assert "Imitation loss" in text
+    assert "Success on unseen games" in text
+
+
+def test_a_run_that_has_not_begun(tmp_path: Path) -> None:
+    assert "Nothing has been measured yet" in report(tmp_path)
+
+
+def test_keys_of_another_version_do_not_matter(tmp_path: Path) -> None:
+    lines = ['{"step": 0, "success/a b": 1.0, "x": "y", "lr": "high", "grad_norm": 1e308}', '{"step": 1, "lr": null}']
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    page = report(tmp_path)
+    assert "Success by task type" in page
+    assert "Gradient norm" not in page
+
+
+def test_equal_runs_give_equal_pages(tmp_path: Path) -> None:
+    first, second = (report(make_run(tmp_path / where / "same", steps=4)) for where in ("a", "b"))
+    assert first == second
+
+
+def test_the_picture_for_the_readme(tmp_path: Path) -> None:
+    make_warmup(tmp_path / "warm")
+    runs = [make_run(tmp_path / f"s{seed}", 30, seed, model="warm", warmup=False) for seed in range(3)]
+    text = success_plot_svg(runs)
+    drawn = ElementTree.fromstring(text)
+    labels = [label.text for label in drawn.iter(f"{SVG}text") if label.attrib["class"] == "l"]
+    assert labels == ["warm-up", "seed 0", "seed 1", "seed 2", "mean of 3"]
+    bands = [path for path in drawn.iter(f"{SVG}path") if path.attrib["class"].startswith("band")]
+    assert len(bands) == 4
+    assert "var(" not in text
+    assert "script" not in text

@@ -1,0 +1,127 @@
+"""Official games, from folders and from one file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from isentrope.errors import TaskError
+from isentrope.tasks.household.engine import Engine
+from isentrope.tasks.household.export import Language, write_game_file, write_problem
+from isentrope.tasks.household.game import KINDS
+from isentrope.tasks.household.generate import generate
+from isentrope.tasks.household.official import OfficialGames, read_file, read_line, read_lines
+from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
+
+GAMES = Path(__file__).parents[4] / "shared" / "data" / "alfworld" / "games.jsonl.zst"
+LANGUAGE = Language("domain", '"rhs": "Your task is to: UNKNOWN GOAL."')
+
+
+def write_folder(root: Path) -> None:
+    for split in ("train", "valid_seen", "valid_unseen"):
+        for index, kind in enumerate(KINDS):
+            game = generate(kind, "train", index, "small")
+            write_game_file(game, root / split / f"{kind}-X-None-Y-1" / f"trial_{index}" / "game.tw-pddl", LANGUAGE)
+
+
+def test_folders_are_found_by_split_and_kind(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    games = OfficialGames(str(tmp_path), ("pick", "two"))
+    assert games.splits() == ("train", "seen", "unseen")
+    assert [games.size(split) for split in games.splits()] == [2, 2, 2]
+    game = games.game("seen", 1)
+    assert game.kind == games.kind("seen", 1) == "two"
+    assert game.task == generate("two", "train", 5, "small").task
+    assert game.walkthrough == generate("two", "train", 5, "small").walkthrough
+
+
+def test_one_split_folder_is_enough(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    assert OfficialGames(str(tmp_path / "valid_seen"), KINDS).splits() == ("seen",)
+
+
+def test_unsolvable_and_movable_games_are_left_out(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    path = tmp_path / "train" / "pick-X-None-Y-1" / "trial_0" / "game.tw-pddl"
+    data = json.loads(path.read_text())
+    path.write_text(json.dumps(data | {"solvable": False}))
+    other = tmp_path / "train" / "pick_and_place_with_movable_recep-A-B-C-1" / "trial_1" / "game.tw-pddl"
+    other.parent.mkdir(parents=True)
+    other.write_text(json.dumps(data))
+    assert OfficialGames(str(tmp_path), KINDS).size("train") == 5
+
+
+def test_a_file_of_games(tmp_path: Path) -> None:
+    game = generate("heat", "train", 3, "small")
+    row = {"split": "valid_unseen", "game": "g", "task": game.task, "pddl_problem": write_problem(game)}
+    file = tmp_path / "games.jsonl"
+    file.write_text(json.dumps(row) + "\n\n")
+    world = HouseholdWorld(HouseholdOptions(games=str(file)))
+    assert world.splits() == ("unseen",)
+    assert world.size("unseen") == 1
+    assert world.instance("unseen", 0).kind == "heat"
+    assert world.open().start(world.instance("unseen", 0)).goal == game.task
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "line 1: not valid JSON"),
+        ("[]", "a JSON object is expected"),
+        ('{"task": "t"}', "'pddl_problem' should be text, found NoneType"),
+        ('{"task": "t", "pddl_problem": "(:init )"}', "no \\(:goal"),
+        ("", "no game of the kinds"),
+    ],
+)
+def test_broken_files_are_refused(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "games.jsonl"
+    file.write_text(content)
+    with pytest.raises(TaskError, match=message):
+        OfficialGames(str(file), KINDS)
+
+
+def test_missing_things_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="alfworld-download"):
+        OfficialGames(str(tmp_path / "nowhere"), KINDS)
+    file = tmp_path / "broken.tw-pddl"
+    file.write_text('{"grammar": "", "pddl_problem": ""}')
+    with pytest.raises(TaskError, match="names no task"):
+        read_file(file)
+    write_folder(tmp_path)
+    with pytest.raises(TaskError, match="number 6 in 'train': it has 6 games"):
+        OfficialGames(str(tmp_path), KINDS).game("train", 6)
+
+
+def test_zstandard_is_named_when_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    file = tmp_path / "games.jsonl.zst"
+    file.write_bytes(b"x")
+    with pytest.raises(TaskError, match="pip install zstandard"):
+        list(read_lines(file))
+
+
+def test_a_damaged_zst_file_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("zstandard")
+    file = tmp_path / "games.jsonl.zst"
+    file.write_bytes(b"not compressed")
+    with pytest.raises(TaskError, match="not a complete zstd file"):
+        list(read_lines(file))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not GAMES.exists(), reason=f"the official games are not at {GAMES}")
+def test_all_official_walkthroughs_win() -> None:
+    pytest.importorskip("zstandard")
+    count = 0
+    for line in read_lines(GAMES):
+        record = read_line(line, "line")[1]
+        engine = Engine(record.game())
+        assert not engine.won, record.name
+        for command in record.walkthrough:
+            assert engine.attempt(command) is not None, (record.name, command)
+        assert engine.won, record.name
+        count += 1
+    assert count == 4027

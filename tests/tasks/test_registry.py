@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from isentrope.errors import ConfigError, TaskError
+from isentrope.tasks.registry import WORLDS, make_world, world_factory, world_options
+from tests.toys import ToyOptions, ToyWorld
+
+
+def needs_two(options: ToyOptions, more: int) -> ToyWorld:
+    return ToyWorld(options)
+
+
+def needs_nothing() -> ToyWorld:
+    return ToyWorld()
+
+
+def test_a_world_of_ones_own() -> None:
+    world = make_world("tests.toys:ToyWorld", {"goal": 2})
+    assert world.open().start(world.instance("train", 0)).goal == "reach 2"
+    assert world_options("tests.toys:ToyWorld") is ToyOptions
+    assert make_world("tests.tasks.test_registry:needs_nothing").name == "toy"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("houshold", {}, "did you mean household?"),
+        ("tests.toys:Nothing", {}, "could not load the world"),
+        ("tests.nowhere:World", {}, "could not load the world"),
+        ("tests.toys:ACTIONS", {}, "not a world's class"),
+        ("tests.tasks.test_registry:needs_two", {}, "must take one argument"),
+        ("tests.tasks.test_registry:needs_nothing", {"goal": 1}, "has no options"),
+    ],
+)
+def test_what_is_refused(name: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(TaskError, match=words.replace("?", r"\?")):
+        make_world(name, options)
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(
+        ConfigError, match=r"task\.options\.goall = 3: no such setting; did you mean task\.options\.goal"
+    ):
+        make_world("tests.toys:ToyWorld", {"goall": 3})
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_world_of_the_package_can_be_made(name: str) -> None:
+    world_factory(name)
+    assert make_world(name).name == name

@@ -1,0 +1,118 @@
+"""One loop, one direction: right may import left, never back. Lazy imports inside functions count too."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "isentrope"
+
+LEAVES = {"types", "errors", "masked", "seeding"}  # import only each other; anyone may import them
+STAGES = (
+    "config", "tasks", "agent", "policy", "rollout", "batch", "advantages",
+    "losses", "methods", "train", "instruments", "report",
+)  # fmt: skip
+ABOVE = {
+    "pipeline",
+    "evaluate",
+    "warmup",
+    "pocket",
+    "setup",
+    "console",
+    "cli",
+    "__main__",
+}  # see everything; seen by none
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(module: str) -> str:
+    """The stage of a module: `isentrope.tasks.pool` -> `tasks`; the package itself is ''."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def module_of(path: Path) -> str:
+    names = ("isentrope", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(names[:-1] if names[-1] == "__init__" else names)
+
+
+def imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[str]:
+    """Every module named by an import statement, wherever it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            here = module.split(".")[: (None if is_package else -1)]
+            base = here[: len(here) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            yield source
+            if source == "isentrope":  # `from isentrope import pipeline` names a module too
+                yield from (f"isentrope.{alias.name}" for alias in node.names)
+
+
+def allowed(importer: str, imported: str) -> bool:
+    if imported == "" or imported == "__version__" or imported == importer or importer in ABOVE:
+        return True
+    if imported in LEAVES:
+        return True
+    if importer in LEAVES or imported not in STAGES:
+        return False
+    return STAGES.index(imported) < STAGES.index(importer)
+
+
+def imported_by(path: Path) -> list[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return list(imports(tree, module_of(path), path.name == "__init__.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_one_way(path: Path) -> None:
+    importer = part_of(module_of(path))
+    places = {"", *LEAVES, *STAGES, *ABOVE}
+    assert importer in places, f"{path.name} has no place yet: give it one at the top of this test"
+    ours = [name for name in imported_by(path) if name.split(".")[0] == "isentrope"]
+    against = [name for name in ours if not allowed(importer, part_of(name))]
+    assert not against, f"{importer} may not import {against}"
+
+
+def test_the_rule_itself() -> None:
+    assert allowed("tasks", "config")
+    assert allowed("methods", "losses")
+    assert allowed("config", "errors")
+    assert allowed("cli", "pipeline")
+    assert not allowed("config", "tasks")
+    assert not allowed("losses", "methods")
+    assert not allowed("types", "config")
+    assert not allowed("report", "pipeline")
+    tree = ast.parse("def f():\n    from isentrope.train import x\nfrom ..policy import y\nfrom isentrope import cli")
+    assert set(imports(tree, "isentrope.report.page", False)) >= {
+        "isentrope.train",
+        "isentrope.policy",
+        "isentrope.cli",
+    }
+
+
+def test_the_report_reads_only_the_run_folder() -> None:
+    """It imports no trainer, no policy and no torch, so that it can be written anywhere, by anyone."""
+    for path in (PACKAGE / "report").glob("*.py"):
+        parts = {name if not name.startswith("isentrope") else part_of(name) for name in imported_by(path)}
+        assert not parts & {"torch", "policy", "train", "methods", "losses", "advantages", "batch"}, path
+
+
+@pytest.mark.parametrize("module", ["isentrope.report.page", "isentrope.tasks.pool", "isentrope.cli.main"])
+def test_torch_is_not_imported_by(module: str) -> None:
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
+
+
+def test_files_are_short() -> None:
+    limits = {"methods": 200, "pipeline": 150}
+    for path in FILES:
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        limit = limits.get(part_of(module_of(path)), 400)
+        assert lines <= limit, f"{path.relative_to(PACKAGE)} has {lines} lines; at most {limit}"
