@@ -27,8 +27,8 @@ from isentrope.policy.pocket_vocabulary import build_phrases
 from isentrope.policy.policy import Policy
 from isentrope.rollout.demonstrate import demonstrate
 from isentrope.seeding import stream
-from isentrope.tasks.household.random_player import RandomPlayer
 from isentrope.tasks.household.rooms import FURNITURE, OBJECTS
+from isentrope.tasks.household.wanderer import Wanderer
 from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
 from isentrope.train.optimise import Optimiser, learning_rate
 from isentrope.types import TokenBatch
@@ -47,7 +47,7 @@ def vocabulary(games: int = 600) -> list[str]:
         world = HouseholdWorld(HouseholdOptions(rooms=rooms))
         for i in range(games):
             instance = world.instance("train", SEED + i)
-            for player in (world.expert(i), RandomPlayer(i)):
+            for player in (world.expert(i), Wanderer(i)):
                 assert player is not None
                 task = world.open()
                 view = task.start(instance)
@@ -71,7 +71,7 @@ def aimless_games(job: tuple[int, int, int, list[str]]) -> list[NDArray[np.uint1
         agent = AgentSettings(order=order, prompt="brief")
         world = worlds[i % len(worlds)]
         task = TaskSettings(max_turns=turns)
-        episode = demonstrate(world, RandomPlayer(i), tokens, agent, task, world.instance("train", SEED + i))
+        episode = demonstrate(world, Wanderer(i), tokens, agent, task, world.instance("train", SEED + i))
         parts = [part for turn in episode.turns for part in (turn.context_ids, turn.response_ids)]
         streams.append(np.concatenate(parts).astype(np.uint16))
     return streams

@@ -1,0 +1,60 @@
+"""A player who does not care about the task: it follows whims of its own, one after the other.
+
+Its games teach how the house works: to read what is there, to look for a thing where it has not looked yet, to carry,
+heat, clean and put away. What it wants is drawn at random and has nothing to do with the task it was given, so nothing
+in them tells how a task is to be carried out. Now and then it does something at random, also something impossible.
+"""
+
+from __future__ import annotations
+
+import random
+
+from isentrope.tasks.contract import Move, View
+from isentrope.tasks.household.expert import HouseholdExpert
+from isentrope.tasks.household.game import Goal
+from isentrope.tasks.household.generate import APPLIANCE
+from isentrope.tasks.household.random_player import RandomPlayer
+from isentrope.tasks.household.reading import type_of
+from isentrope.tasks.household.rooms import OBJECTS, lies_in
+
+_AIMLESS = 0.15  # share of turns without any purpose
+_TIRED = 0.06  # chance per turn to want something else
+_LAMPS = ("desklamp", "floorlamp")
+
+
+class Wanderer(HouseholdExpert):
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._whims = random.Random(f"household wanderer {seed}")
+        self._aimless = RandomPlayer(seed)
+
+    def start(self, view: View) -> None:
+        super().start(view)
+        self._aimless.start(view)
+        self._goal = self._whim()
+
+    def act(self, view: View) -> Move:
+        self._read(view.text)
+        failed = self._last != "" and view.text.startswith("Nothing")
+        done = self._last.startswith(("move ", "use ")) or len(self._searched) == len(self._places)
+        if failed or done or self._whims.random() < _TIRED:
+            self._goal, self._placed, self._target_place = self._whim(), [], ""
+        if failed or self._whims.random() < _AIMLESS:
+            move = self._aimless.act(view)
+        else:
+            move = self._hold(view) if self._held else self._find(self._goal.object_type, view)
+        self._last = move.action
+        return move
+
+    def _whim(self) -> Goal:
+        """Something to want: what is in hand, something seen before, or something that such a room may have."""
+        kinds = sorted({type_of(place) for place in self._places})
+        usual = sorted(
+            thing for room in OBJECTS for thing in OBJECTS[room] if any(k in kinds for k in lies_in(room, thing))
+        )
+        seen = sorted({type_of(thing) for thing in self._seen} - set(_LAMPS))
+        wanted = self._whims.choice(seen if seen and self._whims.random() < 0.6 else usual or ["mug"])
+        possible = ["pick", "pick", "two", "look", *(k for k, place in APPLIANCE.items() if place in kinds)]
+        kind = self._whims.choice(possible)
+        place = self._whims.choice(_LAMPS) if kind == "look" else self._whims.choice(kinds or ["shelf"])
+        return Goal(kind, type_of(self._held) if self._held else wanted, place)
