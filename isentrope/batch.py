@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,12 +74,13 @@ def _sequence(run: Sequence[Turn], first: int, group: int, all_tokens: bool) -> 
 
 
 def _table(turns: Sequence[tuple[int, Episode, Turn]], all_tokens: bool) -> StepTokens:
-    def joined(values: list[NDArray[np.generic]], kind: type) -> NDArray[np.generic]:
-        return np.concatenate(values).astype(kind) if values else np.zeros(0, dtype=kind)
+    def joined(values: list[NDArray[Any]], kind: type) -> NDArray[Any]:
+        found: NDArray[Any] = np.concatenate(values) if values else np.zeros(0)
+        return found.astype(kind)
 
-    targets: list[NDArray[np.generic]] = []
-    floats: dict[str, list[NDArray[np.generic]]] = {"temperatures": [], "logprobs": [], "entropies": []}
-    whole: dict[str, list[NDArray[np.generic]]] = {"episode": [], "turn": [], "group": [], "part": [], "success": []}
+    targets: list[NDArray[Any]] = []
+    floats: dict[str, list[NDArray[Any]]] = {"temperatures": [], "logprobs": [], "entropies": []}
+    whole: dict[str, list[NDArray[Any]]] = {"episode": [], "turn": [], "group": [], "part": [], "success": []}
     for number, (at, episode, turn) in enumerate(turns):
         skip = 0
         if all_tokens:
@@ -185,10 +187,10 @@ def _batch(
             at += len(sequence.ids)
     chosen = np.concatenate([sequence.tokens for row in rows for sequence in row])
 
-    def tensor(values: NDArray[np.generic]) -> torch.Tensor:
+    def tensor(values: NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(device)
 
-    def picked(values: NDArray[np.generic] | None, otherwise: NDArray[np.generic]) -> torch.Tensor:
+    def picked(values: NDArray[Any] | None, otherwise: NDArray[Any]) -> torch.Tensor:
         return tensor((otherwise if values is None else values)[chosen])
 
     batch = TokenBatch(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -44,7 +44,7 @@ class Watch:
         self.console.print(line, markup=False)
 
     @contextmanager
-    def stage(self, name: str, total: int) -> Iterator[Callable[[int], None]]:
+    def stage(self, name: str, total: int) -> Generator[Callable[[int], None]]:
         """A bar for one stage; gives the function that moves it on."""
         bar = self._progress.add_task(f"  {name}", total=total, note="")
         try:

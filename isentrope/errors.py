@@ -7,7 +7,7 @@ expected and what to do. The command line prints them without a traceback.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
@@ -36,7 +36,7 @@ class RunError(IsentropeError):
 
 
 @contextmanager
-def writing(path: object) -> Iterator[None]:
+def writing(path: object) -> Generator[None]:
     """Turn the operating system's refusals while writing `path` into a RunError that says what to do."""
     try:
         yield

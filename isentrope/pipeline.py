@@ -10,7 +10,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.evaluate import evaluate, summary
 from isentrope.instruments.log import MetricsLog
-from isentrope.instruments.metrics import rollout_metrics
+from isentrope.instruments.metrics import FAILURES, rollout_metrics
 from isentrope.methods.base import Method
 from isentrope.methods.registry import make_methods
 from isentrope.policy.load import choose_device, load_folder, load_policy
@@ -23,8 +23,6 @@ from isentrope.train.keeper import Keeper
 from isentrope.train.learner import Learner
 from isentrope.train.run_folder import RunFolder
 from isentrope.types import Episode, RolloutPlan
-
-FAILED = ("task_error", "time_limit")
 
 
 def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
@@ -107,7 +105,7 @@ class _Loop:
         clock.append(time.monotonic())
         metrics = rollout_metrics(episodes) | {f"plan/{name}": value for name, value in plan.notes.items()}
         # A task that broke says nothing about the policy: its episode is stored and counted, but not learnt from.
-        metrics |= self.learner.update(step, [e for e in episodes if e.stop not in FAILED])
+        metrics |= self.learner.update(step, [e for e in episodes if e.stop not in FAILURES])
         clock.append(time.monotonic())
         self._store(step, episodes)
         self.log.write(step, metrics)

@@ -141,7 +141,8 @@ def pretrain(
 ) -> float:
     """Plain language modelling. Gives the mean loss of the last steps, in nats per token."""
     optimiser = Optimiser(policy.module.parameters(), betas=(0.9, 0.98), weight_decay=0.1)
-    held, began = [], time.monotonic()
+    held: list[float] = []
+    began = time.monotonic()
     policy.module.train()
     for step, batch in enumerate(batches(streams, rows, width, steps, policy.device)):
         loss = -(batch.weights["token"] * policy.stats(batch).logp_N).sum()

@@ -85,7 +85,7 @@ class RolloutPlan:
 
     order: str = "think_act"
     temperature: float = 1.0
-    notes: dict[str, float] = field(default_factory=dict)  # shown as metrics
+    notes: dict[str, float] = field(default_factory=dict[str, float])  # shown as metrics
 
 
 @dataclass(frozen=True)
@@ -143,4 +143,4 @@ class Term:
     """A method's addition to the loss, and what to record of it."""
 
     loss: Tensor
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict[str, float])

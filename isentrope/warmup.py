@@ -1,4 +1,4 @@
-"""Warm-up: imitate a scripted expert until the policy speaks the form and knows the moves. A run folder like any other."""
+"""Warm-up: imitate a scripted expert until the policy knows form and moves, in a run folder of its own."""
 
 from __future__ import annotations
 

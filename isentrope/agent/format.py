@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from isentrope.types import Span
 
@@ -92,13 +92,11 @@ def _verdict(text: bytes, thinks: list[re.Match[bytes]], actions: list[re.Match[
         return "unasked_think"
     blocks = sorted([*thinks, *actions], key=lambda match: match.start())
     first_is_think = bool(thinks) and blocks[0] is thinks[0]
-    if any(a.end() > b.start() for a, b in zip(blocks, blocks[1:], strict=False)) or (
+    if any(a.end() > b.start() for a, b in pairwise(blocks)) or (
         wants_think and first_is_think != (order == "think_act")
     ):
         return "wrong_order"
-    outside = text[: blocks[0].start()] + b"".join(
-        text[a.end() : b.start()] for a, b in zip(blocks, blocks[1:], strict=False)
-    )
+    outside = text[: blocks[0].start()] + b"".join(text[a.end() : b.start()] for a, b in pairwise(blocks))
     if (outside + text[blocks[-1].end() :]).strip():
         return "stray_text"
     if not actions[0].group(1).strip():

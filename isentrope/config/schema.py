@@ -7,7 +7,7 @@ A world's own settings live beside the world and a method's beside the method; h
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 
 def setting(
@@ -22,7 +22,8 @@ def setting(
     """A dataclass field with its meaning and its limits (`low`, `high` included, `above` excluded)."""
     limits = {"doc": doc, "choices": choices, "low": low, "high": high, "above": above}
     if isinstance(default, dict):
-        return field(default_factory=lambda: dict(default), metadata=limits)
+        table = cast("dict[str, Any]", default)
+        return field(default_factory=lambda: dict(table), metadata=limits)
     return field(default=default, metadata=limits)
 
 

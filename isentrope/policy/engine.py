@@ -130,8 +130,9 @@ class TorchEngine:
         if greedy.any():
             tokens = torch.where(torch.from_numpy(greedy).to(self.device), words.argmax(-1), tokens)
         logp = words.gather(1, tokens[:, None]).squeeze(1)
-        columns = zip(live, tokens.tolist(), logp.tolist(), entropy.tolist(), temperatures.tolist(), strict=True)
-        for answer, token, token_logp, token_entropy, temperature in columns:
+        values: list[list[float]] = torch.stack([logp, entropy, temperatures]).tolist()
+        chosen_ids: list[int] = tokens.tolist()
+        for answer, token, token_logp, token_entropy, temperature in zip(live, chosen_ids, *values, strict=True):
             answer.ids.append(token)
             answer.logprobs.append(token_logp)
             answer.entropies.append(token_entropy)
@@ -148,7 +149,7 @@ class TorchEngine:
 def draw(p: Tensor, uniforms: Tensor) -> Tensor:
     """The word at which the cumulative probability passes each row's uniform number.
 
-    Summed in the uniforms' precision and scaled to the true total, so the last word with any probability closes the interval.
+    Summed in the uniforms' precision and scaled to the true total, so that no uniform number falls beyond the last word.
     """
     total = p.to(uniforms.dtype).cumsum(-1)
     target = (uniforms * total[:, -1])[:, None]

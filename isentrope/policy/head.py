@@ -67,5 +67,5 @@ def token_head(
 ) -> tuple[Tensor, Tensor]:
     """(log-prob, entropy) of target tokens, float32, with gradient to hidden states and head weight."""
     rows = rows or chunk_rows(weight_VD.shape[0])
-    logp, entropy = _TokenHead.apply(hidden_ND, weight_VD, target_N, temperature_N, rows)  # type: ignore[misc]
-    return logp, entropy
+    outputs: Any = _TokenHead.apply(hidden_ND, weight_VD, target_N, temperature_N, rows)
+    return outputs[0], outputs[1]

@@ -39,7 +39,8 @@ class ChatTokens:
         except ImportError as error:
             raise EngineError("Hugging Face tokenizers need transformers: pip install 'isentrope[hf]'") from error
         try:
-            tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            load: Any = AutoTokenizer.from_pretrained
+            tokenizer = load(folder, local_files_only=True, trust_remote_code=False)
         except (OSError, ValueError, KeyError) as error:
             raise EngineError(f"cannot load a tokenizer from {folder}: {error}") from error
         if not getattr(tokenizer, "is_fast", False):
@@ -111,7 +112,7 @@ def _shared_tail(a: str, b: str) -> str:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """Byte-level BPE writes each byte as one printable character: the printable ones as themselves, the rest from 256 on."""
+    """Byte-level BPE writes each byte as one character: printable ones as themselves, the rest from 256 on."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     table = {chr(b): b for b in plain}
     for i, b in enumerate(b for b in range(256) if b not in plain):

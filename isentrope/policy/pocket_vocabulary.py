@@ -7,6 +7,7 @@ looks the same wherever it is mentioned, which is what a small model has to lear
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -41,7 +42,7 @@ def _join(lines: list[tuple[list[str], int]], loose: set[str], joins: int) -> li
     for _ in range(joins):
         pairs: Counter[tuple[str, str]] = Counter()
         for line, count in lines:
-            for pair in zip(line, line[1:], strict=False):
+            for pair in itertools.pairwise(line):
                 if pair[0] in loose and pair[1] in loose:
                     pairs[pair] += count
         if not pairs:

@@ -46,7 +46,7 @@ class Step:
     truncated: bool = False
     success: bool = False
     valid: bool = True  # False: the action was not understood or not possible, the state did not change
-    info: dict[str, str | float | bool] = field(default_factory=dict)
+    info: dict[str, str | float | bool] = field(default_factory=dict[str, "str | float | bool"])
 
 
 class Task(Protocol):

@@ -97,8 +97,9 @@ class Learner:
             return [list(sequences)]
         groups = sorted({sequence.group for sequence in sequences})
         order = stream(self.seed, "mini_batches", step, epoch).permutation(len(groups))
-        parts = np.array_split([groups[i] for i in order], self.settings.mini_batches)
-        return [[s for s in sequences if s.group in set(part.tolist())] for part in parts if len(part)]
+        parts = np.array_split(np.array(groups)[order], self.settings.mini_batches)
+        members: list[set[int]] = [set(part.tolist()) for part in parts if len(part)]
+        return [[s for s in sequences if s.group in chosen] for chosen in members]
 
     def _update_once(
         self,

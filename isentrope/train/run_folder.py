@@ -88,7 +88,7 @@ class RunFolder:
 
     def write_tokens(self, dialect: Dialect) -> None:
         """What each token id reads as, for the report."""
-        words = [piece.decode("utf-8", "replace") for piece in dialect.pieces(range(dialect.size))]
+        words = [list(piece) for piece in dialect.pieces(range(dialect.size))]
         write_atomically(self.path / "tokens.json", json.dumps(words).encode())
 
     def close(self) -> None:

@@ -1,8 +1,9 @@
 """A player who does not care about the task: it follows whims of its own, one after the other.
 
 Its games teach how the house works: to read what is there, to look for a thing where it has not looked yet, to carry,
-heat, clean and put away. What it wants is drawn at random and has nothing to do with the task it was given, so nothing
-in them tells how a task is to be carried out. Now and then it does something at random, also something impossible.
+heat, clean and put away. What it wants is put together at random: a thing, a place, something to be done. Each may be
+picked up from the words of the task, three times in ten and without regard to the others, so tasks are not carried out
+but by accident. Now and then it does something at random, also something impossible.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from isentrope.tasks.household.rooms import OBJECTS, lies_in
 
 _AIMLESS = 0.15  # share of turns without any purpose
 _TIRED = 0.06  # chance per turn to want something else
+_ECHO = 0.3  # chance that a part of a whim is a word of the task
 _LAMPS = ("desklamp", "floorlamp")
 
 
@@ -31,6 +33,7 @@ class Wanderer(HouseholdExpert):
     def start(self, view: View) -> None:
         super().start(view)
         self._aimless.start(view)
+        self._task = self._goal
         self._goal = self._whim()
 
     def act(self, view: View) -> Move:
@@ -55,6 +58,14 @@ class Wanderer(HouseholdExpert):
         seen = sorted({type_of(thing) for thing in self._seen} - set(_LAMPS))
         wanted = self._whims.choice(seen if seen and self._whims.random() < 0.6 else usual or ["mug"])
         possible = ["pick", "pick", "two", "look", *(k for k, place in APPLIANCE.items() if place in kinds)]
-        kind = self._whims.choice(possible)
-        place = self._whims.choice(_LAMPS) if kind == "look" else self._whims.choice(kinds or ["shelf"])
+        wanted = self._echo(self._task.object_type, wanted)
+        kind = self._echo(self._task.kind, self._whims.choice(possible))
+        if kind == "look":
+            place = self._whims.choice(_LAMPS)
+        else:
+            own = self._whims.choice(kinds or ["shelf"])
+            place = self._echo(self._task.place_type, own) if self._task.place_type in kinds else own
         return Goal(kind, type_of(self._held) if self._held else wanted, place)
+
+    def _echo(self, told: str, own: str) -> str:
+        return told if self._whims.random() < _ECHO else own
