@@ -1,8 +1,8 @@
+# make demo   warm a small model up, train it, write its report (SEED=1 for another run)
 # make test   everything that must hold: lint, formatting, types, tests
-# make demo   a small training run and its report
 #
-# The default torch is pinned to a version whose plain wheel is small here; for a GPU choose your own:
-#   make .venv TORCH="torch --index-url https://download.pytorch.org/whl/cu128"
+# torch is installed first and by its exact version, so that pip takes the build that is right for this machine and
+# nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
@@ -38,10 +38,18 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m isentrope.config.docs
+	$(BIN)/python -m isentrope.instruments.glossary_docs
+
+# An interrupted demo goes on where it stopped; a finished one only writes its report again.
+SEED ?= 0
+DEMO := runs/demo-$(SEED)
 
 demo: $(STAMP)
-	$(BIN)/python -m isentrope train --out runs/demo --set run.steps=10
-	$(BIN)/python -m isentrope report runs/demo
+	$(BIN)/isentrope sft recipes/demo.toml --resume --out $(DEMO)/warmup \
+		--set run.seed=$(SEED) --set sft.first_game=$$((6 * $(SEED)))
+	$(BIN)/isentrope train recipes/demo.toml --resume --out $(DEMO) \
+		--set run.seed=$(SEED) --set policy.model=$(DEMO)/warmup
+	$(BIN)/isentrope report $(DEMO)
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -75,8 +75,8 @@ def _sequence(run: Sequence[Turn], first: int, group: int, all_tokens: bool) -> 
 
 def _table(turns: Sequence[tuple[int, Episode, Turn]], all_tokens: bool) -> StepTokens:
     def joined(values: list[NDArray[Any]], kind: type) -> NDArray[Any]:
-        found: NDArray[Any] = np.concatenate(values) if values else np.zeros(0)
-        return found.astype(kind)
+        found: Any = np.concatenate(values) if values else np.zeros(0)
+        return cast("NDArray[Any]", found.astype(kind))
 
     targets: list[NDArray[Any]] = []
     floats: dict[str, list[NDArray[Any]]] = {"temperatures": [], "logprobs": [], "entropies": []}

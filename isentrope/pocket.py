@@ -1,9 +1,10 @@
 """Builds the pocket model: `python -m isentrope.pocket --out FOLDER`.
 
-The pocket model is to the demo what a pretrained language model is to a real agent: it has read a lot and solved
-nothing. Its text is the household world as seen by a player without a goal, who wanders about, remarks on what is and
-is not there, and tries things at random. It learns to predict every token: how rooms are described, what a command
-does, which things are in view. It never sees a task being carried out; that is what warm-up and training are for.
+The pocket model is to the demo what a pretrained language model is to a real agent: it has read a lot and was taught no
+task. It has read 120,000 games of a wanderer (tasks/household/wanderer.py) who follows random whims in generated rooms
+of the train split, and learnt to predict every token of them: how rooms are described, what a command does, what is in
+view, how one looks for a thing. The wanderer carries out its task only by accident, in about one game in six; doing so
+on purpose is what warm-up and training are for.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from isentrope.policy.pocket_vocabulary import build_phrases
 from isentrope.policy.policy import Policy
 from isentrope.rollout.demonstrate import demonstrate
 from isentrope.seeding import stream
+from isentrope.tasks.household.random_player import RandomPlayer
 from isentrope.tasks.household.rooms import FURNITURE, OBJECTS
 from isentrope.tasks.household.wanderer import Wanderer
 from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
@@ -39,7 +41,7 @@ ROOMS = ("small", "small", "medium")  # two of three games in small rooms
 
 
 def vocabulary(games: int = 600) -> list[str]:
-    """The tokenizer's phrases, from games of the expert and of the aimless player."""
+    """The tokenizer's phrases, from games of the expert and of an aimless player."""
     names = sorted({name for table in (*OBJECTS.values(), *FURNITURE.values()) for name in table})
     texts = [f"take {name} 1" for name in names for _ in range(5)]  # rare things too
     texts += [NO_ACTION, NO_ACTION, NO_ACTION, NO_ACTION, NO_ACTION]
@@ -47,7 +49,7 @@ def vocabulary(games: int = 600) -> list[str]:
         world = HouseholdWorld(HouseholdOptions(rooms=rooms))
         for i in range(games):
             instance = world.instance("train", SEED + i)
-            for player in (world.expert(i), Wanderer(i)):
+            for player in (world.expert(i), RandomPlayer(i)):
                 assert player is not None
                 task = world.open()
                 view = task.start(instance)
@@ -60,7 +62,7 @@ def vocabulary(games: int = 600) -> list[str]:
     return build_phrases(texts)
 
 
-def aimless_games(job: tuple[int, int, int, list[str]]) -> list[NDArray[np.uint16]]:
+def wanderings(job: tuple[int, int, int, list[str]]) -> list[NDArray[np.uint16]]:
     """Token streams of games `first` … `first + count - 1`, for a worker process."""
     first, count, turns, phrases = job
     tokens = PocketTokens(phrases)
@@ -81,7 +83,7 @@ def read_games(games: int, turns: int, phrases: list[str], workers: int) -> list
     per_job = 50
     jobs = [(first, min(per_job, games - first), turns, phrases) for first in range(0, games, per_job)]
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        return [part for batch in pool.imap(aimless_games, jobs) for part in batch]
+        return [part for batch in pool.imap(wanderings, jobs) for part in batch]
 
 
 def batches(
@@ -159,12 +161,12 @@ def pretrain(
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build the pocket model.")
     parser.add_argument("--out", type=Path, required=True, help="folder for the model")
-    parser.add_argument("--games", type=int, default=60_000, help="aimless games to read")
+    parser.add_argument("--games", type=int, default=120_000, help="games of the wanderer to read")
     parser.add_argument("--turns", type=int, default=20, help="turns of each")
-    parser.add_argument("--steps", type=int, default=12_000, help="updates")
-    parser.add_argument("--rows", type=int, default=64, help="rows per update")
-    parser.add_argument("--width", type=int, default=768, help="tokens per row")
-    parser.add_argument("--rate", type=float, default=2e-3, help="peak learning rate")
+    parser.add_argument("--steps", type=int, default=2_905, help="updates")
+    parser.add_argument("--rows", type=int, default=150, help="rows per update")
+    parser.add_argument("--width", type=int, default=640, help="tokens per row")
+    parser.add_argument("--rate", type=float, default=3e-3, help="peak learning rate")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--heads", type=int, default=4)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
+from isentrope.errors import TaskError
 from isentrope.evaluate import evaluate, summary
 from isentrope.instruments.log import MetricsLog
 from isentrope.policy.load import load_folder, load_policy
@@ -51,6 +52,11 @@ def _expert_games(arena: Arena, policy: Policy, config: RunConfig, watch: Watch)
         for game in played:
             games.append(game)
             moved(1)
+    if not games:
+        raise TaskError(
+            f"the expert solved none of {settings.games} games within task.max_turns = {config.task.max_turns} and "
+            f"agent.max_context = {config.agent.max_context}; allow more turns, more context or more games (sft.games)"
+        )
     return games
 
 
@@ -66,22 +72,22 @@ def _imitate_all(
 ) -> dict[str, float]:
     per_pass = math.ceil(len(games) / config.sft.batch_games)
     total = max(1, round(config.sft.epochs * per_pass))
-    log, metrics = MetricsLog(folder.path), {}
+    log = MetricsLog(folder.path)
+    metrics: dict[str, float] = {}
     start = optimiser.updates
     log.truncate(start)
     watch.begin("warm-up", total, start)
     for update in range(start, total):
         order = stream(config.run.seed, "sft", update // per_pass).permutation(len(games))
         at = (update % per_pass) * config.sft.batch_games
-        batch = [games[i] for i in order[at : at + config.sft.batch_games]]
+        batch = [games[int(i)] for i in order[at : at + config.sft.batch_games]]
         rate = learning_rate(update, total, config.sft.lr, config.learn.warmup, config.learn.floor)
         loss, norm = imitate(policy, optimiser, batch, rate, config.learn.micro_tokens, config.sft.all_tokens)
         done = update + 1
         log.write(done, {"sft/loss": loss, "sft/epoch": done / per_pass, "grad_norm": norm, "lr": rate}, kind="sft")
-        every = config.run.eval_every
+        every, metrics = config.run.eval_every, {}
         if done == total or (every and done % every == 0):
-            count = config.eval.games if done == total else config.eval.quick_games
-            metrics = evaluate(arena, count, watch)
+            metrics = evaluate(arena, config.eval.quick_games, watch)
             log.write(done, metrics, kind="eval")
             watch.say(f"warm-up {done}/{total}: loss {loss:.3f}, {summary(metrics, config.eval.splits)}")
         if done == total or done % config.run.checkpoint_every == 0:

@@ -22,7 +22,7 @@ from isentrope.cli.train import sft, train
 app = typer.Typer(
     name="isentrope",
     help="Reinforcement learning for multi-turn LLM agents, with the policy's entropy in view and under control.",
-    epilog="Start with: isentrope doctor, then isentrope play, then isentrope train --out runs/first",
+    epilog="Start with: isentrope doctor, then isentrope play, then isentrope train recipes/demo.toml --out runs/first",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -30,10 +30,10 @@ app = typer.Typer(
 )
 
 _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
-    "train": (train, "isentrope train recipes/household.toml --out runs/first\n\n"
-              "isentrope train --out runs/epo --set methods=epo --set run.steps=50"),
-    "sft": (sft, "isentrope sft --out runs/warm --set policy.model=new --set sft.games=500\n\n"
-            "isentrope train --out runs/rl --set policy.model=runs/warm"),
+    "train": (train, "isentrope train recipes/demo.toml --out runs/first\n\n"
+              "isentrope train recipes/demo.toml --out runs/bonus --set methods=entropy_bonus --set run.steps=50"),
+    "sft": (sft, "isentrope sft recipes/demo.toml --out runs/warm --set sft.games=24\n\n"
+            "isentrope train recipes/demo.toml --out runs/rl --set policy.model=runs/warm"),
     "eval": (evaluate, "isentrope eval runs/first\n\n"
              "isentrope eval models/small --recipe recipes/household.toml --split unseen --games 128 --out eval.json"),
     "report": (report, "isentrope report runs/first --open"),

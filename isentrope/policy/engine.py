@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -130,8 +131,8 @@ class TorchEngine:
         if greedy.any():
             tokens = torch.where(torch.from_numpy(greedy).to(self.device), words.argmax(-1), tokens)
         logp = words.gather(1, tokens[:, None]).squeeze(1)
-        values: list[list[float]] = torch.stack([logp, entropy, temperatures]).tolist()
-        chosen_ids: list[int] = tokens.tolist()
+        values = cast("list[list[float]]", torch.stack([logp, entropy, temperatures]).tolist())
+        chosen_ids = cast("list[int]", tokens.tolist())
         for answer, token, token_logp, token_entropy, temperature in zip(live, chosen_ids, *values, strict=True):
             answer.ids.append(token)
             answer.logprobs.append(token_logp)
@@ -149,7 +150,7 @@ class TorchEngine:
 def draw(p: Tensor, uniforms: Tensor) -> Tensor:
     """The word at which the cumulative probability passes each row's uniform number.
 
-    Summed in the uniforms' precision and scaled to the true total, so that no uniform number falls beyond the last word.
+    Summed in the uniforms' precision and scaled to the true total: no uniform number falls beyond the last word.
     """
     total = p.to(uniforms.dtype).cumsum(-1)
     target = (uniforms * total[:, -1])[:, None]

@@ -8,7 +8,7 @@ Both gradients need only p, which is computed again chunk by chunk in the backwa
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -67,5 +67,4 @@ def token_head(
 ) -> tuple[Tensor, Tensor]:
     """(log-prob, entropy) of target tokens, float32, with gradient to hidden states and head weight."""
     rows = rows or chunk_rows(weight_VD.shape[0])
-    outputs: Any = _TokenHead.apply(hidden_ND, weight_VD, target_N, temperature_N, rows)
-    return outputs[0], outputs[1]
+    return cast("tuple[Tensor, Tensor]", _TokenHead.apply(hidden_ND, weight_VD, target_N, temperature_N, rows))

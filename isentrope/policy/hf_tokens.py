@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from isentrope.errors import EngineError, writing
 
@@ -39,8 +39,9 @@ class ChatTokens:
         except ImportError as error:
             raise EngineError("Hugging Face tokenizers need transformers: pip install 'isentrope[hf]'") from error
         try:
-            load: Any = AutoTokenizer.from_pretrained
-            tokenizer = load(folder, local_files_only=True, trust_remote_code=False)
+            tokenizer: Any = cast("Any", AutoTokenizer).from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
         except (OSError, ValueError, KeyError) as error:
             raise EngineError(f"cannot load a tokenizer from {folder}: {error}") from error
         if not getattr(tokenizer, "is_fast", False):

@@ -1,0 +1,49 @@
+"""The model that ships with the package: its size, its tokens, and how it is rebuilt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from isentrope.config.schema import PolicySettings
+from isentrope.pocket import batches, pretrain, vocabulary, wanderings
+from isentrope.policy.load import POCKET, load_folder, new_model
+from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.policy.policy import Policy
+
+
+def test_it_is_small_and_loads() -> None:
+    assert sum(path.stat().st_size for path in POCKET.iterdir() if path.is_file()) < 10_000_000
+    policy = load_folder(POCKET, torch.device("cpu"), "auto")
+    built = json.loads((POCKET / "built.json").read_text())
+    assert sum(p.numel() for p in policy.module.parameters()) == built["parameters"]
+    assert policy.dialect.size == 555
+
+
+@pytest.mark.slow
+def test_the_tokenizer_is_what_its_builder_builds() -> None:
+    assert vocabulary() == list(PocketTokens.load(POCKET).phrases)
+
+
+def test_household_text_is_written_in_few_tokens() -> None:
+    tokens = PocketTokens.load(POCKET)
+    text = "You arrive at desk 1. On the desk 1, you see a alarmclock 2, a pen 1, and a mug 1."
+    pieces = tokens.pieces(tokens.content(text))
+    assert b"".join(pieces).decode() == text
+    assert pieces[:4] == [b"You arrive at", b" desk", b" 1", b". On the"]
+    assert len(pieces) <= 18
+
+
+def test_pretraining_learns_and_packs_whole_games(tmp_path: Path) -> None:
+    tokens = PocketTokens.load(POCKET)
+    games = wanderings((0, 6, 5, list(tokens.phrases)))
+    batch = next(iter(batches(games, rows=2, width=200, steps=1, device=torch.device("cpu"))))
+    torch.testing.assert_close(batch.ids_BT[batch.row_N, batch.col_N], batch.target_N)
+    assert bool((batch.positions_BT[batch.row_N, batch.col_N] > 0).all())
+    model = new_model(PolicySettings(layers=1, width=32, heads=2), tokens.size, 0)
+    policy = Policy(model, tokens, torch.device("cpu"), torch.float32)
+    first = pretrain(policy, games, steps=1, rows=2, width=200, rate=3e-3)
+    assert pretrain(policy, games, steps=40, rows=2, width=200, rate=1e-2) < 0.8 * first

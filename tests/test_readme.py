@@ -1,0 +1,87 @@
+"""Every recipe runs, and so does every command that the README shows, with fewer games."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from isentrope.cli.main import app
+from isentrope.config.load import load_config
+from isentrope.methods.registry import make_methods
+from isentrope.tasks.registry import make_world
+from tests.policy.test_hugging_face import make_folder
+
+ROOT = Path(__file__).parent.parent
+RECIPES = sorted((ROOT / "recipes").glob("**/*.toml"))
+README = (ROOT / "README.md").read_text()
+COMMANDS = re.findall(r"`(isentrope [^`]+)`", README)
+SMALL = [
+    "run.steps=1", "rollout.groups=2", "rollout.group_size=2", "agent.max_response=8",
+    "eval.games=2", "eval.quick_games=2", "sft.epochs=1", "learn.mini_batches=1", "run.threads=1", "run.device=cpu",
+]  # fmt: skip
+
+
+def call(command: str, *extra: str, text: str = "") -> str:
+    result = CliRunner().invoke(app, [*shlex.split(command)[1:], *extra], input=text)
+    assert result.exit_code == 0, f"{command}\n{result.output}\n{result.exception!r}"
+    return result.output
+
+
+def small(*more: str) -> list[str]:
+    return [part for change in (*SMALL, *more) for part in ("--set", change)]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_recipe_is_sound(recipe: Path) -> None:
+    config = load_config(recipe, [])
+    world = make_world(config.task.world, config.task.options)
+    assert set(config.eval.splits) <= set(world.splits())
+    make_methods(config.methods, config.method, config.run.steps)
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which `make demo` has run, on a small scale, with the commands of the Makefile."""
+    place = tmp_path_factory.mktemp("readme")
+    (place / "recipes").symlink_to(ROOT / "recipes")
+    make_folder(place / "FOLDER")
+    rules = (ROOT / "Makefile").read_text().replace("\\\n", " ").replace("$(DEMO)", "runs/demo-0").replace("$$", "$")
+    rules = rules.replace("$(SEED)", "0").replace("$((6 * 0))", "0")
+    steps = re.findall(r"^\t\$\(BIN\)/(isentrope (?:sft|train|report) .*)$", rules, re.MULTILINE)
+    assert [step.split()[1] for step in steps] == ["sft", "train", "report"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        for step in steps:
+            changes = {"sft": small(), "train": small("task.max_turns=2"), "report": []}[step.split()[1]]
+            output = call(step, *changes)
+        assert "runs/demo-0/report.html" in output.replace("\n", "")
+    return place
+
+
+def test_the_two_commands_exist() -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"demo", "test"} <= set(targets)
+    assert re.search(r"^make demo\nmake test$", README, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_readme_command(command: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    name = command.split()[1]
+    if name == "train":
+        call(command, *small("task.max_turns=2"))
+    elif name == "eval":
+        call(command, "--games", "2")
+    else:
+        call(command, text="look\n")
+
+
+def test_the_entropy_bonus_as_the_readme_shows_it(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    [options] = re.findall(r"`\.\.\. (--set methods=entropy_bonus[^`]+)`", README)
+    call(f"isentrope train recipes/demo.toml --out runs/bonus {options}", *small("task.max_turns=2"))
+    assert "loss/entropy_bonus" in (workplace / "runs/bonus/metrics.jsonl").read_text()
