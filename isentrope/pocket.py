@@ -173,7 +173,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count(), help="processes that play games")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--only-tokens", action="store_true", help="write the tokenizer alone")
+    parser.add_argument(
+        "--only-tokens", action="store_true", help="make a new tokenizer and stop"
+    )
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     phrases = vocabulary() if options.only_tokens else list(PocketTokens.load(POCKET).phrases)
