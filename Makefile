@@ -1,8 +1,7 @@
 # make demo   warm a small model up, train it, write its report (SEED=1 for another run)
 # make test   everything that must hold: lint, formatting, types, tests
 #
-# torch is installed first and by its exact version, so that pip takes the build that is right for this machine and
-# nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
+# torch is installed first and by its exact version, so that nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0

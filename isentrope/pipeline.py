@@ -18,7 +18,7 @@ from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.store import write_episodes
 from isentrope.setup import use_threads
-from isentrope.train.checkpoint import latest_checkpoint, load_optimiser, load_state
+from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.keeper import Keeper
 from isentrope.train.learner import Learner
 from isentrope.train.run_folder import RunFolder
@@ -57,8 +57,8 @@ def _policies(config: RunConfig, folder: RunFolder, found: Path | None) -> tuple
 
 
 def _restore(checkpoint: Path, learner: Learner, methods: Sequence[Method]) -> int:
-    load_optimiser(checkpoint, learner.optimiser, learner.policy.device)
     state = load_state(checkpoint)
+    learner.optimiser.load_state_dict(state["optimiser"])
     for method in methods:
         method.load_state_dict(state["methods"][method.name])
     return int(state["step"])
@@ -127,8 +127,9 @@ class _Loop:
         return metrics
 
     def _save(self, step: int, metrics: dict[str, float]) -> None:
-        state = {"methods": {method.name: method.state_dict() for method in self.methods}}
-        self.keeper.save(step, self.learner.policy, self.learner.optimiser, state, metrics)
+        states = {method.name: method.state_dict() for method in self.methods}
+        state = {"step": step, "optimiser": self.learner.optimiser.state_dict(), "methods": states}
+        self.keeper.save(step, self.learner.policy, state, metrics)
 
 
 def _timings(clock: Sequence[float], episodes: Sequence[Episode]) -> dict[str, float]:

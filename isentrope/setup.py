@@ -7,6 +7,7 @@ import os
 import torch
 
 from isentrope.config.schema import RunConfig
+from isentrope.policy.load import choose_device
 
 
 def use_threads(config: RunConfig) -> None:
@@ -14,4 +15,4 @@ def use_threads(config: RunConfig) -> None:
     make everything many times slower."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     torch.set_num_threads(config.run.threads or max(1, min(8, cores) - config.task.workers))
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(choose_device(config.run.device).type == "cpu", warn_only=True)

@@ -18,6 +18,7 @@ False, and the episode becomes two rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -71,12 +72,16 @@ class Episode:
     order: str  # "think_act", "act_think" or "act": the response form it was played with
     turns: tuple[Turn, ...]
     success: bool
-    stop: str  # "terminated", "truncated", "turn_limit", "context_limit", "time_limit", "task_error"
+    stop: str  # "terminated", "truncated", "turn_limit", "context_limit", "clock", "time_limit", "task_error"
     detail: str = ""  # the reason in words, for a failure
 
     @property
     def ret(self) -> float:
         return float(sum(turn.reward for turn in self.turns))
+
+
+TemperatureRule = Callable[[tuple[str, ...] | None], Callable[[Sequence[int]], float]]
+"""From the admissible actions of a turn to the temperature of each token, given the response so far."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ class RolloutPlan:
 
     order: str = "think_act"
     temperature: float = 1.0
+    temperature_rule: TemperatureRule | None = None
     notes: dict[str, float] = field(default_factory=dict[str, float])  # shown as metrics
 
 

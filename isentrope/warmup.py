@@ -16,9 +16,10 @@ from isentrope.rollout.arena import Arena
 from isentrope.rollout.demonstrate import demonstrations
 from isentrope.seeding import stream
 from isentrope.setup import use_threads
-from isentrope.train.checkpoint import latest_checkpoint, load_optimiser
+from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.imitate import imitate
 from isentrope.train.keeper import Keeper
+from isentrope.train.learner import make_optimiser
 from isentrope.train.optimise import Optimiser, learning_rate
 from isentrope.train.run_folder import RunFolder
 from isentrope.types import Episode
@@ -33,10 +34,10 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
         if found:
             policy = load_folder(found / "policy", policy.device, config.run.dtype)
         folder.write_tokens(policy.dialect)
-        optimiser = Optimiser(policy.module.parameters(), weight_decay=config.learn.weight_decay)
+        optimiser = make_optimiser(policy, config.learn)
         keeper = Keeper(folder.checkpoints, config)
         if found:
-            load_optimiser(found, optimiser, policy.device)
+            optimiser.load_state_dict(load_state(found)["optimiser"])
             keeper.settle(found)
         with Arena(config, policy) as arena:
             games = _expert_games(arena, policy, config, watch)
@@ -91,7 +92,7 @@ def _imitate_all(
             log.write(done, metrics, kind="eval")
             watch.say(f"warm-up {done}/{total}: loss {loss:.3f}, {summary(metrics, config.eval.splits)}")
         if done == total or done % config.run.checkpoint_every == 0:
-            keeper.save(done, policy, optimiser, {}, metrics)
+            keeper.save(done, policy, {"optimiser": optimiser.state_dict()}, metrics)
         watch.advance(f"loss {loss:.3f}")
     log.close()
     return metrics

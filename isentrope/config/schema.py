@@ -32,9 +32,13 @@ class RunSettings:
     seed: int = setting(0, "seed of everything random in the run", low=0)
     steps: int = setting(100, "training steps: one rollout and one update each", low=1)
     device: str = setting("auto", "auto takes a GPU if there is one; or cpu, cuda, cuda:1, mps")
-    dtype: str = setting("auto", "auto: float32 on the CPU, bfloat16 on a GPU", choices=("auto", "float32", "bfloat16"))
+    dtype: str = setting(
+        "auto",
+        "of the computation; auto: bfloat16 on a GPU from 50 million parameters on, else float32",
+        choices=("auto", "float32", "bfloat16"),
+    )
     threads: int = setting(0, "torch threads on the CPU; 0: one per core not used by task workers", low=0)
-    eval_every: int = setting(0, "evaluate every so many steps; 0: only at the end", low=0)
+    eval_every: int = setting(0, "evaluate every so many steps; 0: only before the first and after the last", low=0)
     checkpoint_every: int = setting(10, "write a checkpoint every so many steps", low=1)
     keep_last: int = setting(2, "checkpoints to keep besides the best one", low=1)
     store_episodes: int = setting(1, "store the episodes of every so many steps; 0: never", low=0)

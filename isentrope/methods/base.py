@@ -33,7 +33,7 @@ class Method:
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values only: numbers, strings, lists, dicts."""
+        """Numbers, strings, tensors, and lists and dicts of them."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

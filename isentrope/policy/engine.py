@@ -85,6 +85,8 @@ class TorchEngine:
 
     @torch.no_grad()
     def sample(self, requests: Sequence[Request]) -> list[Sampled]:
+        if not any(split_prefix(self._held[r.slot], r.prompt)[0] for r in requests):
+            self.open(list(self._rows))  # every conversation begins anew: nothing of the old ones is worth keeping
         answers = [_Answer(request, self._rows[request.slot]) for request in requests]
         fed = [self._new_tokens(request) for request in requests]
         live = answers

@@ -7,7 +7,9 @@ text can become a control token. Nothing is ever encoded twice.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +33,11 @@ class ChatTokens:
         ends = [*self._after_agent, *self._before_user][:1]  # what the template puts right after an answer
         self.eos_ids = frozenset({int(eos), *(i for i in ends if i in tokenizer.all_special_ids)})
         self._bytes: dict[int, bytes] = {}
+        added: dict[str, int] = tokenizer.get_added_vocab()
+        self._whole = frozenset({*added.values(), *tokenizer.all_special_ids})  # tokens that read as they are written
+        self._byte_level = "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder)
+        # Tokens that were added but are not "special" would be found in any text: it is cut inside of them.
+        self._added = re.compile("|".join(re.escape(word) for word in sorted(added, key=len, reverse=True)) or r"(?!)")
 
     @classmethod
     def load(cls, folder: Path) -> ChatTokens:
@@ -54,7 +61,10 @@ class ChatTokens:
 
     def content(self, text: str) -> list[int]:
         clean = text.encode("utf-8", "replace").decode()
-        return list(self.tokenizer(clean, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+        cuts = [0, *(match.start() + 1 for match in self._added.finditer(clean)), len(clean)]
+        parts = [clean[a:b] for a, b in pairwise(cuts)]
+        encoded = (self.tokenizer(part, add_special_tokens=False, split_special_tokens=True) for part in parts if part)
+        return [int(i) for part in encoded for i in part["input_ids"]]
 
     def _control(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
@@ -76,8 +86,11 @@ class ChatTokens:
 
     def _piece(self, number: int) -> bytes:
         if number not in self._bytes:
-            word = self.tokenizer.convert_ids_to_tokens(number)
-            self._bytes[number] = _token_bytes(word, self.tokenizer, number)
+            word: str | None = self.tokenizer.convert_ids_to_tokens(number)
+            if word is None:  # models often have more rows than the tokenizer has tokens
+                self._bytes[number] = b""
+            else:
+                self._bytes[number] = word.encode() if number in self._whole else _token_bytes(word, self._byte_level)
         return self._bytes[number]
 
     def save(self, folder: Path) -> None:
@@ -124,10 +137,8 @@ def _byte_alphabet() -> dict[str, int]:
 _ALPHABET = _byte_alphabet()
 
 
-def _token_bytes(word: str, tokenizer: Any, number: int) -> bytes:
-    if number in tokenizer.all_special_ids or word in tokenizer.get_added_vocab():
-        return word.encode()
-    if "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder):
+def _token_bytes(word: str, byte_level: bool) -> bytes:
+    if byte_level:
         return bytes(_ALPHABET.get(c, 63) for c in word)
     if word.startswith("<0x") and word.endswith(">") and len(word) == 6:
         return bytes([int(word[3:5], 16)])

@@ -6,10 +6,12 @@ nothing of the model but positions and an attention mask, so it works for every 
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from isentrope.errors import EngineError, writing
@@ -102,15 +104,18 @@ class HuggingFaceModel(nn.Module):
 
     def save(self, folder: Path) -> None:
         with writing(folder):
-            self.lm.save_pretrained(folder, safe_serialization=True)
+            try:
+                self.lm.save_pretrained(folder, safe_serialization=True)
+            except SafetensorError as error:  # how safetensors reports a full disk
+                raise OSError(errno.ENOSPC, str(error)) from error
 
 
 def _check_supported(lm: Any) -> None:
     config = lm.config
     if lm.get_output_embeddings() is None or getattr(lm.get_output_embeddings(), "bias", None) is not None:
         raise EngineError(f"{type(lm).__name__}: expected a language model head without bias")
-    for name in ("final_logit_softcapping", "logit_scale"):
-        if getattr(config, name, None):
+    for name in ("final_logit_softcapping", "logit_scale", "logits_scaling"):
+        if getattr(config, name, None) not in (None, 1, 1.0):
             raise EngineError(f"{type(lm).__name__}: logits changed by {name} are not supported")
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     if kinds != {"full_attention"}:

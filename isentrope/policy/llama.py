@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file  # pyright: ignore[reportUnknownVariableType]
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save  # pyright: ignore[reportUnknownVariableType]
 from torch import Tensor, nn
 
 from isentrope.errors import EngineError, writing
@@ -198,7 +199,7 @@ class Llama(nn.Module):
         weights = {f"model.{name}": p.detach().cpu().contiguous() for name, p in self.named_parameters()}
         with writing(folder):
             (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-            save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+            (folder / "model.safetensors").write_bytes(save(weights, metadata={"format": "pt"}))
 
     @classmethod
     def load(cls, folder: Path) -> Llama:
@@ -218,6 +219,6 @@ class Llama(nn.Module):
             )
             weights = load_file(folder / "model.safetensors")
             model.load_state_dict({name.removeprefix("model."): value.float() for name, value in weights.items()})
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             raise EngineError(f"cannot load the model in {folder}: {error}") from error
         return model

@@ -61,7 +61,7 @@ class Policy:
         """Log-prob, entropy and hidden state of the batch's response tokens, with gradient, from one forward pass."""
         with self.compute():
             hidden_BTD = self.model.hidden(batch.ids_BT, batch.positions_BT, batch.segments_BT)
-            hidden_ND = hidden_BTD[batch.row_N, batch.col_N - 1]
-            weight = self.model.head_weight()
-            logp_N, entropy_N = token_head(hidden_ND, weight, batch.target_N, batch.temperature_N)
+        # The head works outside of the lower precision, exactly as it does when the engine samples.
+        hidden_ND = hidden_BTD[batch.row_N, batch.col_N - 1]
+        logp_N, entropy_N = token_head(hidden_ND, self.model.head_weight(), batch.target_N, batch.temperature_N)
         return TokenStats(logp_N, entropy_N, hidden_ND)

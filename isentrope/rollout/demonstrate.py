@@ -30,9 +30,17 @@ def demonstrations(
         if expert is None:
             raise TaskError(f"{world.name} has no expert, so there is nothing to imitate")
         episode = demonstrate(world, expert, dialect, agent, task, instance)
-        length = sum(len(turn.context_ids) + len(turn.response_ids) for turn in episode.turns)
-        if episode.success and length <= agent.max_context:
+        if episode.success and longest_sequence(episode) <= agent.max_context:
             yield episode
+
+
+def longest_sequence(episode: Episode) -> int:
+    """Tokens of the longest conversation: the whole episode, or its longest turn if turns are prompted anew."""
+    longest = length = 0
+    for turn in episode.turns:
+        length = (length if turn.continues else 0) + len(turn.context_ids) + len(turn.response_ids)
+        longest = max(longest, length)
+    return longest
 
 
 def demonstrate(

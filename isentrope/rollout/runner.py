@@ -128,6 +128,7 @@ class Runner:
                     uniforms=numbers.random(self.agent.max_response, dtype=np.float32),
                     temperature=plan.temperature,
                     stop=lambda tail: is_complete(plan.order, tail),
+                    temperature_of=plan.temperature_rule(play.view.admissible) if plan.temperature_rule else None,
                 )
             )
         return requests
@@ -179,7 +180,7 @@ class Runner:
         if len(play.turns) >= self.task.max_turns:
             play.stop = "turn_limit"
         elif time.monotonic() - play.began > self.task.episode_seconds:
-            play.stop, play.detail = "time_limit", f"longer than task.episode_seconds = {self.task.episode_seconds}"
+            play.stop, play.detail = "clock", f"longer than task.episode_seconds = {self.task.episode_seconds}"
 
 
 def _fail(play: _Play, failure: Failure) -> None:

@@ -1,8 +1,8 @@
 """Checkpoints that are either whole or not there.
 
     checkpoints/step-000020/policy/        a Hugging Face model folder
-    checkpoints/step-000020/optimiser.safetensors
-    checkpoints/step-000020/state.json     everything else that a resumed run needs
+    checkpoints/step-000020/state.json     everything else that a resumed run needs: optimiser, methods, counters
+    checkpoints/step-000020/state.safetensors   the tensors of that
     checkpoints/best.json                  which one did best on the evaluation
 
 A checkpoint is written into a folder with a temporary name, flushed to the disk, and renamed at the end: a kill or a
@@ -18,18 +18,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file  # pyright: ignore[reportUnknownVariableType]
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save  # pyright: ignore[reportUnknownVariableType]
 
 from isentrope.errors import RunError, writing
 from isentrope.policy.policy import Policy
 from isentrope.rollout.files import write_atomically
-from isentrope.train.optimise import Optimiser
 
 BEST = "best.json"
+TENSORS = "state.safetensors"
 
 
-def save_checkpoint(folder: Path, step: int, policy: Policy, optimiser: Optimiser, state: dict[str, Any]) -> Path:
-    """Write the checkpoint of `step` completed steps."""
+def save_checkpoint(
+    folder: Path, step: int, policy: Policy, state: dict[str, Any], success: float | None = None
+) -> Path:
+    """Write the checkpoint of `step` completed steps. `state` may hold tensors at any depth."""
     final, part = folder / f"step-{step:06d}", folder / f".part-{step:06d}"
     with writing(final):
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,16 +41,15 @@ def save_checkpoint(folder: Path, step: int, policy: Policy, optimiser: Optimise
         (part / "policy").mkdir(parents=True)
         try:
             policy.save(part / "policy")
-            tensors, numbers = split_tensors(optimiser.state_dict())
-            save_file(tensors, part / "optimiser.safetensors")
-            record = {"step": step, "optimiser": numbers, **state}
-            (part / "state.json").write_text(json.dumps(record, indent=1, allow_nan=True))
+            tensors, tree = split_tensors(state)
+            (part / TENSORS).write_bytes(save(tensors))
+            (part / "state.json").write_text(json.dumps({"step": step, "success": success, "tree": tree}, indent=1))
             flush_folder(part)
             if final.exists():  # an earlier life of the run got this far: what it wrote is the same
                 shutil.rmtree(final)
             part.rename(final)
             flush_folder(folder, deep=False)
-        except OSError:
+        except Exception:
             shutil.rmtree(part, ignore_errors=True)
             raise
     return final
@@ -58,22 +60,28 @@ def latest_checkpoint(folder: Path) -> Path | None:
     return found[-1] if found else None
 
 
-def load_state(checkpoint: Path) -> dict[str, Any]:
+def read_record(checkpoint: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself: step, success on the evaluation, and the state without its tensors."""
     try:
-        state: dict[str, Any] = json.loads((checkpoint / "state.json").read_text())
-        return state
+        record: dict[str, Any] = json.loads((checkpoint / "state.json").read_text())
+        return record
     except (OSError, ValueError) as error:
-        raise RunError(
-            f"the checkpoint {checkpoint} cannot be read ({error}); delete its folder and resume from the one before"
-        ) from error
+        raise _unreadable(checkpoint, error) from error
 
 
-def load_optimiser(checkpoint: Path, optimiser: Optimiser, device: torch.device) -> None:
+def load_state(checkpoint: Path) -> dict[str, Any]:
+    """The state as it was saved, its tensors on the CPU."""
+    record = read_record(checkpoint)
     try:
-        tensors = load_file(checkpoint / "optimiser.safetensors", device=str(device))
-        optimiser.load_state_dict(join_tensors(load_state(checkpoint)["optimiser"], tensors))
-    except (OSError, ValueError, KeyError) as error:
-        raise RunError(f"the optimiser's state in {checkpoint} cannot be read: {error}") from error
+        return join_tensors(record["tree"], load_file(checkpoint / TENSORS))
+    except (OSError, KeyError, SafetensorError) as error:
+        raise _unreadable(checkpoint, error) from error
+
+
+def _unreadable(checkpoint: Path, error: Exception) -> RunError:
+    return RunError(
+        f"the checkpoint {checkpoint} cannot be read ({error}); delete its folder and resume from the one before"
+    )
 
 
 def mark_best(folder: Path, checkpoint: Path, success: float) -> None:

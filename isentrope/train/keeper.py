@@ -8,8 +8,7 @@ from typing import Any
 
 from isentrope.config.schema import RunConfig
 from isentrope.policy.policy import Policy
-from isentrope.train.checkpoint import best_checkpoint, load_state, mark_best, remove_old, save_checkpoint
-from isentrope.train.optimise import Optimiser
+from isentrope.train.checkpoint import best_checkpoint, mark_best, read_record, remove_old, save_checkpoint
 
 
 class Keeper:
@@ -19,21 +18,16 @@ class Keeper:
         self.folder, self.keep_last, self.split = folder, config.run.keep_last, config.eval.splits[0]
 
     def save(
-        self,
-        step: int,
-        policy: Policy,
-        optimiser: Optimiser,
-        state: dict[str, Any],
-        metrics: Mapping[str, float] | None = None,
+        self, step: int, policy: Policy, state: dict[str, Any], metrics: Mapping[str, float] | None = None
     ) -> None:
         """`metrics` of an evaluation made at this very step, if there was one."""
         success = (metrics or {}).get(f"eval/{self.split}/success")
-        self.settle(save_checkpoint(self.folder, step, policy, optimiser, state | {"success": success}))
+        self.settle(save_checkpoint(self.folder, step, policy, state, success))
 
     def settle(self, checkpoint: Path) -> None:
         """Compare the newest checkpoint with the best and clear old ones away. Called again when a run is resumed:
         it may have been killed before it got here."""
-        success = load_state(checkpoint)["success"]
+        success = read_record(checkpoint)["success"]
         if success is not None:
             best = best_checkpoint(self.folder)
             if best is None or success >= best[1] or best[0] == checkpoint.name:

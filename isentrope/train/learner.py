@@ -6,7 +6,7 @@ micro-batches gives the gradient of the whole mini-batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -27,6 +27,16 @@ from isentrope.types import Episode, Floats, StepTokens, TokenBatch, TokenStats
 Metrics = dict[str, float]
 
 
+def make_optimiser(policy: Policy, settings: LearnSettings) -> Optimiser:
+    return Optimiser(
+        policy.module.parameters(),
+        betas=(settings.beta1, settings.beta2),
+        weight_decay=settings.weight_decay,
+        grad_clip=settings.grad_clip,
+        max_skips=settings.max_skips,
+    )
+
+
 class Learner:
     def __init__(
         self,
@@ -39,13 +49,7 @@ class Learner:
     ) -> None:
         self.policy, self.reference, self.settings, self.methods, self.seed = policy, reference, settings, methods, seed
         self.total_updates = steps * settings.epochs * settings.mini_batches
-        self.optimiser = Optimiser(
-            policy.module.parameters(),
-            betas=(settings.beta1, settings.beta2),
-            weight_decay=settings.weight_decay,
-            grad_clip=settings.grad_clip,
-            max_skips=settings.max_skips,
-        )
+        self.optimiser = make_optimiser(policy, settings)
 
     def update(self, step: int, episodes: Sequence[Episode]) -> Metrics:
         """Improve the policy on these episodes; says what happened."""
@@ -112,13 +116,11 @@ class Learner:
         s = self.settings
         rate = learning_rate(self.optimiser.updates, self.total_updates, s.lr, s.warmup, s.floor)
         sums: Metrics = {}
-        self.policy.module.train()
         for batch, _ in self._pieces(mini, tokens, advantage_N=advantage_N, old_logp_N=old_N, ref_logp_N=ref_N):
             stats = self.policy.stats(batch)
             loss, seen = self._loss(batch, stats)
             loss.backward()
             _accumulate(sums, seen)
-        self.policy.module.eval()
         sums["grad_norm"] = self.optimiser.step(sums.get("loss/total", 0.0), rate)
         return sums | {"lr": rate}
 
@@ -140,11 +142,16 @@ class Learner:
         return loss, metrics | {"loss/total": float(loss.detach())}
 
 
+ALGORITHMS: dict[str, Callable[[NDArray[np.float64], NDArray[np.int64], LearnSettings], NDArray[np.float64]]] = {
+    "grpo": lambda returns_E, group_E, settings: grpo(returns_E, group_E, settings.divide_by_std),
+}
+
+
 def advantages(episodes: Sequence[Episode], settings: LearnSettings) -> tuple[Metrics, NDArray[np.float64]]:
     """One advantage per episode, and what to record of them."""
     returns_E = np.array([episode.ret for episode in episodes], dtype=np.float64)
     group_E = np.array([episode.group for episode in episodes], dtype=np.int64)
-    advantage_E = grpo(returns_E, group_E, settings.divide_by_std)
+    advantage_E = ALGORITHMS[settings.algorithm](returns_E, group_E, settings)
     groups = np.unique(group_E)
     equal = [bool(np.all(advantage_E[group_E == g] == 0)) for g in groups]
     return {

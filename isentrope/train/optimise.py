@@ -55,8 +55,8 @@ class Optimiser:
         if self.skipped_in_a_row > self.max_skips:
             raise TrainError(
                 f"{self.skipped_in_a_row} updates in a row had a non-finite loss or gradient (loss {loss}, gradient "
-                f"norm {norm}); the policy is unchanged since the last finite one. Try a smaller learn.lr or a "
-                "smaller learn.grad_clip, or run in float32 with run.dtype=float32"
+                f"norm {norm}); the policy is unchanged since the last finite one. Try a smaller learn.lr (sft.lr in a "
+                "warm-up) or learn.grad_clip, or run in float32 with run.dtype=float32"
             )
         return norm
 

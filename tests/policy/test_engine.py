@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from isentrope.policy.engine import Request, Sampled, TorchEngine, draw
 from isentrope.policy.policy import Policy
+from isentrope.types import TokenBatch
 from tests.policy.helpers import small_policy
 
 TOLERANCE = 1e-4
@@ -96,6 +99,38 @@ def test_temperature_zero_takes_the_likeliest_word_and_stops_are_told_apart() ->
     assert (greedy.stop, len(greedy.ids)) == ("length", 4)
     assert stopped.stop in ("tag", "eos")
     assert len(stopped.ids) == 1
+
+
+def test_in_lower_precision_scoring_still_gives_the_numbers_of_sampling() -> None:
+    # Both compute the same in bfloat16; what is left is the cache's rounding, a few per cent of a nat at this size.
+    policy = replace(small_policy(), dtype=torch.bfloat16)
+    engine = TorchEngine(policy)
+    engine.open([0])
+    sampled = engine.sample([Request(0, [9, 10, 30], np.full(6, 0.4, dtype=np.float32), 1.0, never)])[0]
+    ids = torch.tensor([[9, 10, 30, *sampled.ids.tolist()]])
+    places = torch.arange(3, 9)
+    batch = TokenBatch(
+        ids_BT=ids, segments_BT=torch.zeros_like(ids), positions_BT=torch.arange(9)[None],
+        row_N=torch.zeros(6, dtype=torch.long), col_N=places, target_N=ids[0, 3:],
+        temperature_N=torch.ones(6), old_logp_N=torch.zeros(6), advantage_N=torch.zeros(6), ref_logp_N=None,
+        success_N=torch.zeros(6), part_N=torch.zeros(6), weights={},
+    )  # fmt: skip
+    stats = policy.stats(batch)
+    np.testing.assert_allclose(sampled.logprobs, stats.logp_N.detach().numpy(), atol=0.15)
+    exact = replace(policy, dtype=torch.float32).stats(batch)
+    assert not torch.equal(exact.logp_N, stats.logp_N)  # it did compute in bfloat16
+    assert stats.logp_N.dtype == torch.float32
+
+
+def test_conversations_that_all_begin_anew_leave_nothing_behind() -> None:
+    policy = small_policy()
+    engine = TorchEngine(policy)
+    engine.open([0, 1])
+    for turn in range(6):
+        prompts = [[9 + turn, 10, 11], [40 + turn, 12]]
+        engine.sample([Request(s, prompts[s], np.full(3, 0.3, dtype=np.float32), 1.0, never) for s in (0, 1)])
+        assert engine._cache is not None
+        assert int(engine._cache.lengths.max()) <= 5
 
 
 def test_per_token_temperature_rule_is_used_and_recorded() -> None:

@@ -11,6 +11,7 @@ import pytest
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.policy.engine import Request, Sampled, TorchEngine
 from isentrope.rollout.arena import pick_instances
+from isentrope.rollout.demonstrate import demonstrations, longest_sequence
 from isentrope.rollout.runner import Runner, Seat
 from isentrope.tasks.pool import LocalTasks, WorkerTasks
 from isentrope.types import Episode, RolloutPlan
@@ -109,6 +110,38 @@ def test_more_seats_than_fit_are_played_in_turn_and_stay_in_order() -> None:
     episodes = runner.play(seats, RolloutPlan(), 0, "test", finished.append)
     assert [episode.index for episode in episodes] == [0, 1, 2, 3, 4]
     assert sum(finished) == 5
+
+
+def test_a_plan_may_set_the_temperature_of_each_token_from_the_admissible_actions() -> None:
+    world, asked = ToyWorld(), []
+
+    def rule(admissible: tuple[str, ...] | None):
+        asked.append(admissible)
+        return lambda ids: 1.5 if len(ids) == 2 else 1.0
+
+    runner = Runner(TorchEngine(small_policy()), LocalTasks(world, 1), AGENT, replace(TASK, max_turns=1), batch=1)
+    plan = RolloutPlan(temperature_rule=rule)
+    [episode] = runner.play([Seat(world.instance("train", 0), 0, 0)], plan, 0, "test")
+    assert asked == [("add one", "take one", "look")]
+    temperatures = episode.turns[0].temperatures.tolist()
+    assert temperatures[:4] == [1.0, 1.0, 1.5, 1.0][: len(temperatures)]
+
+
+def test_the_clock_ends_an_episode_without_making_it_a_failure() -> None:
+    [episode] = play([say("look")], episode_seconds=1e-9)
+    assert (episode.stop, len(episode.turns)) == ("clock", 1)
+    assert "episode_seconds" in episode.detail
+
+
+def test_the_longest_sequence_of_a_demonstration() -> None:
+    world, tokens = ToyWorld(), small_policy().dialect
+    lengths = {}
+    for context in ("full", "window"):
+        agent = replace(AGENT, context=context)
+        [episode] = demonstrations(world, tokens, agent, TASK, [world.instance("train", 0)], 0)
+        lengths[context] = longest_sequence(episode)
+        whole = sum(len(turn.context_ids) + len(turn.response_ids) for turn in episode.turns)
+        assert (lengths[context] == whole) == (context == "full")
 
 
 def test_instances_of_a_step() -> None:
