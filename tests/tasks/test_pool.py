@@ -38,11 +38,12 @@ def pids(tasks: WorkerTasks | LocalTasks, *slots: int) -> list[int]:
 
 
 def gone(pid: int, seconds: float = 10.0) -> bool:
-    """Whether the process ends within so many seconds; a zombie counts as ended."""
+    """Whether the process ends within so many seconds; a zombie whose threads are all gone counts as ended."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            if state == "Z" and len(list(Path(f"/proc/{pid}/task").iterdir())) == 1:
                 return True
         except (FileNotFoundError, ProcessLookupError):
             return True
