@@ -1,0 +1,127 @@
+"""Runs the toy training in a child process that kills itself with SIGKILL at a named point, the n-th time it gets there.
+
+    python -m tests.runs.killer       reads lines of JSON: [MODEL, OUT, KIND, POINT, COUNT]; answers each with the exit code
+
+POINT "none" runs to the end, resuming what is there. Children are forked from one process that has loaded torch once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils.tensorboard
+
+from isentrope import pipeline, warmup
+from isentrope.instruments import log
+from isentrope.policy.policy import Policy
+from isentrope.rollout import store
+from isentrope.rollout.runner import Runner
+from isentrope.train import checkpoint, keeper
+from isentrope.train.optimise import Optimiser
+from tests.runs.helpers import toy_config
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def at(owner: Any, name: str, count: int, when: str = "before") -> None:
+    """Die before or after the count-th call of owner.name."""
+    original: Callable[..., Any] = getattr(owner, name)
+    calls = 0
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == count and when == "before":
+            die()
+        result = original(*args, **kwargs)
+        if calls == count:
+            die()
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def half_a_line(count: int) -> None:
+    original = log._append
+    calls = 0
+
+    def wrapped(path: Path, record: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == count:
+            line = log._line(record).encode()
+            with path.open("ab") as file:
+                file.write(line[: len(line) // 2])
+                file.flush()
+            die()
+        original(path, record)
+
+    log._append = wrapped  # type: ignore[assignment]
+
+
+def half_removed(count: int) -> None:
+    """Die while an old checkpoint is being deleted, with one of its files already gone."""
+    original = checkpoint.shutil.rmtree
+    calls = 0
+
+    def wrapped(path: Path, *args: Any, **kwargs: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == count:
+            (Path(path) / "state.json").unlink()
+            die()
+        original(path, *args, **kwargs)
+
+    checkpoint.shutil.rmtree = wrapped  # type: ignore[assignment]
+
+
+POINTS: dict[str, Callable[[int], None]] = {
+    "rollout": lambda n: at(Runner, "_turn", n),
+    "evaluation": lambda n: at(pipeline, "evaluate", n, "after"),
+    "before_update": lambda n: at(Optimiser, "step", n),
+    "after_update": lambda n: at(Optimiser, "step", n, "after"),
+    "episodes": lambda n: at(store, "write_atomically", n),
+    "half_a_line": half_a_line,
+    "after_metrics": lambda n: at(log.MetricsLog, "write", n, "after"),
+    "checkpoint_begun": lambda n: at(Policy, "save", n, "after"),
+    "checkpoint_unnamed": lambda n: at(checkpoint, "flush_folder", n, "after"),
+    "checkpoint_named": lambda n: at(keeper, "read_record", n),
+    "best": lambda n: at(checkpoint, "write_atomically", n),
+    "half_removed": half_removed,
+    "none": lambda n: None,
+}
+
+
+def run(model: str, out: str, kind: str, point: str, count: int) -> None:
+    POINTS[point](count)
+    start = pipeline.train if kind == "train" else warmup.warm_up
+    start(toy_config(Path(model)), Path(out), resume=(Path(out) / "config.toml").exists(), quiet=True)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            try:
+                run(*json.loads(line))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    main()
