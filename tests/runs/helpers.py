@@ -9,7 +9,17 @@ from isentrope.config.schema import RunConfig
 from isentrope.policy.llama import Llama, Shape
 from isentrope.policy.pocket_tokens import PocketTokens
 
-PHRASES = ["One more.", "add one", "take one", "look", "You see a number. The number is", " 1", " 2", "reach", "Nothing"]
+PHRASES = [
+    "One more.",
+    "add one",
+    "take one",
+    "look",
+    "You see a number. The number is",
+    " 1",
+    " 2",
+    "reach",
+    "Nothing",
+]
 
 
 def make_model(folder: Path) -> Path:

@@ -1,6 +1,6 @@
-"""Runs the toy training in a child process that kills itself with SIGKILL at a named point, the n-th time it gets there.
+"""Runs the toy training in a child process that kills itself with SIGKILL the n-th time it comes to a named point.
 
-    python -m tests.runs.killer       reads lines of JSON: [MODEL, OUT, KIND, POINT, COUNT]; answers each with the exit code
+    python -m tests.runs.killer     reads lines of JSON, [MODEL, OUT, KIND, POINT, COUNT]; answers with the exit code
 
 POINT "none" runs to the end, resuming what is there. Children are forked from one process that has loaded torch once.
 """

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -35,7 +34,15 @@ def run(model: Path, out: Path, *changes: str, resume: bool = False) -> dict[str
 def test_a_run_folder_has_everything_and_reproduces_the_run(model: Path, tmp_path: Path) -> None:
     final = run(model, tmp_path / "a", "run.steps=2")
     names = {path.name for path in (tmp_path / "a").iterdir()}
-    assert {"config.toml", "metrics.jsonl", "timings.jsonl", "episodes", "checkpoints", "tensorboard", "tokens.json"} <= names
+    assert {
+        "config.toml",
+        "metrics.jsonl",
+        "timings.jsonl",
+        "episodes",
+        "checkpoints",
+        "tensorboard",
+        "tokens.json",
+    } <= names
     assert 0 <= final["eval/seen/success"] <= 1
     episodes = read_episodes(tmp_path / "a" / "episodes" / "step-000002.parquet")
     assert len(episodes) == 6

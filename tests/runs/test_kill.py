@@ -52,7 +52,12 @@ def outcome(out: Path) -> dict[str, str]:
     """What must be equal: the metrics, the stored episodes, the last checkpoint and the choice of the best."""
     checkpoints = out / "checkpoints"
     last = sorted(checkpoints.glob("step-*"))[-1]
-    paths = [out / "metrics.jsonl", checkpoints / "best.json", *sorted(last.rglob("*")), *sorted(out.glob("episodes/*"))]
+    paths = [
+        out / "metrics.jsonl",
+        checkpoints / "best.json",
+        *sorted(last.rglob("*")),
+        *sorted(out.glob("episodes/*")),
+    ]
     return {
         str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()
     }
