@@ -13,10 +13,11 @@ import torch
 from isentrope.config.load import load_config
 from isentrope.errors import RunError, TaskError
 from isentrope.pipeline import train
-from isentrope.policy.load import find_folder
+from isentrope.policy.load import find_folder, load_folder
 from isentrope.rollout.store import read_episodes
 from isentrope.train import checkpoint
 from isentrope.train.checkpoint import join_tensors, split_tensors
+from isentrope.train.keeper import Keeper
 from isentrope.train.run_folder import RunFolder, differences
 from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config
@@ -163,3 +164,12 @@ def test_tensors_survive_the_split() -> None:
 def test_differences_are_told_one_by_one(model: Path) -> None:
     told = differences(toy_config(model), toy_config(model, "run.seed=3", "run.device=cpu", "methods=[]"))
     assert told == ["methods was ['entropy_bonus'], now []", "run.seed was 0, now 3"]
+
+
+def test_the_best_checkpoint_is_the_one_with_the_highest_success(model: Path, tmp_path: Path) -> None:
+    policy = load_folder(model, torch.device("cpu"), "float32")
+    keeper = Keeper(tmp_path, toy_config(model, "run.keep_last=1"))
+    for step, success in ((1, 0.4), (2, 0.9), (3, 0.6), (4, None)):
+        keeper.save(step, policy, {}, {} if success is None else {"eval/seen/success": success})
+    assert checkpoint.best_checkpoint(tmp_path) == ("step-000002", 0.9)
+    assert sorted(p.name for p in tmp_path.glob("step-*")) == ["step-000002", "step-000004"]
