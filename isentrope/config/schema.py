@@ -139,6 +139,7 @@ class EvalSettings:
     temperature: float = setting(0.4, "sampling temperature; 0 takes the most likely token", low=0)
     splits: tuple[str, ...] = setting(("seen", "unseen"), "splits to evaluate on")
     quick_games: int = setting(128, "games per split for the evaluations during a run", low=1)
+    first_game: int = setting(0, "index of the first game; move it to look at games no recipe was chosen on", low=0)
 
 
 @dataclass(frozen=True)

@@ -37,13 +37,16 @@ class Arena:
         return self.runner.play(seats, plan, seed, f"train/{step}", progress)
 
     def evaluate(self, split: str, games: int, progress: Progress = lambda finished: None) -> list[Episode]:
-        """One episode on each of the first `games` instances of a split: always the same ones."""
+        """One episode on each of `games` instances of a split from `eval.first_game` on: always the same ones."""
         known = self.world.splits()
         if split not in known:
             raise TaskError(f"{self.world.name} has no split {split!r}; it has {', '.join(known)}")
         size = self.world.size(split)
-        count = games if size is None else min(games, size)
-        seats = [Seat(self.world.instance(split, i), i, 0) for i in range(count)]
+        first = self.config.eval.first_game
+        count = games if size is None else min(games, size - first)
+        if count <= 0:
+            raise TaskError(f"eval.first_game = {first}: {self.world.name} has only {size} games in {split!r}")
+        seats = [Seat(self.world.instance(split, first + i), i, 0) for i in range(count)]
         plan = RolloutPlan(self.config.agent.order, self.config.eval.temperature)
         return self.runner.play(seats, plan, self.config.run.seed, f"eval/{split}", progress)
 
