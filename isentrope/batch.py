@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from isentrope.masked import MODES, token_weights
-from isentrope.types import Episode, StepTokens, TokenBatch, Turn
+from isentrope.types import Episode, Floats, StepTokens, Targets, TokenBatch, Turn
 
 OTHER, THINK, ACTION = 0, 1, 2
 
@@ -28,6 +28,7 @@ class TokenSequence:
     columns: NDArray[np.int64]
     tokens: NDArray[np.int64]
     group: int
+    episode: int
 
 
 def flatten(episodes: Sequence[Episode], all_tokens: bool = False) -> tuple[list[TokenSequence], StepTokens]:
@@ -36,29 +37,29 @@ def flatten(episodes: Sequence[Episode], all_tokens: bool = False) -> tuple[list
     With `all_tokens` every token but the first of a sequence counts as a response: language modelling.
     """
     sequences: list[TokenSequence] = []
-    turns: list[tuple[int, Episode, Turn]] = []
+    turns: list[tuple[int, int, Episode, Turn]] = []
     count = 0
     for number, episode in enumerate(episodes):
         for run in _runs(episode.turns):
-            sequence, used = _sequence(run, count, episode.group, all_tokens)
+            sequence = _sequence([turn for _, turn in run], count, episode.group, number, all_tokens)
             sequences.append(sequence)
-            count += used
-            turns += [(number, episode, turn) for turn in run]
+            count += len(sequence.tokens)
+            turns += [(number, place, episode, turn) for place, turn in run]
     return sequences, _table(turns, all_tokens)
 
 
-def _runs(turns: Sequence[Turn]) -> list[list[Turn]]:
+def _runs(turns: Sequence[Turn]) -> list[list[tuple[int, Turn]]]:
     """Turns cut where one does not continue the one before; turns without a response carry nothing to learn."""
-    runs: list[list[Turn]] = []
-    for turn in turns:
+    runs: list[list[tuple[int, Turn]]] = []
+    for place, turn in enumerate(turns):
         if turn.continues and runs:
-            runs[-1].append(turn)
+            runs[-1].append((place, turn))
         else:
-            runs.append([turn])
-    return [run for run in runs if any(len(turn.response_ids) for turn in run)]
+            runs.append([(place, turn)])
+    return [run for run in runs if any(len(turn.response_ids) for _, turn in run)]
 
 
-def _sequence(run: Sequence[Turn], first: int, group: int, all_tokens: bool) -> tuple[TokenSequence, int]:
+def _sequence(run: Sequence[Turn], first: int, group: int, episode: int, all_tokens: bool) -> TokenSequence:
     parts: list[NDArray[np.int32]] = []
     columns: list[NDArray[np.int64]] = []
     at = 0
@@ -70,10 +71,10 @@ def _sequence(run: Sequence[Turn], first: int, group: int, all_tokens: bool) -> 
         at = end
     where = np.concatenate(columns)
     tokens = np.arange(first, first + len(where))
-    return TokenSequence(np.concatenate(parts).astype(np.int64), where, tokens, group), len(where)
+    return TokenSequence(np.concatenate(parts).astype(np.int64), where, tokens, group, episode)
 
 
-def _table(turns: Sequence[tuple[int, Episode, Turn]], all_tokens: bool) -> StepTokens:
+def _table(turns: Sequence[tuple[int, int, Episode, Turn]], all_tokens: bool) -> StepTokens:
     def joined(values: list[NDArray[Any]], kind: type) -> NDArray[Any]:
         found: Any = np.concatenate(values) if values else np.zeros(0)
         return cast("NDArray[Any]", found.astype(kind))
@@ -81,7 +82,7 @@ def _table(turns: Sequence[tuple[int, Episode, Turn]], all_tokens: bool) -> Step
     targets: list[NDArray[Any]] = []
     floats: dict[str, list[NDArray[Any]]] = {"temperatures": [], "logprobs": [], "entropies": []}
     whole: dict[str, list[NDArray[Any]]] = {"episode": [], "turn": [], "group": [], "part": [], "success": []}
-    for number, (at, episode, turn) in enumerate(turns):
+    for number, (at, _, episode, turn) in enumerate(turns):
         skip = 0
         if all_tokens:
             skip = len(turn.context_ids) - (0 if turn.continues else 1)
@@ -104,6 +105,8 @@ def _table(turns: Sequence[tuple[int, Episode, Turn]], all_tokens: bool) -> Step
         group_N=joined(whole["group"], np.int64),
         part_N=joined(whole["part"], np.int64),
         success_N=joined(whole["success"], np.float32),
+        episode_U=np.array([at for at, _, _, _ in turns], dtype=np.int64),
+        place_U=np.array([place for _, place, _, _ in turns], dtype=np.int64),
     )
 
 
@@ -134,31 +137,31 @@ def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
 def micro_batches(
     sequences: Sequence[TokenSequence],
     tokens: StepTokens,
+    targets: Targets | None = None,
     *,
-    advantage_N: NDArray[np.float32] | None = None,
-    old_logp_N: NDArray[np.float32] | None = None,
-    ref_logp_N: NDArray[np.float32] | None = None,
     row_tokens: int = 0,
     micro_tokens: int = 16384,
+    constant_length: float = 1.0,
     device: torch.device | str = "cpu",
-) -> Iterator[tuple[TokenBatch, NDArray[np.int64]]]:
-    """The mini-batch made of these sequences, piece by piece, with the step's token numbers of each piece."""
+) -> Iterator[TokenBatch]:
+    """The mini-batch made of these sequences, piece by piece. Without targets: for scoring or imitation."""
     if not sequences:
         return
     chosen = np.concatenate([sequence.tokens for sequence in sequences])
     weights = {mode: np.zeros(len(tokens.target_N)) for mode in MODES}
     for mode, values in weights.items():
-        values[chosen] = token_weights(mode, tokens.episode_N[chosen], tokens.turn_N[chosen])
+        values[chosen] = token_weights(mode, tokens.episode_N[chosen], tokens.turn_N[chosen], constant_length)
     lengths = [len(sequence.ids) for sequence in sequences]
     rows = pack(lengths, row_tokens or max(lengths))
     widths = [sum(lengths[i] for i in row) for row in rows]
+    known = targets or Targets(np.zeros_like(tokens.logp_N), tokens.logp_N)
     at = 0
     while at < len(rows):
         width, end = widths[at], at + 1
         while end < len(rows) and max(width, widths[end]) * (end + 1 - at) <= micro_tokens:
             width, end = max(width, widths[end]), end + 1
         packed = [[sequences[i] for i in row] for row in rows[at:end]]
-        yield _batch(packed, width, tokens, advantage_N, old_logp_N, ref_logp_N, weights, device)
+        yield _batch(packed, width, tokens, known, weights, device)
         at = end
 
 
@@ -166,12 +169,10 @@ def _batch(
     rows: Sequence[Sequence[TokenSequence]],
     width: int,
     tokens: StepTokens,
-    advantage_N: NDArray[np.float32] | None,
-    old_logp_N: NDArray[np.float32] | None,
-    ref_logp_N: NDArray[np.float32] | None,
+    targets: Targets,
     weights: dict[str, NDArray[np.float64]],
     device: torch.device | str,
-) -> tuple[TokenBatch, NDArray[np.int64]]:
+) -> TokenBatch:
     ids = np.zeros((len(rows), width), dtype=np.int64)
     segments = np.full_like(ids, -1)
     positions = np.zeros_like(ids)
@@ -190,10 +191,10 @@ def _batch(
     def tensor(values: NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(device)
 
-    def picked(values: NDArray[Any] | None, otherwise: NDArray[Any]) -> torch.Tensor:
-        return tensor((otherwise if values is None else values)[chosen])
+    def optional(values: Floats | None) -> torch.Tensor | None:
+        return None if values is None else tensor(values[chosen])
 
-    batch = TokenBatch(
+    return TokenBatch(
         ids_BT=tensor(ids),
         segments_BT=tensor(segments),
         positions_BT=tensor(positions),
@@ -201,11 +202,14 @@ def _batch(
         col_N=tensor(np.concatenate(col_N)),
         target_N=tensor(tokens.target_N[chosen]),
         temperature_N=tensor(tokens.temperature_N[chosen]),
-        old_logp_N=picked(old_logp_N, tokens.logp_N),
-        advantage_N=picked(advantage_N, np.zeros_like(tokens.logp_N)),
-        ref_logp_N=None if ref_logp_N is None else tensor(ref_logp_N[chosen]),
+        old_logp_N=tensor(targets.old_logp_N[chosen]),
+        advantage_N=tensor(targets.advantage_N[chosen]),
+        ref_logp_N=optional(targets.ref_logp_N),
         success_N=tensor(tokens.success_N[chosen]),
         part_N=tensor(tokens.part_N[chosen]),
+        turn_N=tensor(np.unique(tokens.turn_N[chosen], return_inverse=True)[1]),
+        number_N=chosen,
         weights={mode: tensor(values[chosen].astype(np.float32)) for mode, values in weights.items()},
+        return_N=optional(targets.return_N),
+        old_value_N=optional(targets.value_N),
     )
-    return batch, chosen

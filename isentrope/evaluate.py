@@ -9,22 +9,33 @@ from pathlib import Path
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.instruments.metrics import eval_metrics
+from isentrope.methods.registry import make_methods
 from isentrope.policy.load import load_policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.store import write_episodes
 from isentrope.setup import use_threads
+from isentrope.types import RolloutPlan
 
 
 def evaluate(arena: Arena, games: int, watch: Watch, episodes_at: str | None = None) -> dict[str, float]:
     """Metrics on every split of the config. `episodes_at`, with {split} in it, is where the episodes are stored."""
     metrics: dict[str, float] = {}
+    plan = evaluation_plan(arena.config)
     for split in arena.config.eval.splits:
         with watch.stage(f"evaluate {split}", games) as moved:
-            episodes = arena.evaluate(split, games, moved)
+            episodes = arena.evaluate(split, games, plan, moved)
         metrics |= eval_metrics(split, episodes)
         if episodes_at:
             write_episodes(Path(episodes_at.format(split=split)), episodes)
     return metrics
+
+
+def evaluation_plan(config: RunConfig) -> RolloutPlan:
+    """How evaluation games are played: as the recipe says, unless a method of the run has its own form of response."""
+    plan = RolloutPlan(config.agent.order, config.eval.temperature)
+    for method in make_methods(config):
+        plan = method.evaluation(plan)
+    return plan
 
 
 def evaluate_folder(

@@ -1,11 +1,14 @@
 """Every average over tokens, as one weight per token.
 
-A loss is Σ weight·value, with weights that sum to 1 over the whole mini-batch. Because the denominator is in the
-weights, splitting a mini-batch into micro-batches, packing or padding it cannot change the gradient.
+A loss is Σ weight·value, with weights that sum to 1 over the whole mini-batch (but for `constant`). Because the
+denominator is in the weights, splitting a mini-batch into micro-batches, packing or padding it cannot change the
+gradient.
 
     token      every token counts the same
     turn       tokens are averaged within a turn, turns within an episode, then episodes (EPO, Eq. 4)
     sequence   tokens are averaged within a response, then all responses count the same
+    constant   tokens are summed within an episode and divided by a constant length, then episodes are averaged: a
+               token weighs the same whatever the length of its episode or of the batch (Dr. GRPO)
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-MODES = ("token", "turn", "sequence")
+MODES = ("token", "turn", "sequence", "constant")
 IntArray = NDArray[np.int64]
 
 
-def token_weights(mode: str, episode_N: IntArray, turn_N: IntArray) -> NDArray[np.float64]:
+def token_weights(
+    mode: str, episode_N: IntArray, turn_N: IntArray, constant_length: float = 1.0
+) -> NDArray[np.float64]:
     """Weight of each response token, given the episode and the turn it belongs to."""
     if mode not in MODES:
         raise ValueError(f"aggregation {mode!r}: expected one of {', '.join(MODES)}")
@@ -26,6 +31,8 @@ def token_weights(mode: str, episode_N: IntArray, turn_N: IntArray) -> NDArray[n
         return np.zeros(0)
     if mode == "token":
         return np.full(count, 1.0 / count)
+    if mode == "constant":
+        return np.full(count, 1.0 / (len(np.unique(episode_N)) * constant_length))
     _, turn_of, tokens_in_turn = np.unique(turn_N, return_inverse=True, return_counts=True)
     within_turn = 1.0 / tokens_in_turn[turn_of]
     if mode == "sequence":

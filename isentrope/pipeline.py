@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from isentrope.config.schema import RunConfig
@@ -16,6 +17,7 @@ from isentrope.methods.registry import make_methods
 from isentrope.policy.load import choose_device, load_folder, load_policy
 from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
+from isentrope.rollout.dynamic import Sampled, sample_groups
 from isentrope.rollout.store import write_episodes
 from isentrope.setup import use_threads
 from isentrope.train.checkpoint import latest_checkpoint, load_state
@@ -28,12 +30,12 @@ from isentrope.types import Episode, RolloutPlan
 def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
     """Train by reinforcement learning in the run folder `out`; gives the last evaluation."""
     use_threads(config)
-    methods = make_methods(config.methods, config.method, config.run.steps)
+    methods = make_methods(config)
     with RunFolder(out, config, resume) as folder, Watch(quiet) as watch:
         found = latest_checkpoint(folder.checkpoints) if resume else None
         policy, reference = _policies(config, folder, found)
-        learner = Learner(policy, reference, config.learn, methods, config.run.steps, config.run.seed)
-        start = _restore(found, learner, methods) if found else 0
+        learner = Learner(policy, reference, config, methods)
+        start = _restore(found, learner) if found else 0
         keeper = Keeper(folder.checkpoints, config)
         if found:
             keeper.settle(found)
@@ -56,11 +58,9 @@ def _policies(config: RunConfig, folder: RunFolder, found: Path | None) -> tuple
     return policy, reference
 
 
-def _restore(checkpoint: Path, learner: Learner, methods: Sequence[Method]) -> int:
+def _restore(checkpoint: Path, learner: Learner) -> int:
     state = load_state(checkpoint)
-    learner.optimiser.load_state_dict(state["optimiser"])
-    for method in methods:
-        method.load_state_dict(state["methods"][method.name])
+    learner.load_state_dict(state["learner"])
     return int(state["step"])
 
 
@@ -100,22 +100,28 @@ class _Loop:
         for method in self.methods:
             plan = method.plan(step, plan)
         clock = [time.monotonic()]
-        with self.watch.stage("play", self.config.rollout.groups * self.config.rollout.group_size) as moved:
-            episodes = self.arena.train(step, plan, moved)
+        rollout = self.config.rollout
+        with self.watch.stage("play", rollout.groups * rollout.group_size) as moved:
+            play = partial(self.arena.train, step, plan, moved)
+            sampled = sample_groups(play, rollout.groups, self.config.learn, FAILURES)
         clock.append(time.monotonic())
-        metrics = rollout_metrics(episodes) | {f"plan/{name}": value for name, value in plan.notes.items()}
+        played = sampled.kept + sampled.dropped
+        metrics = rollout_metrics(played) | sampled.metrics
+        metrics |= {f"plan/{name}": value for name, value in plan.notes.items()}
         # A task that broke says nothing about the policy: its episode is stored and counted, but not learnt from.
-        metrics |= self.learner.update(step, [e for e in episodes if e.stop not in FAILURES])
+        metrics |= self.learner.update(step, [e for e in sampled.kept if e.stop not in FAILURES])
         clock.append(time.monotonic())
-        self._store(step, episodes)
+        self._store(step, sampled)
         self.log.write(step, metrics)
-        self.log.write_timings(step, _timings(clock, episodes))
+        self.log.write_timings(step, _timings(clock, played))
         return f"success {metrics['success/all']:.2f}  entropy {metrics.get('entropy/token', 0):.2f}"
 
-    def _store(self, step: int, episodes: Sequence[Episode]) -> None:
-        every = self.config.run.store_episodes
+    def _store(self, step: int, sampled: Sampled) -> None:
+        every, folder = self.config.run.store_episodes, self.folder.path / "episodes"
         if every and step % every == 0:
-            write_episodes(self.folder.path / "episodes" / f"step-{step:06d}.parquet", episodes)
+            write_episodes(folder / f"step-{step:06d}.parquet", sampled.kept)
+            if sampled.dropped:
+                write_episodes(folder / f"dropped-{step:06d}.parquet", sampled.dropped)
 
     def _evaluate(self, step: int) -> dict[str, float]:
         ends = step in (0, self.config.run.steps)
@@ -127,9 +133,7 @@ class _Loop:
         return metrics
 
     def _save(self, step: int, metrics: dict[str, float]) -> None:
-        states = {method.name: method.state_dict() for method in self.methods}
-        state = {"step": step, "optimiser": self.learner.optimiser.state_dict(), "methods": states}
-        self.keeper.save(step, self.learner.policy, state, metrics)
+        self.keeper.save(step, self.learner.policy, {"step": step, "learner": self.learner.state_dict()}, metrics)
 
 
 def _timings(clock: Sequence[float], episodes: Sequence[Episode]) -> dict[str, float]:

@@ -137,6 +137,8 @@ def _language_batch(
         ref_logp_N=None,
         success_N=zeros,
         part_N=zeros,
+        turn_N=zeros,
+        number_N=np.arange(len(row_N)),
         weights={"token": zeros + 1 / len(row_N)},
     )
 

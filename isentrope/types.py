@@ -4,6 +4,7 @@ Shape letters, used as suffixes of array names everywhere:
     G  episodes of one group (all on one task instance, from one start)
     B  rows of a packed batch        T  columns of a row
     N  response tokens of a batch    D  hidden size    V  vocabulary
+    E  episodes of a step            U  turns of a step
 
 A worked example, in `full` context. Two turns of one episode, `c` context tokens (prompt, observations:
 written by the task or by us) and `r` response tokens (sampled by the policy):
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,8 +81,17 @@ class Episode:
         return float(sum(turn.reward for turn in self.turns))
 
 
-TemperatureRule = Callable[[tuple[str, ...] | None], Callable[[Sequence[int]], float]]
-"""From the admissible actions of a turn to the temperature of each token, given the response so far."""
+class TokenTemperature(Protocol):
+    """The temperature of each token of one response."""
+
+    needs_entropy: bool  # whether it is to be told the entropy of the next token at the plan's temperature
+
+    def __call__(self, response: Sequence[int], entropy: float) -> float: ...
+
+
+TemperatureRule = Callable[[Any, tuple[str, ...] | None], TokenTemperature | None]
+"""From the Dialect of the model and the admissible actions of a turn to the temperatures of its response; None leaves
+the plan's temperature for all of them."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,19 @@ class StepTokens:
     group_N: NDArray[np.int64]
     part_N: NDArray[np.int64]  # 0 other (tags, stray text), 1 think, 2 action
     success_N: Floats  # 1.0 if the token's episode was successful
+    episode_U: NDArray[np.int64]  # of each turn that turn_N counts
+    place_U: NDArray[np.int64]  # which turn of its episode it is
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What an update aims at, for each response token of the step."""
+
+    advantage_N: Floats
+    old_logp_N: Floats
+    ref_logp_N: Floats | None = None
+    return_N: Floats | None = None  # for the critic
+    value_N: Floats | None = None  # the critic's, before the update
 
 
 @dataclass(frozen=True)
@@ -132,7 +155,11 @@ class TokenBatch:
     ref_logp_N: Tensor | None
     success_N: Tensor
     part_N: Tensor
+    turn_N: Tensor  # number of the response within the batch, from 0
+    number_N: NDArray[np.int64]  # of each token in StepTokens
     weights: dict[str, Tensor]  # aggregation mode -> weight per token; its denominator is the whole mini-batch
+    return_N: Tensor | None = None
+    old_value_N: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -141,7 +168,8 @@ class TokenStats:
 
     logp_N: Tensor
     entropy_N: Tensor
-    hidden_ND: Tensor
+    hidden_ND: Tensor  # the state in front of each token: what it was predicted from
+    states_BTD: Tensor  # the states of all tokens of the batch's rows, prompts included
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,21 @@
-"""Warm-up: imitate a scripted expert until the policy knows form and moves, in a run folder of its own."""
+"""Supervised learning, in a run folder of its own: imitate a scripted expert (sft), or one's own successes (rft)."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.errors import TaskError
-from isentrope.evaluate import evaluate, summary
+from isentrope.evaluate import evaluate, evaluation_plan, summary
 from isentrope.instruments.log import MetricsLog
 from isentrope.policy.load import load_folder, load_policy
 from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.demonstrate import demonstrations
+from isentrope.rollout.store import read_episodes, write_episodes
 from isentrope.seeding import stream
 from isentrope.setup import use_threads
 from isentrope.train.checkpoint import latest_checkpoint, load_state
@@ -26,7 +28,7 @@ from isentrope.types import Episode
 
 
 def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
-    """Imitate `sft.games` expert games for `sft.epochs` passes; gives the last evaluation."""
+    """Imitate games for `sft.epochs` passes; gives the last evaluation."""
     use_threads(config)
     with RunFolder(out, config, resume) as folder, Watch(quiet) as watch:
         found = latest_checkpoint(folder.checkpoints) if resume else None
@@ -40,25 +42,50 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
             optimiser.load_state_dict(load_state(found)["optimiser"])
             keeper.settle(found)
         with Arena(config, policy) as arena:
-            games = _expert_games(arena, policy, config, watch)
+            if config.sft.source == "own":
+                games = _own_games(arena, config, folder.path / "episodes" / "own.parquet", watch)
+            else:
+                games = _expert_games(arena, policy, config, watch)
             return _imitate_all(config, policy, optimiser, arena, games, folder, keeper, watch)
 
 
 def _expert_games(arena: Arena, policy: Policy, config: RunConfig, watch: Watch) -> list[Episode]:
     settings = config.sft
-    instances = (arena.world.instance("train", settings.first_game + i) for i in range(settings.games))
-    played = demonstrations(arena.world, policy.dialect, config.agent, config.task, instances, config.run.seed)
+    orders = settings.orders or (evaluation_plan(config).order,)
+    instances = [arena.world.instance("train", settings.first_game + i) for i in range(settings.games)]
     games: list[Episode] = []
-    with watch.stage("expert games", settings.games) as moved:
-        for game in played:
-            games.append(game)
-            moved(1)
+    with watch.stage("expert games", settings.games * len(orders)) as moved:
+        for order in orders:
+            agent = replace(config.agent, order=order)
+            for game in demonstrations(arena.world, policy.dialect, agent, config.task, instances, config.run.seed):
+                games.append(game)
+                moved(1)
     if not games:
         raise TaskError(
             f"the expert solved none of {settings.games} games within task.max_turns = {config.task.max_turns} and "
             f"agent.max_context = {config.agent.max_context}; allow more turns, more context or more games (sft.games)"
         )
     return games
+
+
+def _own_games(arena: Arena, config: RunConfig, path: Path, watch: Watch) -> list[Episode]:
+    """The policy's own successes, played once, before the first update: a resumed run reads them."""
+    settings = config.sft
+    if path.exists():
+        return read_episodes(path)
+    plan = replace(evaluation_plan(config), temperature=config.rollout.temperature)
+    instances = [arena.world.instance("train", settings.first_game + i) for i in range(settings.games)]
+    with watch.stage("own games", settings.games * settings.samples) as moved:
+        played = arena.play(instances, settings.samples, plan, "own", moved)
+    won = [episode for episode in played if episode.success]
+    watch.say(f"own games: {len(won)} of {len(played)} solved, which are imitated")
+    if not won:
+        raise TaskError(
+            f"the policy solved none of its {len(played)} games, so there is nothing to imitate; play more "
+            "(sft.games, sft.samples), or warm it up on expert games first (isentrope sft)"
+        )
+    write_episodes(path, won)
+    return won
 
 
 def _imitate_all(

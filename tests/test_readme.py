@@ -40,7 +40,7 @@ def test_recipe_is_sound(recipe: Path) -> None:
     config = load_config(recipe, [])
     world = make_world(config.task.world, config.task.options)
     assert set(config.eval.splits) <= set(world.splits())
-    make_methods(config.methods, config.method, config.run.steps)
+    make_methods(config)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from isentrope.cli.guard import guarded
 from isentrope.cli.play import play
 from isentrope.cli.report import report
 from isentrope.cli.tasks import check_task
-from isentrope.cli.train import sft, train
+from isentrope.cli.train import rft, sft, train
 
 app = typer.Typer(
     name="isentrope",
@@ -34,6 +34,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
               "isentrope train recipes/demo.toml --out runs/bonus --set methods=entropy_bonus --set run.steps=50"),
     "sft": (sft, "isentrope sft recipes/demo.toml --out runs/warm --set sft.games=24\n\n"
             "isentrope train recipes/demo.toml --out runs/rl --set policy.model=runs/warm"),
+    "rft": (rft, "isentrope rft recipes/demo.toml --out runs/rft --set policy.model=runs/warm --set sft.games=48"),
     "eval": (evaluate, "isentrope eval runs/first\n\n"
              "isentrope eval models/small --recipe recipes/household.toml --split unseen --games 128 --out eval.json"),
     "report": (report, "isentrope report runs/first --open"),

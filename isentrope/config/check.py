@@ -41,11 +41,18 @@ def _shapes(config: RunConfig) -> Iterator[str]:
 
 def _learning(config: RunConfig) -> Iterator[str]:
     learn, rollout = config.learn, config.rollout
-    if learn.algorithm == "grpo" and rollout.group_size < 2:
+    if learn.advantage in ("grpo", "rloo", "gigpo") and rollout.group_size < 2:
         yield (
-            f'rollout.group_size = {rollout.group_size} with learn.algorithm = "grpo": a group is compared with its '
-            "own mean, so every advantage would be 0; use 2 or more"
+            f'rollout.group_size = {rollout.group_size} with learn.advantage = "{learn.advantage}": a group is '
+            "compared with itself, so every advantage would be 0; use 2 or more"
         )
+    if learn.loss == "policy_gradient" and learn.mini_batches * learn.epochs > 1:
+        yield (
+            f'learn.loss = "policy_gradient" with {learn.mini_batches * learn.epochs} updates per step: without a '
+            'ratio only the first would be right; use learn.mini_batches = learn.epochs = 1, or learn.loss = "clip"'
+        )
+    if learn.resample and rollout.group_size < 2:
+        yield f"learn.resample = {learn.resample} with rollout.group_size = 1: every group would be equal"
     if learn.mini_batches > rollout.groups:
         yield (
             f"learn.mini_batches = {learn.mini_batches} must be at most rollout.groups = {rollout.groups}: "

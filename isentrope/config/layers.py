@@ -8,8 +8,9 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin
 
+from isentrope.config.algorithms import ALGORITHMS, Algorithm
 from isentrope.config.kinds import field_kinds
-from isentrope.config.schema import RunConfig
+from isentrope.config.schema import LearnSettings, RunConfig
 from isentrope.config.suggest import nearest
 from isentrope.errors import ConfigError
 
@@ -48,8 +49,9 @@ def _read_toml(path: Path) -> Table:
 
 def lay_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
     """Merge two configs. What belonged to a choice that `above` replaces goes with it: the options of another
-    world, the tables of methods no longer listed. So `--set methods=[]` turns any recipe into its baseline."""
-    merged = _merge(below, above)
+    world, the tables of methods no longer listed, the defaults of another algorithm. So `--set methods=[]` turns any
+    recipe into its baseline, and `--set learn.algorithm=dapo` any recorded run into DAPO."""
+    merged = _merge(_without_algorithm(below, above), above)
     old_task, new_task = below.get("task"), above.get("task")
     if isinstance(old_task, dict) and isinstance(new_task, dict) and "world" in new_task:
         old, new = cast(Table, old_task), cast(Table, new_task)
@@ -60,6 +62,26 @@ def lay_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
         kept = [*cast("list[Any]", listed), *cast(Table, new_tables)]
         merged["method"] = {name: table for name, table in cast(Table, tables).items() if name in kept}
     return merged
+
+
+def _without_algorithm(below: Mapping[str, Any], above: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`below` without the values that are its algorithm's own, if `above` names another algorithm."""
+    old, new = below.get("learn"), above.get("learn")
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)) or "algorithm" not in new:
+        return below
+    mine, theirs = cast(Table, old), cast(Table, new)
+    defaults = RunConfig().learn
+    before, after = mine.get("algorithm", defaults.algorithm), theirs["algorithm"]
+    if before == after or before not in ALGORITHMS or after not in ALGORITHMS:
+        return below
+    own = _values(ALGORITHMS[before], defaults)
+    chosen = {*ALGORITHMS[before].settings, *ALGORITHMS[after].settings}
+    kept = {key: value for key, value in mine.items() if key not in chosen or value != own[key]}
+    return {**below, "learn": kept}
+
+
+def _values(algorithm: Algorithm, defaults: LearnSettings) -> Table:
+    return vars(defaults) | algorithm.settings
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:

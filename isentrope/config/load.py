@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from isentrope.config.algorithms import with_algorithm
 from isentrope.config.check import impossible
 from isentrope.config.convert import parse_section, read_section
 from isentrope.config.describe import describe_settings
@@ -31,7 +32,7 @@ def load_config(recipe: Path | None = None, overrides: Sequence[str] = ()) -> Ru
 def config_from_table(table: Mapping[str, Any], problems: list[str] | None = None, source: str = "") -> RunConfig:
     """The config of a parsed TOML table; `problems` are those found before."""
     found = list(problems or [])
-    config = read_section(RunConfig, table, "", found, [info.path for info in describe_settings()])
+    config = read_section(RunConfig, with_algorithm(table), "", found, [info.path for info in describe_settings()])
     if config is not None:
         found += impossible(config)
     if config is None or found:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from isentrope.config.algorithms import ALGORITHMS
+
 
 def setting(
     default: Any,
@@ -93,8 +95,36 @@ class RolloutSettings:
 
 @dataclass(frozen=True)
 class LearnSettings:
-    algorithm: str = setting("grpo", "how advantages are computed", choices=("grpo",))
-    divide_by_std: bool = setting(True, "grpo: divide the centred returns by their standard deviation")
+    algorithm: str = setting("grpo", "the base algorithm: defaults for the settings below", choices=tuple(ALGORITHMS))
+    advantage: str = setting(
+        "grpo", "how advantages are estimated", choices=("reinforce", "rloo", "grpo", "gigpo", "gae")
+    )
+    loss: str = setting(
+        "clip",
+        "clip: ratio per token, clipped; sequence: ratio per response, clipped; policy_gradient: no ratio",
+        choices=("clip", "sequence", "policy_gradient"),
+    )
+    divide_by_std: bool = setting(
+        True, "grpo, gigpo: divide by the group's standard deviation; gae: standardise over the batch"
+    )
+    stats: str = setting(
+        "episodes",
+        "what a group's mean and deviation are taken over: episodes, or turns, so that long episodes count more",
+        choices=("episodes", "steps"),
+    )
+    discount: float = setting(1.0, "gigpo: γ per turn; gae: γ per token", low=0, high=1)
+    step_weight: float = setting(1.0, "gigpo: ω, weight of the step part", low=0)
+    step_std: bool = setting(False, "gigpo: divide the step part by the step group's standard deviation")
+    anchor: str = setting(
+        "exact", "gigpo: states are the same if equal, or if similar enough", choices=("exact", "similar")
+    )
+    anchor_similarity: float = setting(0.9, "gigpo: how similar two observations must be", above=0, high=1)
+    gae_lambda: float = setting(1.0, "gae: λ", low=0, high=1)
+    credit: str = setting(
+        "turn",
+        "gae: turn: credit flows back over all turns; token: within a turn, each of which gets the episode's return",
+        choices=("turn", "token"),
+    )
     lr: float = setting(1e-6, "peak learning rate", above=0)
     warmup: float = setting(0.1, "share of the updates in which the learning rate rises", low=0, high=1)
     floor: float = setting(0.2, "the cosine ends at this share of the peak", low=0, high=1)
@@ -106,11 +136,24 @@ class LearnSettings:
     clip_high: float = setting(0.2, "the ratio is clipped above 1 + clip_high", above=0)
     kl: float = setting(0.01, "weight of the KL divergence to the reference, the policy at step 0", low=0)
     kl_estimator: str = setting("k3", "estimator of the KL divergence", choices=("k1", "k2", "k3"))
+    kl_in: str = setting("loss", "where the KL term stands", choices=("loss", "reward"))
     aggregation: str = setting(
         "token",
-        "how token losses are averaged: over all tokens; over turns and episodes; over responses",
-        choices=("token", "turn", "sequence"),
+        "how token losses are averaged: over all tokens; over turns and episodes; over responses; by a constant length",
+        choices=("token", "turn", "sequence", "constant"),
     )
+    constant_length: int = setting(
+        0, "aggregation constant: tokens an episode is divided by; 0: task.max_turns × agent.max_response", low=0
+    )
+    resample: int = setting(0, "dynamic sampling: times that groups with equal returns are replaced by new ones", low=0)
+    resample_by: str = setting(
+        "return", "groups are equal if all their returns are, or all their successes", choices=("return", "success")
+    )
+    overlong: float = setting(
+        0.0, "share of agent.max_response over which a penalty for long responses grows; 0: none", low=0, high=1
+    )
+    overlong_penalty: float = setting(1.0, "reward taken off a response of full length", low=0)
+    mask_truncated: bool = setting(False, "do not learn from episodes that were cut off")
     epochs: int = setting(1, "passes over a step's episodes", low=1)
     mini_batches: int = setting(1, "updates per pass; episodes of a group stay together", low=1)
     micro_tokens: int = setting(16384, "tokens per forward and backward pass; gradients accumulate", low=64)
@@ -124,8 +167,28 @@ class LearnSettings:
 
 
 @dataclass(frozen=True)
+class CriticSettings:
+    kind: str = setting(
+        "separate", "a model of its own, or a head on the policy's hidden states", choices=("separate", "head")
+    )
+    lr: float = setting(1e-5, "peak learning rate", above=0)
+    value_clip: float = setting(0.2, "values move no further than this per step; 0: freely", low=0)
+    warmup: int = setting(0, "steps at the start in which only the critic learns", low=0)
+    trunk: float = setting(0.0, "head: share of the value gradient that reaches the policy", low=0, high=1)
+
+
+@dataclass(frozen=True)
 class SftSettings:
-    games: int = setting(200, "expert games to imitate", low=1)
+    source: str = setting(
+        "expert",
+        "whose games to imitate: an expert's, or the policy's own successes",
+        choices=("expert", "own"),
+    )
+    games: int = setting(200, "games to imitate; own: games to play", low=1)
+    samples: int = setting(4, "own: episodes per game", low=1)
+    orders: tuple[str, ...] = setting(
+        (), "response forms to imitate each game in; empty: agent.order", choices=("think_act", "act_think", "act")
+    )
     epochs: float = setting(10.0, "passes over them", above=0)
     lr: float = setting(1e-3, "peak learning rate", above=0)
     batch_games: int = setting(8, "games per update", low=1)
@@ -150,6 +213,7 @@ class RunConfig:
     policy: PolicySettings = field(default_factory=PolicySettings)
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
     learn: LearnSettings = field(default_factory=LearnSettings)
+    critic: CriticSettings = field(default_factory=CriticSettings)
     sft: SftSettings = field(default_factory=SftSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
     methods: tuple[str, ...] = setting((), "entropy methods, applied in this order")

@@ -25,11 +25,10 @@ class EntropyBonusOptions:
 
 class EntropyBonus(Method):
     name = "entropy_bonus"
+    summary = "adds the mean token entropy to what is maximised"
+    paper = "EntReg; EPO Eq. 3-4, arXiv:2509.22576"
     options_class = EntropyBonusOptions
-
-    def __init__(self, steps: int, options: EntropyBonusOptions | None = None) -> None:
-        super().__init__(steps)
-        self.options = options or EntropyBonusOptions()
+    options: EntropyBonusOptions
 
     def loss(self, batch: TokenBatch, stats: TokenStats) -> Term | None:
         if self.options.coefficient == 0:

@@ -20,7 +20,7 @@ from torch import Tensor
 from isentrope.agent.context import split_prefix
 from isentrope.policy.head import log_probs
 from isentrope.policy.policy import Cache, Policy
-from isentrope.types import Floats, Ints
+from isentrope.types import Floats, Ints, TokenTemperature
 
 TAIL_BYTES = 64  # what a stop rule may look back on
 
@@ -34,7 +34,7 @@ class Request:
     uniforms: Floats
     temperature: float
     stop: Callable[[bytes], bool]  # is the response complete, given the bytes at its end?
-    temperature_of: Callable[[Sequence[int]], float] | None = None  # per token, given the response so far
+    temperature_of: TokenTemperature | None = None  # instead, for a response whose tokens differ
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class _Answer:
     tail: bytes = b""
     stop: str = ""
 
-    def next_temperature(self) -> float:
+    def next_temperature(self, entropy: float) -> float:
         rule = self.request.temperature_of
-        return rule(self.ids) if rule else self.request.temperature
+        return rule(self.ids, entropy) if rule else self.request.temperature
 
 
 class TorchEngine:
@@ -120,8 +120,17 @@ class TorchEngine:
         with self.policy.compute():
             return self.model.extend(self._cache, torch.from_numpy(padded).to(self.device), counts, where)
 
+    def _entropies(self, live: Sequence[_Answer], hidden: Tensor) -> list[float]:
+        """Of the next token of each response at its own base temperature; 0 where no rule asks for it."""
+        rules = [answer.request.temperature_of for answer in live]
+        if not any(rule and rule.needs_entropy for rule in rules):
+            return [0.0] * len(live)
+        base = torch.tensor([answer.request.temperature or 1.0 for answer in live], device=self.device)
+        words = log_probs(hidden, self.model.head_weight(), base)
+        return cast("list[float]", (-(words.exp() * words).sum(-1)).tolist())
+
     def _draw(self, live: Sequence[_Answer], hidden: Tensor) -> None:
-        chosen = [answer.next_temperature() for answer in live]
+        chosen = [a.next_temperature(h) for a, h in zip(live, self._entropies(live, hidden), strict=True)]
         greedy = np.array([t == 0 for t in chosen])
         temperatures = torch.tensor([t or 1.0 for t in chosen], device=self.device)
         words = log_probs(hidden, self.model.head_weight(), temperatures)

@@ -57,11 +57,20 @@ class Policy:
         self.model.save(folder)
         self.dialect.save(folder)
 
+    def states(self, batch: TokenBatch) -> Tensor:
+        """The final hidden states of all tokens in the batch's rows."""
+        with self.compute():
+            return self.model.hidden(batch.ids_BT, batch.positions_BT, batch.segments_BT)
+
     def stats(self, batch: TokenBatch) -> TokenStats:
         """Log-prob, entropy and hidden state of the batch's response tokens, with gradient, from one forward pass."""
-        with self.compute():
-            hidden_BTD = self.model.hidden(batch.ids_BT, batch.positions_BT, batch.segments_BT)
+        states_BTD = self.states(batch)
+        hidden_ND = before(states_BTD, batch)
         # The head works outside of the lower precision, exactly as it does when the engine samples.
-        hidden_ND = hidden_BTD[batch.row_N, batch.col_N - 1]
         logp_N, entropy_N = token_head(hidden_ND, self.model.head_weight(), batch.target_N, batch.temperature_N)
-        return TokenStats(logp_N, entropy_N, hidden_ND)
+        return TokenStats(logp_N, entropy_N, hidden_ND, states_BTD)
+
+
+def before(states_BTD: Tensor, batch: TokenBatch) -> Tensor:
+    """The state in front of each response token: what the token was predicted from."""
+    return states_BTD[batch.row_N, batch.col_N - 1]

@@ -29,14 +29,37 @@ class Arena:
         self.tasks = open_tasks(task.world, task.options, config.rollout.batch, task.workers, task.step_seconds)
         self.runner = Runner(TorchEngine(policy), self.tasks, config.agent, task, config.rollout.batch)
 
-    def train(self, step: int, plan: RolloutPlan, progress: Progress = lambda finished: None) -> list[Episode]:
-        """The episodes of a training step: groups on instances that are new at every step."""
+    def train(
+        self,
+        step: int,
+        plan: RolloutPlan,
+        progress: Progress = lambda finished: None,
+        attempt: int = 0,
+        groups: int = 0,
+    ) -> list[Episode]:
+        """The episodes of a training step: groups on instances that are new at every step, and at every attempt."""
         rollout, seed = self.config.rollout, self.config.run.seed
-        instances = pick_instances(self.world, "train", rollout.groups, seed, step)
-        seats = [Seat(instance, g, m) for g, instance in enumerate(instances) for m in range(rollout.group_size)]
-        return self.runner.play(seats, plan, seed, f"train/{step}", progress)
+        instances = pick_instances(self.world, "train", groups or rollout.groups, seed, step, attempt)
+        name = f"train/{step}" if attempt == 0 else f"train/{step}/{attempt}"
+        first = attempt * rollout.groups  # so that no two groups of a step have the same number
+        return self.play(instances, rollout.group_size, plan, name, progress, first)
 
-    def evaluate(self, split: str, games: int, progress: Progress = lambda finished: None) -> list[Episode]:
+    def play(
+        self,
+        instances: Sequence[Instance],
+        samples: int,
+        plan: RolloutPlan,
+        name: str,
+        progress: Progress = lambda finished: None,
+        first_group: int = 0,
+    ) -> list[Episode]:
+        """A group of `samples` episodes on each instance. `name` names the random numbers."""
+        seats = [Seat(instance, first_group + g, m) for g, instance in enumerate(instances) for m in range(samples)]
+        return self.runner.play(seats, plan, self.config.run.seed, name, progress)
+
+    def evaluate(
+        self, split: str, games: int, plan: RolloutPlan, progress: Progress = lambda finished: None
+    ) -> list[Episode]:
         """One episode on each of `games` instances of a split from `eval.first_game` on: always the same ones."""
         known = self.world.splits()
         if split not in known:
@@ -47,7 +70,6 @@ class Arena:
         if count <= 0:
             raise TaskError(f"eval.first_game = {first}: {self.world.name} has only {size} games in {split!r}")
         seats = [Seat(self.world.instance(split, first + i), i, 0) for i in range(count)]
-        plan = RolloutPlan(self.config.agent.order, self.config.eval.temperature)
         return self.runner.play(seats, plan, self.config.run.seed, f"eval/{split}", progress)
 
     def close(self) -> None:
@@ -62,13 +84,17 @@ class Arena:
         self.close()
 
 
-def pick_instances(world: World, split: str, count: int, seed: int, step: int) -> Sequence[Instance]:
+def pick_instances(world: World, split: str, count: int, seed: int, step: int, attempt: int = 0) -> Sequence[Instance]:
     """The instances of one step. Consecutive ones, so that kinds stay balanced where a world deals them in turn;
-    a split of limited size is gone through in a new order each time."""
+    a split of limited size is gone through in a new order each time. Further attempts draw at random."""
     size = world.size(split)
     if size is None:
-        first = int(stream(seed, "instances", step).integers(2**31))
+        names = (step,) if attempt == 0 else (step, attempt)
+        first = int(stream(seed, "instances", *names).integers(2**31))
         return [world.instance(split, first + i) for i in range(count)]
+    if attempt:
+        drawn = stream(seed, "instances", step, attempt).integers(size, size=count)
+        return [world.instance(split, int(i)) for i in drawn]
     picked: list[Instance] = []
     for position in range(step * count, (step + 1) * count):
         order = stream(seed, "instances", "pass", position // size).permutation(size)

@@ -40,6 +40,7 @@ class _Play:
     seat: Seat
     context: Context
     view: View
+    anchor: str  # of the state the task is in: a response without an action does not change it
     began: float
     turns: list[Turn] = field(default_factory=list[Turn])
     success: bool = False
@@ -90,11 +91,11 @@ class Runner:
                 show_admissible=self.agent.show_admissible,
             )
             view = views[slot]
-            play = _Play(seat, context, View("", None), time.monotonic())
+            play = _Play(seat, context, View("", None), "", time.monotonic())
             if isinstance(view, Failure):
                 _fail(play, view)
             else:
-                play.view = view
+                play.view, play.anchor = view, _anchor(view)
             plays.append(play)
         return plays
 
@@ -114,6 +115,7 @@ class Runner:
 
     def _requests(self, live: dict[int, _Play], plan: RolloutPlan, seed: int, name: str) -> list[Request]:
         requests: list[Request] = []
+        rule = plan.temperature_rule
         for slot, play in live.items():
             prompt = play.context.prompt(play.view)
             if len(prompt) + self.agent.max_response > self.agent.max_context:
@@ -128,7 +130,7 @@ class Runner:
                     uniforms=numbers.random(self.agent.max_response, dtype=np.float32),
                     temperature=plan.temperature,
                     stop=lambda tail: is_complete(plan.order, tail),
-                    temperature_of=plan.temperature_rule(play.view.admissible) if plan.temperature_rule else None,
+                    temperature_of=rule(self.engine.dialect, play.view.admissible) if rule else None,
                 )
             )
         return requests
@@ -147,7 +149,7 @@ class Runner:
             Turn(
                 observation=play.view.text,
                 admissible=play.view.admissible,
-                anchor=_anchor(play.view),
+                anchor=play.anchor,
                 context_ids=np.array(new, dtype=np.int32),
                 continues=continues,
                 response_ids=answer.ids,
@@ -174,6 +176,7 @@ class Runner:
             play.view = replace(play.view, text=NO_ACTION)
         else:
             play.view, play.success = step.view, play.success or step.success
+            play.anchor = _anchor(step.view)
             if step.terminated or step.truncated:
                 play.stop = "terminated" if step.terminated else "truncated"
                 return

@@ -21,7 +21,7 @@ def imitate(
     """One update. Gives the cross-entropy per token, in nats, and the gradient's norm."""
     sequences, tokens = flatten(episodes, all_tokens)
     total = 0.0
-    for batch, _ in micro_batches(sequences, tokens, micro_tokens=micro_tokens, device=policy.device):
+    for batch in micro_batches(sequences, tokens, micro_tokens=micro_tokens, device=policy.device):
         loss = -(batch.weights["token"] * policy.stats(batch).logp_N).sum()
         loss.backward()
         total += float(loss.detach())

@@ -60,6 +60,11 @@ class Optimiser:
             )
         return norm
 
+    def pass_by(self) -> None:
+        """Let the schedule go on without an update; gradients that happen to be there are dropped."""
+        self.updates += 1
+        self.adam.zero_grad(set_to_none=True)
+
     def state_dict(self) -> dict[str, object]:
         return {
             "adam": self.adam.state_dict(),

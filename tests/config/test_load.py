@@ -56,7 +56,7 @@ def test_values_of_overrides(override: str, expected: tuple[str, str, object]) -
     ("override", "words"),
     [
         ("learn.lrr=1", ["learn.lrr = 1", "did you mean learn.lr?"]),
-        ("lr=1", ["did you mean learn.lr or sft.lr?"]),
+        ("lr=1", ["did you mean learn.lr or critic.lr or sft.lr?"]),
         ("lern.lr=1", ["lern", "did you mean learn?"]),
         ("run.seed=true", ["run.seed = true: expected an integer of at least 0"]),
         ("run.seed=1.0", ["run.seed = 1.0", "write 1"]),

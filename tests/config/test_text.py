@@ -47,11 +47,21 @@ def leaf(kind: Any, limits: Any) -> st.SearchStrategy[Any]:
 def configs(draw: st.DrawFn) -> RunConfig:
     """Every leaf anything within its limits, apart from those that `check.py` ties together."""
     config = RunConfig()
-    for section in ("run", "task", "agent", "learn", "rollout", "sft", "eval"):
+    for section in ("run", "task", "agent", "learn", "rollout", "critic", "sft", "eval"):
         old = getattr(config, section)
         kinds = field_kinds(type(old))
         new = {item.name: draw(leaf(kinds[item.name], item.metadata)) for item in fields(old)}
-        tied = {"device", "world", "mini_batches", "group_size", "max_response", "max_context", "beta1", "beta2"}
+        tied = {
+            "device",
+            "world",
+            "mini_batches",
+            "group_size",
+            "max_response",
+            "max_context",
+            "beta1",
+            "beta2",
+            "epochs",
+        }
         config = replace(config, **{section: replace(old, **{k: v for k, v in new.items() if k not in tied})})
     names = draw(st.lists(text, max_size=3, unique=True))
     return replace(config, methods=tuple(names), method={name: draw(tables) for name in names})

@@ -32,7 +32,8 @@ def test_every_response_token_appears_once_with_its_own_numbers(seed: int, full:
     expected = np.concatenate([turn.response_ids for e in episodes for turn in e.turns])
     np.testing.assert_array_equal(tokens.target_N, expected)
     seen = []
-    for batch, chosen in micro_batches(sequences, tokens, row_tokens=row, micro_tokens=micro):
+    for batch in micro_batches(sequences, tokens, row_tokens=row, micro_tokens=micro):
+        chosen = batch.number_N
         seen += chosen.tolist()
         torch.testing.assert_close(batch.ids_BT[batch.row_N, batch.col_N], batch.target_N)
         np.testing.assert_array_equal(batch.target_N.numpy(), tokens.target_N[chosen])
@@ -48,14 +49,14 @@ def test_weights_sum_to_one_over_all_micro_batches() -> None:
     pieces = list(micro_batches(sequences, tokens, micro_tokens=64))
     assert len(pieces) > 1
     for mode in ("token", "turn", "sequence"):
-        assert sum(float(batch.weights[mode].sum()) for batch, _ in pieces) == pytest.approx(1, abs=1e-5)
+        assert sum(float(batch.weights[mode].sum()) for batch in pieces) == pytest.approx(1, abs=1e-5)
 
 
 def test_all_tokens_predicts_everything_but_the_first() -> None:
     episodes = make_episodes(2)
     sequences, tokens = flatten(episodes, all_tokens=True)
     assert len(tokens.target_N) == sum(len(sequence.ids) - 1 for sequence in sequences)
-    for batch, _ in micro_batches(sequences, tokens):
+    for batch in micro_batches(sequences, tokens):
         torch.testing.assert_close(batch.ids_BT[batch.row_N, batch.col_N], batch.target_N)
 
 

@@ -12,7 +12,7 @@ import torch
 
 from isentrope.advantages.grpo import grpo
 from isentrope.batch import flatten
-from isentrope.config.schema import LearnSettings
+from isentrope.config.schema import LearnSettings, RunConfig, RunSettings
 from isentrope.errors import TrainError
 from isentrope.methods.base import Method
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
@@ -27,10 +27,14 @@ from tests.reference import naive
 SETTINGS = LearnSettings(lr=1e-3, kl=0.05, old_logprobs="sampler")
 
 
+def config_of(settings: LearnSettings, steps: int = 1) -> RunConfig:
+    return RunConfig(run=RunSettings(steps=steps), learn=settings)
+
+
 def gradient(policy: Policy, settings: LearnSettings, episodes: list[Episode], methods: list[Method] | None = None):
     """The gradient of one update, taken before the optimiser uses it, and the metrics."""
     reference = small_policy(seed=9)
-    learner = Learner(policy, reference if settings.kl else None, settings, methods or [], steps=1, seed=0)
+    learner = Learner(policy, reference if settings.kl else None, config_of(settings), methods or [])
     taken: list[torch.Tensor] = []
 
     def keep(loss: float, rate: float) -> float:
@@ -112,7 +116,7 @@ def test_order_of_episodes_does_not_change_the_gradient() -> None:
 
 def test_entropy_bonus_adds_the_gradient_of_its_equation() -> None:
     episodes, policy = make_episodes(7), small_policy()
-    bonus = EntropyBonus(1, EntropyBonusOptions(coefficient=0.3))
+    bonus = EntropyBonus(EntropyBonusOptions(coefficient=0.3))
     ours, metrics = gradient(policy, SETTINGS, episodes, [bonus])
     torch.testing.assert_close(ours, written_down(policy, episodes, SETTINGS, bonus=0.3), rtol=1e-3, atol=1e-4)
     assert metrics["loss/entropy_bonus"] < 0
@@ -121,7 +125,7 @@ def test_entropy_bonus_adds_the_gradient_of_its_equation() -> None:
 
 def test_a_method_at_coefficient_zero_equals_the_baseline_bit_for_bit() -> None:
     episodes, policy = make_episodes(8), small_policy()
-    zero = EntropyBonus(1, EntropyBonusOptions(coefficient=0.0))
+    zero = EntropyBonus(EntropyBonusOptions(coefficient=0.0))
     plain, metrics = gradient(policy, SETTINGS, episodes)
     with_zero, others = gradient(policy, SETTINGS, episodes, [zero])
     assert torch.equal(plain, with_zero)
@@ -138,7 +142,7 @@ def test_no_reference_no_kl_metrics_and_recomputed_old_logprobs_measure_the_mism
 
 def test_mini_batches_cover_all_groups_once() -> None:
     episodes, policy = make_episodes(10, groups=5), small_policy()
-    learner = Learner(policy, None, replace(SETTINGS, kl=0.0, mini_batches=3), [], steps=1, seed=0)
+    learner = Learner(policy, None, config_of(replace(SETTINGS, kl=0.0, mini_batches=3)))
     sequences, _ = flatten(episodes)
     parts = learner._mini_batches(0, 0, sequences)
     assert len(parts) == 3
@@ -157,7 +161,7 @@ class Poison(Method):
 def test_a_non_finite_update_is_skipped_counted_and_in_the_end_refused() -> None:
     episodes, policy = make_episodes(11), small_policy()
     before = copy.deepcopy(policy.module.state_dict())
-    learner = Learner(policy, None, replace(SETTINGS, kl=0.0, max_skips=2), [Poison(9)], steps=9, seed=0)
+    learner = Learner(policy, None, config_of(replace(SETTINGS, kl=0.0, max_skips=2), 9), [Poison()])
     assert learner.update(0, episodes)["update/skipped"] == 1
     assert learner.update(1, episodes)["update/skipped"] == 2
     assert all(torch.equal(before[name], value) for name, value in policy.module.state_dict().items())
@@ -190,5 +194,5 @@ def test_optimiser_clips_the_norm_and_restores_its_state() -> None:
 
 def test_an_update_without_any_response_changes_nothing() -> None:
     policy = small_policy()
-    metrics = Learner(policy, None, SETTINGS, [], steps=1, seed=0).update(0, [])
-    assert metrics["update/count"] == 1
+    metrics = Learner(policy, None, config_of(SETTINGS)).update(0, [])
+    assert metrics["update/count"] == 0

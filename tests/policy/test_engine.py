@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -113,7 +114,8 @@ def test_in_lower_precision_scoring_still_gives_the_numbers_of_sampling() -> Non
         ids_BT=ids, segments_BT=torch.zeros_like(ids), positions_BT=torch.arange(9)[None],
         row_N=torch.zeros(6, dtype=torch.long), col_N=places, target_N=ids[0, 3:],
         temperature_N=torch.ones(6), old_logp_N=torch.zeros(6), advantage_N=torch.zeros(6), ref_logp_N=None,
-        success_N=torch.zeros(6), part_N=torch.zeros(6), weights={},
+        success_N=torch.zeros(6), part_N=torch.zeros(6), turn_N=torch.zeros(6), number_N=np.arange(6),
+        weights={},
     )  # fmt: skip
     stats = policy.stats(batch)
     np.testing.assert_allclose(sampled.logprobs, stats.logp_N.detach().numpy(), atol=0.15)
@@ -133,11 +135,39 @@ def test_conversations_that_all_begin_anew_leave_nothing_behind() -> None:
         assert int(engine._cache.lengths.max()) <= 5
 
 
+class Rule:
+    """A temperature for each token, and the entropies it was told."""
+
+    def __init__(self, choose: Callable[[Sequence[int], float], float], needs_entropy: bool = False) -> None:
+        self.choose, self.needs_entropy = choose, needs_entropy
+        self.told: list[float] = []
+
+    def __call__(self, response: Sequence[int], entropy: float) -> float:
+        self.told.append(entropy)
+        return self.choose(response, entropy)
+
+
+def test_a_rule_that_asks_is_told_the_entropy_at_the_base_temperature() -> None:
+    policy = small_policy()
+    engine = TorchEngine(policy)
+    engine.open([0, 1])
+    numbers = np.full(4, 0.4, dtype=np.float32)
+    hot, plain = Rule(lambda ids, entropy: 1.7, needs_entropy=True), None
+    asked, other = engine.sample(
+        [Request(0, [9, 10], numbers, 0.8, never, hot), Request(1, [9], numbers, 1.0, never, plain)]
+    )
+    assert asked.temperatures.tolist() == pytest.approx([1.7] * 4)
+    assert other.temperatures.tolist() == [1.0] * 4
+    cool = replace(asked, temperatures=np.full(4, 0.8, dtype=np.float32))
+    np.testing.assert_allclose(hot.told, score(policy, [9, 10], cool)[1], atol=TOLERANCE)
+    assert np.all(asked.entropies > np.array(hot.told))  # recorded at the temperature it was sampled with
+
+
 def test_per_token_temperature_rule_is_used_and_recorded() -> None:
     policy = small_policy()
     engine = TorchEngine(policy)
     engine.open([0])
-    rule = Request(0, [9, 10], np.full(3, 0.4, dtype=np.float32), 1.0, never, lambda ids: 1.2 if len(ids) == 1 else 1.0)
-    sampled = engine.sample([rule])[0]
+    rule = Rule(lambda ids, entropy: 1.2 if len(ids) == 1 else 1.0)
+    sampled = engine.sample([Request(0, [9, 10], np.full(3, 0.4, dtype=np.float32), 1.0, never, rule)])[0]
     np.testing.assert_allclose(sampled.temperatures, [1.0, 1.2, 1.0])
     np.testing.assert_allclose(sampled.logprobs, score(policy, [9, 10], sampled)[0], atol=TOLERANCE)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from isentrope.agent.tokens import Dialect
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.policy.engine import Request, Sampled, TorchEngine
 from isentrope.rollout.arena import pick_instances
@@ -115,9 +116,15 @@ def test_more_seats_than_fit_are_played_in_turn_and_stay_in_order() -> None:
 def test_a_plan_may_set_the_temperature_of_each_token_from_the_admissible_actions() -> None:
     world, asked = ToyWorld(), []
 
-    def rule(admissible: tuple[str, ...] | None):
+    class Hot:
+        needs_entropy = False
+
+        def __call__(self, response: Sequence[int], entropy: float) -> float:
+            return 1.5 if len(response) == 2 else 1.0
+
+    def rule(dialect: Dialect, admissible: tuple[str, ...] | None) -> Hot:
         asked.append(admissible)
-        return lambda ids: 1.5 if len(ids) == 2 else 1.0
+        return Hot()
 
     runner = Runner(TorchEngine(small_policy()), LocalTasks(world, 1), AGENT, replace(TASK, max_turns=1), batch=1)
     plan = RolloutPlan(temperature_rule=rule)

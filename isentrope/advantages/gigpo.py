@@ -1,0 +1,73 @@
+"""Group-in-group advantages (GiGPO, arXiv:2505.10978): an episode part as in GRPO, and a part for the single step.
+
+    A = A_episode + ω · A_step
+
+Steps that were taken from the same state, by any episode of one task group, form a step group. Each step has the
+discounted return G_t = Σ_k γ^(k-t) r_k from there on, and A_step is its difference from the step group's mean (divided
+by the group's unbiased standard deviation as an option). A step alone in its group gets 0.
+
+"The same state" means: equal anchors (hashes of the raw observation), or observations that are similar enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isentrope.advantages.grpo import grpo
+
+Ids = NDArray[np.int64]
+
+
+def discounted_returns(rewards_U: NDArray[np.float64], episode_U: Ids, discount: float) -> NDArray[np.float64]:
+    """Return from each turn on; the turns of an episode follow each other."""
+    returns = np.zeros(len(rewards_U))
+    later = 0.0
+    for u in range(len(rewards_U) - 1, -1, -1):
+        if u + 1 < len(rewards_U) and episode_U[u + 1] != episode_U[u]:
+            later = 0.0
+        later = rewards_U[u] + discount * later
+        returns[u] = later
+    return returns
+
+
+def exact_anchors(group_U: Ids, anchors: Sequence[str]) -> Ids:
+    """A number for every turn: equal for equal anchors of the same task group, else different."""
+    known: dict[tuple[int, str], int] = {}
+    keys = zip(group_U.tolist(), anchors, strict=True)
+    return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
+
+
+def similar_anchors(group_U: Ids, texts: Sequence[str], threshold: float) -> Ids:
+    """As `exact_anchors`, for observations: a text joins the first cluster of its task group whose first text is
+    similar to at least `threshold` (matching characters over all characters, 0 to 1)."""
+    clusters: dict[int, list[tuple[str, int]]] = {}
+    exact: dict[tuple[int, str], int] = {}
+    numbers = np.zeros(len(texts), np.int64)
+    count = 0
+    for u, (group, text) in enumerate(zip(group_U.tolist(), texts, strict=True)):
+        if (group, text) not in exact:
+            number = _similar_cluster(clusters.setdefault(group, []), text, threshold)
+            if number is None:
+                number, count = count, count + 1
+                clusters[group].append((text, number))
+            exact[(group, text)] = number  # the same text always falls into the same cluster
+        numbers[u] = exact[(group, text)]
+    return numbers
+
+
+def _similar_cluster(clusters: Sequence[tuple[str, int]], text: str, threshold: float) -> int | None:
+    for first, number in clusters:
+        matcher = SequenceMatcher(None, first, text, autojunk=False)
+        # the quick ratios are upper bounds: most pairs are told apart without the slow comparison
+        if min(matcher.real_quick_ratio(), matcher.quick_ratio()) >= threshold and matcher.ratio() >= threshold:
+            return number
+    return None
+
+
+def step_advantages(returns_U: NDArray[np.float64], anchor_U: Ids, divide_by_std: bool = False) -> NDArray[np.float64]:
+    """The step part: group-relative, the groups being those of equal anchor number."""
+    return grpo(returns_U, anchor_U, divide_by_std)

@@ -1,0 +1,69 @@
+"""The admissible actions of a turn as a token trie, and where a response stands in it.
+
+The trie holds `<action>A</action>` for every admissible action A, in the tokens of the model. A response is followed
+token by token; as soon as it does something that no admissible action begins with, it has left the trie for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from isentrope.agent.tokens import Dialect, neutral
+
+_OPEN = b"<action>"
+
+
+@dataclass
+class TrieNode:
+    """A position in front of a token."""
+
+    children: dict[int, TrieNode] = field(default_factory=dict[int, "TrieNode"])
+    actions: int = 0  # how many admissible actions the response can still become
+    inside: bool = False  # whether the next token holds something of the action itself, not only of the opening tag
+
+
+class ActionTries:
+    """Makes tries, and remembers how actions are written: the same ones come back all the time."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._paths: dict[str, tuple[list[int], list[int]]] = {}  # action -> tokens, and where each ends in bytes
+        self._tries: dict[tuple[str, ...], TrieNode] = {}
+
+    def trie(self, admissible: tuple[str, ...]) -> TrieNode:
+        if admissible not in self._tries:
+            self._tries[admissible] = self._build(admissible)
+        return self._tries[admissible]
+
+    def _build(self, admissible: Sequence[str]) -> TrieNode:
+        root = TrieNode()
+        for action in dict.fromkeys(admissible):
+            if action not in self._paths:
+                ids = self.dialect.answer(f"<action>{neutral(action)}</action>")
+                ends: list[int] = []
+                for piece in self.dialect.pieces(ids):
+                    ends.append((ends[-1] if ends else 0) + len(piece))
+                self._paths[action] = ids, ends
+            node = root
+            for token, end in zip(*self._paths[action], strict=True):
+                node.actions += 1
+                node.inside = node.inside or end > len(_OPEN)
+                node = node.children.setdefault(token, TrieNode())
+            node.actions += 1
+        return root
+
+
+class TrieWalk:
+    """Follows one response."""
+
+    def __init__(self, root: TrieNode) -> None:
+        self._node: TrieNode | None = root
+        self._read = 0
+
+    def branching(self, response: Sequence[int]) -> bool:
+        """Whether the next token decides between two or more admissible actions. `response` only ever grows."""
+        for token in response[self._read :]:
+            self._node = self._node.children.get(token) if self._node else None
+        self._read = len(response)
+        return self._node is not None and self._node.inside and self._node.actions > 1

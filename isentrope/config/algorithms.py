@@ -1,0 +1,73 @@
+"""The base algorithms, each a set of defaults for [learn].
+
+An algorithm is an advantage estimator (`learn.advantage`), a loss (`learn.loss`) and a few numbers. Naming one lays its
+values under the recipe: what a recipe says itself wins, so any part can be exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    summary: str
+    paper: str
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "reinforce": Algorithm(
+        "the plain policy gradient; each return is compared with the batch mean",
+        "Williams 1992",
+        {"advantage": "reinforce", "loss": "policy_gradient", "kl": 0.0},
+    ),
+    "rloo": Algorithm(
+        "each return is compared with the mean of the rest of its group",
+        "arXiv:2402.14740",
+        {"advantage": "rloo", "kl": 0.0},
+    ),
+    "grpo": Algorithm("returns are standardised within their group; clipped ratio and KL", "arXiv:2402.03300"),
+    "dr_grpo": Algorithm(
+        "GRPO without the two biases: no division by the deviation, a constant length",
+        "arXiv:2503.20783",
+        {"divide_by_std": False, "aggregation": "constant", "kl": 0.0},
+    ),
+    "dapo": Algorithm(
+        "GRPO with a higher upper clip, no KL, equal groups played again, long responses punished",
+        "arXiv:2503.14476",
+        {"clip_high": 0.28, "kl": 0.0, "aggregation": "token", "resample": 3, "overlong": 0.2},
+    ),
+    "gspo": Algorithm(
+        "GRPO with one ratio per response, tightly clipped",
+        "arXiv:2507.18071",
+        {"loss": "sequence", "clip_low": 3e-4, "clip_high": 4e-4, "aggregation": "sequence", "kl": 0.0},
+    ),
+    "gigpo": Algorithm(
+        "GRPO plus a comparison of single steps taken from the same state",
+        "arXiv:2505.10978",
+        {"advantage": "gigpo", "discount": 0.95},
+    ),
+    "ppo": Algorithm(
+        "a critic estimates values; advantages by GAE, token by token",
+        "arXiv:1707.06347",
+        {"advantage": "gae", "kl": 0.0},
+    ),
+    "grpo_plus": Algorithm(
+        "leave-one-out, no deviation, constant length, higher clip, cut-off episodes left out: the DeepSWE recipe",
+        "DeepSWE, 2025",
+        {"advantage": "rloo", "clip_high": 0.28, "kl": 0.0, "aggregation": "constant", "mask_truncated": True},
+    ),
+}
+
+
+def with_algorithm(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's table with the defaults of its algorithm under the values it gives itself."""
+    learn = table.get("learn")
+    if not isinstance(learn, Mapping):
+        return dict(table)
+    given = dict(cast("Mapping[str, Any]", learn))
+    known = ALGORITHMS.get(str(given.get("algorithm")))
+    return {**table, "learn": {**known.settings, **given}} if known else dict(table)

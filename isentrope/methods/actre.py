@@ -1,0 +1,136 @@
+"""ActRe: act first and think afterwards, then the other way round.
+
+Paper: When Instinct Guides and Insight Grounds: Staged RL Training for LLM Agents.
+
+    Stage 1   π(a, t | o) = π(a | o) · π(t | o, a)      the response is <action>…</action><think>…</think>
+              a^(i) ~ π(· | o, a^(<i); T_i)             T_i > 1 for the key branching tokens of the action
+    Stage 2   π(t, a | o) = π(t | o) · π(a | o, t)      <think>…</think><action>…</action> at the base temperature
+
+Evaluation always has the form of stage 2. Ratios, KL and entropies use the temperature each token was sampled with.
+
+Not stated in the paper, so ours: the switch is at half of the steps; T_i is 1.2; a token is a branching one
+  - by the rule `trie`: if what stands of the action can still become two or more admissible actions,
+  - by the rule `entropy`: if its entropy at the base temperature is above a quantile of the action tokens of the last
+    step (no token is, at the first step),
+  - by `auto`: `trie` where the task lists admissible actions, else `entropy`.
+Variants are the ablations of Table 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from isentrope.agent.tokens import Dialect
+from isentrope.agent.trie import ActionTries, TrieWalk
+from isentrope.config.schema import setting
+from isentrope.methods.base import Method
+from isentrope.types import Floats, RolloutPlan, StepTokens, TokenTemperature
+
+ACTION = 2  # StepTokens.part_N
+
+
+@dataclass(frozen=True)
+class ActReOptions:
+    switch: float = setting(0.5, "end of stage 1: a share of the steps, or above 1 a step number", low=0)
+    temperature: float = setting(1.2, "T of the branching tokens in stage 1", above=0)
+    branching: str = setting("auto", "which tokens are branching ones", choices=("auto", "trie", "entropy"))
+    quantile: float = setting(0.8, "entropy rule: share of the action tokens that are not branching", low=0, high=1)
+    variant: str = setting(
+        "full",
+        "the method or one of its ablations",
+        choices=("full", "no_stage1", "no_stage2", "no_high_temperature"),
+    )
+
+
+class _TrieRule:
+    needs_entropy = False
+
+    def __init__(self, walk: TrieWalk, base: float, hot: float) -> None:
+        self.walk, self.base, self.hot = walk, base, hot
+
+    def __call__(self, response: Sequence[int], entropy: float) -> float:
+        return self.hot if self.walk.branching(response) else self.base
+
+
+class _EntropyRule:
+    needs_entropy = True
+
+    def __init__(self, method: ActRe, dialect: Dialect, base: float) -> None:
+        self.method, self.dialect, self.base = method, dialect, base
+        self.text, self.read = b"", 0
+
+    def __call__(self, response: Sequence[int], entropy: float) -> float:
+        self.text += b"".join(self.dialect.pieces(response[self.read :]))
+        self.read = len(response)
+        if b"<action>" not in self.text or b"</action>" in self.text:
+            return self.base
+        self.method.entropies.append(entropy)
+        threshold = self.method.threshold
+        return self.method.options.temperature if threshold is not None and entropy > threshold else self.base
+
+
+class ActRe(Method):
+    name = "actre"
+    summary = "acts before thinking, with hot branching tokens, then thinks before acting"
+    paper = "ActRe, AAAI 2026"
+    options_class = ActReOptions
+    options: ActReOptions
+    orders = ("act_think", "think_act")
+
+    def __init__(self, options: ActReOptions | None = None, steps: int = 1, seed: int = 0) -> None:
+        super().__init__(options, steps, seed)
+        switch = self.options.switch
+        self.last_of_stage1 = round(switch * steps) if switch <= 1 else int(switch)
+        self.threshold: float | None = None  # of the entropy rule
+        self.entropies: list[float] = []  # of the step's action tokens, at the base temperature
+        self.base = 1.0
+        self._tries: ActionTries | None = None
+
+    def stage(self, step: int) -> int:
+        fixed = {"no_stage1": 2, "no_stage2": 1}.get(self.options.variant)
+        return fixed or (1 if step <= self.last_of_stage1 else 2)
+
+    def plan(self, step: int, plan: RolloutPlan) -> RolloutPlan:
+        stage, self.base, self._tries = self.stage(step), plan.temperature, None
+        notes = {**plan.notes, "stage": float(stage)}
+        if stage == 2:
+            return replace(plan, order="think_act", notes=notes)
+        if self.options.variant == "no_high_temperature":
+            return replace(plan, order="act_think", notes=notes)
+        notes["action_temperature"] = self.options.temperature
+        return replace(plan, order="act_think", temperature_rule=self._rule, notes=notes)
+
+    def evaluation(self, plan: RolloutPlan) -> RolloutPlan:
+        return replace(plan, order="think_act")
+
+    def _rule(self, dialect: Dialect, admissible: tuple[str, ...] | None) -> TokenTemperature | None:
+        by_trie = self.options.branching == "trie" or (self.options.branching == "auto" and admissible is not None)
+        if not by_trie:
+            return _EntropyRule(self, dialect, self.base)
+        if not admissible:
+            return None
+        if self._tries is None:
+            self._tries = ActionTries(dialect)
+        return _TrieRule(TrieWalk(self._tries.trie(admissible)), self.base, self.options.temperature)
+
+    def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
+        """Leaves the advantages alone; the entropy rule takes its threshold for the next step from this one."""
+        inside = tokens.part_N == ACTION
+        self.seen = {}
+        if self.stage(step) == 1 and inside.any():
+            self.seen["actre/branching"] = float(np.mean(~np.isclose(tokens.temperature_N[inside], self.base)))
+        if self.entropies:
+            self.threshold = float(np.quantile(self.entropies, self.options.quantile))
+            self.entropies = []
+            self.seen["actre/threshold"] = self.threshold
+        return advantage_N
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"threshold": self.threshold}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.threshold = state["threshold"]
