@@ -38,6 +38,7 @@ format: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m isentrope.config.docs
 	$(BIN)/python -m isentrope.instruments.glossary_docs
+	$(BIN)/python -m isentrope.method_pages
 
 # An interrupted demo goes on where it stopped; a finished one only writes its report again.
 SEED ?= 0

@@ -89,9 +89,9 @@ class TokenTemperature(Protocol):
     def __call__(self, response: Sequence[int], entropy: float) -> float: ...
 
 
-TemperatureRule = Callable[[Any, tuple[str, ...] | None], TokenTemperature | None]
-"""From the Dialect of the model and the admissible actions of a turn to the temperatures of its response; None leaves
-the plan's temperature for all of them."""
+TemperatureRule = Callable[[Any, tuple[str, ...] | None, float], TokenTemperature | None]
+"""From the Dialect of the model, the admissible actions of a turn and the plan's temperature to the temperatures of the
+response; None leaves the plan's for all of it."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ ABOVE = {
     "evaluate",
     "warmup",
     "pocket",
+    "method_pages",
     "setup",
     "console",
     "cli",

@@ -16,7 +16,7 @@ from isentrope.tasks.registry import make_world
 from tests.policy.test_hugging_face import make_folder
 
 ROOT = Path(__file__).parent.parent
-RECIPES = sorted((ROOT / "recipes").glob("**/*.toml"))
+RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
 README = (ROOT / "README.md").read_text()
 COMMANDS = re.findall(r"`(isentrope [^`]+)`", README)
 SMALL = [

@@ -14,6 +14,7 @@ from isentrope.cli.config import config
 from isentrope.cli.doctor import doctor
 from isentrope.cli.evaluate import evaluate
 from isentrope.cli.guard import guarded
+from isentrope.cli.methods import methods
 from isentrope.cli.play import play
 from isentrope.cli.report import report
 from isentrope.cli.tasks import check_task
@@ -41,6 +42,8 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "play": (play, "isentrope play\n\nisentrope play household --split unseen --index 7"),
     "check-task": (check_task, "isentrope check-task household\n\n"
                    "isentrope check-task my_package.my_module:MyWorld --games 20"),
+    "methods": (methods, "isentrope methods\n\nisentrope methods epo\n\n"
+                "isentrope train recipes/demo.toml --out runs/epo --set methods=epo"),
     "config": (config, "isentrope config\n\nisentrope config recipes/household.toml --set learn.lr=1e-5 --toml"),
     "doctor": (doctor, "isentrope doctor"),
 }  # fmt: skip

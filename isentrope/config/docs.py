@@ -33,12 +33,16 @@ The value is read as TOML; quotes may be left out where the setting is text. A n
 value of the wrong type or out of its limits, and combinations that cannot be run are refused, all at once, before
 anything starts. `isentrope config RECIPE` shows what a recipe comes to; a run folder's `config.toml` has every value.
 
-A recipe laid over another merges table by table, with two exceptions that keep recipes short: a layer that changes
-`task.world` drops the options of the world before, and one that sets `methods` drops the tables of methods no
-longer listed. So `--set methods=[]` turns any recipe into its baseline.
+A recipe laid over another merges table by table, with three exceptions that keep recipes short: a layer that changes
+`task.world` drops the options of the world before, one that sets `methods` drops the tables of methods no longer
+listed, and one that changes `learn.algorithm` drops the values that were the old algorithm's own. So `--set methods=[]`
+turns any recipe into its baseline, and `--set learn.algorithm=dapo` a recorded GRPO run into DAPO.
+
+`learn.algorithm` lays the defaults of that algorithm under the recipe ([algorithms](algorithms/README.md)): what a
+recipe sets itself wins.
 
 `[task.options]` belongs to the world and `[method.NAME]` to the method: they are checked when the run is set up, and
-`isentrope config --world NAME` lists the options of a world.
+`isentrope config --world NAME` lists the options of a world, `isentrope methods NAME` those of a method.
 """
 
 

@@ -172,7 +172,7 @@ class CriticSettings:
         "separate", "a model of its own, or a head on the policy's hidden states", choices=("separate", "head")
     )
     lr: float = setting(1e-5, "peak learning rate", above=0)
-    value_clip: float = setting(0.2, "values move no further than this per step; 0: freely", low=0)
+    value_clip: float = setting(0.5, "values move no further than this per step; 0: freely", low=0)
     warmup: int = setting(0, "steps at the start in which only the critic learns", low=0)
     trunk: float = setting(0.0, "head: share of the value gradient that reaches the policy", low=0, high=1)
 

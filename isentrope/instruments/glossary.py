@@ -64,7 +64,7 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("surprisal/response", "nats", "Minus the log-probability of a response, mean over responses."),
     ),
     "the update": (
-        Entry("loss/policy", "loss", "The clipped policy-gradient loss, mean over the step's updates."),
+        Entry("loss/policy", "loss", "The policy-gradient loss, mean over the step's updates."),
         Entry("loss/kl", "loss", "The weighted KL term of the loss, mean over the step's updates."),
         Entry("loss/total", "loss", "All terms of the loss together, mean over the step's updates."),
         Entry("loss/{method}", "loss", "The term that the method {method} adds to the loss."),
@@ -102,7 +102,7 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("epo/beta", "weight", "EPO's β_k, the weight of the smoothing penalty against the bonus."),
         Entry("epo/history", "nats", "EPO's H̄: mean token entropy over all earlier steps."),
         Entry("epo/outside", "share", "Share of the step's tokens whose entropy lies outside of EPO's band."),
-        Entry("epo/penalty", "nats", "EPO's smoothing penalty before its weights."),
+        Entry("epo/penalty", "loss", "EPO's smoothing penalty (α included, λ and β not)."),
         Entry("ea/added", "advantage", "Advantage that EA adds to a token, mean over the step's tokens."),
         Entry("seal/bce", "nats", "Cross-entropy of SEAL's classifier, mean over tokens."),
         Entry("seal/accuracy", "share", "Share of the tokens whose episode's outcome SEAL's classifier tells right."),
@@ -124,7 +124,6 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
     ),
     "the warm-up": (
         Entry("sft/loss", "nats", "Mean cross-entropy of the expert's tokens."),
-        Entry("sft/token_accuracy", "share", "Share of the expert's tokens that the policy ranks first."),
         Entry("sft/epoch", "epochs", "Passes over the expert games so far."),
     ),
     "the clock": (

@@ -107,15 +107,16 @@ class ActRe(Method):
     def evaluation(self, plan: RolloutPlan) -> RolloutPlan:
         return replace(plan, order="think_act")
 
-    def _rule(self, dialect: Dialect, admissible: tuple[str, ...] | None) -> TokenTemperature | None:
+    def _rule(self, dialect: Dialect, admissible: tuple[str, ...] | None, base: float) -> TokenTemperature | None:
+        self.base = base  # a method listed after this one may have changed it
         by_trie = self.options.branching == "trie" or (self.options.branching == "auto" and admissible is not None)
         if not by_trie:
-            return _EntropyRule(self, dialect, self.base)
+            return _EntropyRule(self, dialect, base)
         if not admissible:
             return None
         if self._tries is None:
             self._tries = ActionTries(dialect)
-        return _TrieRule(TrieWalk(self._tries.trie(admissible)), self.base, self.options.temperature)
+        return _TrieRule(TrieWalk(self._tries.trie(admissible)), base, self.options.temperature)
 
     def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
         """Leaves the advantages alone; the entropy rule takes its threshold for the next step from this one."""

@@ -11,7 +11,8 @@ successful episode, else 0. The gradient reaches the policy through h_t: that is
 
 Not stated in the paper, so ours: the MLP is d → 256 → 1 with GELU and has its own AdamW at 1e-3; α 0.1; groups with
 one class only are included (`groups = "mixed"` leaves them out). `state = "before"` takes the state that predicted the
-token, the h of the paper's Lemma 3.2, instead of the token's own.
+token, the h of the paper's Lemma 3.2, instead of the token's own. `label = "advantage"` is the authors' code: z is 1
+where the advantage is not negative, so that a group that failed as a whole counts as correct.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ class SealOptions:
     width: int = setting(256, "hidden units of the classifier", low=1)
     lr: float = setting(1e-3, "the classifier's learning rate", above=0)
     groups: str = setting("all", "learn from all groups, or from those with both outcomes", choices=("all", "mixed"))
+    label: str = setting(
+        "success", "z: the episode succeeded, or the advantage is not negative", choices=("success", "advantage")
+    )
     state: str = setting("token", "hidden state at the token, or the one before it", choices=("token", "before"))
 
 
@@ -64,15 +68,17 @@ class Seal(Method):
         self.classifier: nn.Sequential | None = None
         self.optimiser: torch.optim.AdamW | None = None
         self._loaded: dict[str, Any] = {}
-        self._counts_N: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)  # which tokens of the step are learnt from
+        self._share_N: NDArray[np.float32] = np.zeros(0, dtype=np.float32)  # how much each token of the step counts
 
     def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
         """Leaves the advantages alone; finds the tokens to learn from."""
-        self._counts_N = np.ones(len(tokens.group_N), dtype=np.bool_)
+        self._share_N = np.ones(len(tokens.group_N), dtype=np.float32)
         if self.options.groups == "mixed":
             for group in np.unique(tokens.group_N):
                 members = tokens.group_N == group
-                self._counts_N[members] = len(np.unique(tokens.success_N[members])) == 2
+                self._share_N[members] = len(np.unique(tokens.success_N[members])) == 2
+            # those that count stand for all, so that the mean is one over them
+            self._share_N *= len(self._share_N) / max(1.0, float(self._share_N.sum()))
         return advantage_N
 
     def loss(self, batch: TokenBatch, stats: TokenStats) -> Term | None:
@@ -85,10 +91,11 @@ class Seal(Method):
         logit_N: Tensor = classify(hidden.float()).squeeze(-1)
         weight_N = batch.weights["token"]
         if self.options.groups == "mixed":
-            weight_N = weight_N * torch.from_numpy(self._counts_N[batch.number_N]).to(weight_N)
-        loss_N = functional.binary_cross_entropy_with_logits(logit_N, batch.success_N, reduction="none")
+            weight_N = weight_N * torch.from_numpy(self._share_N[batch.number_N]).to(weight_N)
+        z_N = batch.success_N if self.options.label == "success" else (batch.advantage_N >= 0).to(weight_N)
+        loss_N = functional.binary_cross_entropy_with_logits(logit_N, z_N, reduction="none")
         loss = (weight_N * loss_N).sum()
-        right = ((logit_N.detach() > 0) == (batch.success_N > 0.5)).to(weight_N)
+        right = ((logit_N.detach() > 0) == (z_N > 0.5)).to(weight_N)
         metrics = {"seal/bce": float(loss.detach()), "seal/accuracy": float((weight_N * right).sum())}
         return Term(self.options.alpha * loss, metrics | {"loss/seal": self.options.alpha * float(loss.detach())})
 

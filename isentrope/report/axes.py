@@ -38,6 +38,7 @@ class Panel:
     x_name: str = "step"
     width: float = 1.0  # relative to the other panels
     title: str = ""
+    marks: tuple[tuple[float, str], ...] = ()  # where something changed: a thin upright line, and what it says
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,17 @@ def x_axis(panel: Panel, scale: Scale, height: int, left: float, right: float) -
     places = decimals(ticks)
     parts = [x_label(scale(tick), height, _tick(tick, places)) for tick in ticks]
     return "".join([*parts, x_title(panel, height, left, right)])
+
+
+def mark_lines(panel: Panel, scale: Scale, height: int) -> str:
+    """What is marked within the panel's range."""
+    parts: list[str] = []
+    for x, text in panel.marks:
+        if scale.holds(x):
+            at = scale(x)
+            parts.append(f'<line class="change" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>')
+            parts.append(f'<text class="tick" x="{at + 4:.1f}" y="{TOP + 10}">{safe(text)}</text>')
+    return "".join(parts)
 
 
 def x_label(x: float, height: int, text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from isentrope.instruments.glossary import entry_of, sentence
 from isentrope.instruments.log import Record
@@ -80,10 +81,17 @@ SECTIONS: dict[str, tuple[Plot, ...]] = {
         Plot("Learning rate", {"lr": "learning rate"}, size="third", smooth=False),
         Plot("Loss", {"loss/total": "total", "loss/policy": "policy", "loss/kl": "KL"}, size="third", zero=False),
     ),
-    "Warm-up": (
-        Plot("Imitation loss", {"sft/loss": "loss"}),
-        Plot("Expert tokens ranked first", {"sft/token_accuracy": "accuracy"}, shares=True, full=True),
+    "Methods": (
+        Plot("Tokens outside of EPO's band", {"epo/outside": "outside"}, shares=True, size="third"),
+        Plot("Weights of AEM", {"aem/weight_min": "smallest", "aem/weight_max": "largest"}, size="third"),
+        Plot("SEAL's classifier", {"seal/accuracy": "right"}, shares=True, full=True, size="third"),
+        Plot("Branching tokens of ActRe", {"actre/branching": "branching"}, shares=True, size="third"),
+        Plot("Advantage added by EA", {"ea/added": "added"}, size="third"),
+        Plot("Groups played and dropped", {"resample/dropped": "dropped", "resample/missing": "missing"}, size="third"),
+        Plot("What the critic foresees", {"critic/explained": "explained"}, shares=True, size="third", zero=False),
+        Plot("Loss of the critic", {"critic/loss": "loss"}, size="third"),
     ),
+    "Warm-up": (Plot("Imitation loss", {"sft/loss": "loss"}),),
 }
 _ELSEWHERE = {"success/all"}  # shown in the first chart of the page
 
@@ -97,9 +105,17 @@ def draw(plot: Plot, records: Sequence[Record]) -> Figure | None:
     series = [replace(one, smooth=plot.smooth, raw=len(series) <= 3) for one in series]
     width = 340 if plot.size == "third" else 460
     height = 210 if plot.size == "third" else 240
-    chart = Chart([Panel(series)], plot.title, plot.shares, plot.full, plot.zero, width, height)
+    chart = Chart(
+        [Panel(series, marks=stage_marks(records))], plot.title, plot.shares, plot.full, plot.zero, width, height
+    )
     caption = plot.caption or _meaning(series[0].key)
     return Figure(plot.title, caption, [line_chart(chart)], legend_of(series), plot.size, _unit(series[0].key))
+
+
+def stage_marks(records: Sequence[Record]) -> tuple[tuple[float, str], ...]:
+    """The steps at which the schedule changes its stage."""
+    stages = [(float(record["step"]), record["plan/stage"]) for record in records if "plan/stage" in record]
+    return tuple((b[0], f"stage {b[1]:g}") for a, b in pairwise(stages) if a[1] != b[1])
 
 
 def series_of(records: Sequence[Record], key: str, name: str, color: int) -> Series:
@@ -143,7 +159,8 @@ def success_figure(run: Run, warmup: Run | None) -> Figure | None:
     during = [series for series in during if not series.empty]
     if not during:
         return None
-    panels.append(Panel(during, "step", 1.0, "reinforcement learning steps" if training else "warm-up steps"))
+    title = "reinforcement learning steps" if training else "warm-up steps"
+    panels.append(Panel(during, "step", 1.0, title, stage_marks(training)))
     label = "Share of the games solved over the steps of the run"
     wide = line_chart(Chart(panels, label, True, True, width=1060, height=320))
     narrow = line_chart(Chart(panels, label, True, True, width=420, height=300))

@@ -34,7 +34,7 @@ CHART_STYLE = """
 .chart .thin{stroke-width:1;stroke-opacity:.32}.chart .dashed{stroke-dasharray:5 4}
 .chart .band{fill:var(--c);fill-opacity:.14}.chart .bar{fill:var(--c);fill-opacity:.88}
 .chart .dot{fill:var(--card);stroke:var(--c);stroke-width:2}
-.chart .cursor{stroke:var(--soft);stroke-dasharray:2 3}.chart .mark{fill:var(--c)}
+.chart .cursor,.chart .change{stroke:var(--soft);stroke-dasharray:2 3}.chart .mark{fill:var(--c)}
 """
 
 _PAGE_STYLE = """

@@ -17,6 +17,7 @@ from isentrope.report.axes import (
     Panel,
     Series,
     frame,
+    mark_lines,
     panel_edges,
     x_axis,
     x_label,
@@ -40,7 +41,7 @@ def line_chart(chart: Chart, *, hover: bool = True) -> str:
     names = list(dict.fromkeys((series.name, series.color) for panel in panels for series in panel.series))
     for panel, (left, right) in zip(panels, panel_edges(chart), strict=True):
         x_scale = _x_scale(panel, left, right)
-        parts.append(x_axis(panel, x_scale, chart.height, left, right))
+        parts += [x_axis(panel, x_scale, chart.height, left, right), mark_lines(panel, x_scale, chart.height)]
         parts += [_band(series, x_scale, y_scale) for series in panel.series]
         parts += [_line(series, x_scale, y_scale) for series in panel.series]
         stops += _stops(panel, chart, x_scale, y_scale, names)

@@ -130,7 +130,7 @@ class Runner:
                     uniforms=numbers.random(self.agent.max_response, dtype=np.float32),
                     temperature=plan.temperature,
                     stop=lambda tail: is_complete(plan.order, tail),
-                    temperature_of=rule(self.engine.dialect, play.view.admissible) if rule else None,
+                    temperature_of=rule(self.engine.dialect, play.view.admissible, plan.temperature) if rule else None,
                 )
             )
         return requests

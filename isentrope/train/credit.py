@@ -63,7 +63,7 @@ def assign_credit(
         advantage_N = _by_comparison(episodes, turns, reward_U, learn)[turns.turn_of_N]
         return_N = None
     group_E = np.array([episode.group for episode in episodes], dtype=np.int64)
-    returns_E = _per_episode(reward_U, turns.episode_U, len(episodes))
+    returns_E = _per_episode(turns.reward_U, turns.episode_U, len(episodes))  # as the task gave them
     return Credit(
         advantage_N.astype(np.float32),
         None if return_N is None else return_N.astype(np.float32),
@@ -110,10 +110,19 @@ def _by_comparison(episodes: Sequence[Episode], turns: _Turns, reward_U: Vector,
     if learn.anchor == "exact":
         anchor_U = exact_anchors(turns.group_U, [turn.anchor for e in episodes for turn in e.turns])
     else:
-        texts = [turn.observation for e in episodes for turn in e.turns]
+        texts = [text for episode in episodes for text in _states(episode)]
         anchor_U = similar_anchors(turns.group_U, texts, learn.anchor_similarity)
     later_U = discounted_returns(reward_U, turns.episode_U, learn.discount)
     return advantage_U + learn.step_weight * step_advantages(later_U, anchor_U, learn.step_std)
+
+
+def _states(episode: Episode) -> list[str]:
+    """What the task showed last before each turn. A response without an action is answered by us, not by the task."""
+    states: list[str] = []
+    for place, turn in enumerate(episode.turns):
+        stepped = place == 0 or episode.turns[place - 1].action is not None
+        states.append(turn.observation if stepped else states[-1])
+    return states
 
 
 def _compare(returns: Vector, groups: Ids, learn: LearnSettings) -> Vector:

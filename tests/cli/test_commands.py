@@ -20,7 +20,7 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.errors import RunError
 
-COMMANDS = ("train", "sft", "eval", "report", "play", "check-task", "config", "doctor")
+COMMANDS = ("train", "sft", "rft", "eval", "report", "play", "check-task", "config", "methods", "doctor")
 TOY = "tests.toys:ToyWorld"
 
 

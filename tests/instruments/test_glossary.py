@@ -18,7 +18,7 @@ entropy/first10 entropy/last10 surprisal/response loss/policy loss/kl loss/total
 clip/fraction clip/low clip/high ratio/min ratio/max ratio/mean advantage/mean advantage/std advantage/zero_groups
 grad_norm lr update/skipped update/count mismatch/logp_mean mismatch/logp_max failures plan/temperature
 eval/unseen/success eval/unseen/success/heat eval/unseen/turns eval/unseen/valid_ratio eval/unseen/return
-eval/unseen/low eval/unseen/high eval/unseen/games sft/loss sft/token_accuracy sft/epoch seconds/rollout
+eval/unseen/low eval/unseen/high eval/unseen/games sft/loss sft/epoch seconds/rollout
 tokens_per_second/update
 """
 

@@ -159,7 +159,7 @@ def make_warmup(path: Path, seed: int = 0) -> Path:
     path.mkdir(parents=True, exist_ok=True)
     records: list[dict[str, Any]] = []
     for step in range(0, 260, 10):
-        fit = {"sft/loss": 0.3 + 2.5 * math.exp(-step / 40), "sft/token_accuracy": 0.93 - 0.7 * math.exp(-step / 40)}
+        fit = {"sft/loss": 0.3 + 2.5 * math.exp(-step / 40)}
         records.append(record_of(step, fit | {"sft/epoch": step / 25}, "sft"))
         if step % 50 == 0:
             records.append(eval_record(rng, step, 0.5 * (1 - math.exp(-step / 55))))

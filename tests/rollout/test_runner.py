@@ -122,7 +122,7 @@ def test_a_plan_may_set_the_temperature_of_each_token_from_the_admissible_action
         def __call__(self, response: Sequence[int], entropy: float) -> float:
             return 1.5 if len(response) == 2 else 1.0
 
-    def rule(dialect: Dialect, admissible: tuple[str, ...] | None) -> Hot:
+    def rule(dialect: Dialect, admissible: tuple[str, ...] | None, base: float) -> Hot:
         asked.append(admissible)
         return Hot()
 

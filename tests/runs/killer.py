@@ -102,10 +102,26 @@ POINTS: dict[str, Callable[[int], None]] = {
 }
 
 
+KINDS: dict[str, tuple[str, ...]] = {
+    "train": (),
+    "sft": (),
+    "rft": ("sft.source=own",),
+    "methods": (
+        "methods=['actre', 'epo', 'seal', 'aem', 'ea', 'entropy_bonus', 'higher_temperature']",
+        "method.actre.branching=entropy",
+        "method.actre.switch=4",
+        "agent.context=window",
+    ),
+    "ppo": ("learn.algorithm=ppo", "critic.warmup=1", "critic.lr=1e-2"),
+    "dapo": ("learn.algorithm=dapo", "learn.resample=2"),
+}
+
+
 def run(model: str, out: str, kind: str, point: str, count: int) -> None:
     POINTS[point](count)
-    start = pipeline.train if kind == "train" else warmup.warm_up
-    start(toy_config(Path(model)), Path(out), resume=(Path(out) / "config.toml").exists(), quiet=True)
+    start = warmup.warm_up if kind in ("sft", "rft") else pipeline.train
+    config = toy_config(Path(model), *KINDS[kind])
+    start(config, Path(out), resume=(Path(out) / "config.toml").exists(), quiet=True)
 
 
 def main() -> None:

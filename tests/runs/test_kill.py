@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.helpers import make_model
+from isentrope.warmup import warm_up
+from tests.runs.helpers import make_model, toy_config
+from tests.runs.killer import KINDS
 
 KILLS = [
     ("train", "rollout", 2),
@@ -30,6 +32,15 @@ KILLS = [
     ("train", "half_removed", 1),
     ("sft", "after_update", 5),
     ("sft", "checkpoint_unnamed", 2),
+    ("rft", "after_update", 5),
+    ("methods", "rollout", 9),
+    ("methods", "after_update", 4),
+    ("methods", "after_update", 9),
+    ("methods", "checkpoint_named", 2),
+    ("ppo", "after_update", 5),
+    ("ppo", "checkpoint_unnamed", 3),
+    ("dapo", "episodes", 4),
+    ("dapo", "rollout", 14),
 ]
 
 
@@ -72,16 +83,25 @@ def killer() -> Iterator[Killer]:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("model"))
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What each kind of run starts from: random weights, or a model that knows the form and solves some games."""
+    place = tmp_path_factory.mktemp("model")
+    fresh = make_model(place / "fresh")
+    config = toy_config(
+        fresh, "sft.epochs=40", "sft.lr=1e-2", "run.eval_every=0", "sft.orders=['think_act','act_think']"
+    )
+    warm_up(config, place / "warm", quiet=True)
+    return {kind: fresh if kind in ("train", "sft") else place / "warm" for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
-def whole(killer: Killer, model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+def whole(
+    killer: Killer, models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, str]]:
     outcomes: dict[str, dict[str, str]] = {}
-    for kind in ("train", "sft"):
+    for kind in KINDS:
         out = tmp_path_factory.mktemp(kind) / "whole"
-        assert killer.play(model, out, kind, "none", 0) == 0
+        assert killer.play(models[kind], out, kind, "none", 0) == 0
         outcomes[kind] = outcome(out)
         assert len((out / "metrics.jsonl").read_text().splitlines()) >= 6
     return outcomes
@@ -89,9 +109,17 @@ def whole(killer: Killer, model: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.mark.parametrize(("kind", "point", "count"), KILLS)
 def test_killed_and_resumed_equals_never_killed(
-    kind: str, point: str, count: int, killer: Killer, model: Path, whole: dict[str, dict[str, str]], tmp_path: Path
+    kind: str,
+    point: str,
+    count: int,
+    killer: Killer,
+    models: dict[str, Path],
+    whole: dict[str, dict[str, str]],
+    tmp_path: Path,
 ) -> None:
     out = tmp_path / "run"
-    assert killer.play(model, out, kind, point, count) == -signal.SIGKILL, "the run ended before it came to the point"
-    assert killer.play(model, out, kind, "none", 0) == 0
+    assert killer.play(models[kind], out, kind, point, count) == -signal.SIGKILL, (
+        "the run ended before it came to the point"
+    )
+    assert killer.play(models[kind], out, kind, "none", 0) == 0
     assert outcome(out) == whole[kind]

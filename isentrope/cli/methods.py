@@ -1,0 +1,87 @@
+"""`isentrope methods`: the algorithms and the entropy methods, and all there is to know about one of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from isentrope.method_pages import Sheet
+
+TITLES = {"algorithm": "Algorithms: --set learn.algorithm=NAME", "method": "Methods: --set methods=NAME,NAME,…"}
+
+
+def methods(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="An algorithm or a method.", show_default=False)
+    ] = None,
+) -> None:
+    """List the algorithms and the entropy methods; with a NAME, its settings, its metrics and a command to try."""
+    from rich.console import Console
+
+    from isentrope.method_pages import sheet, sheets
+
+    console = Console(highlight=False)
+    if name is not None:
+        _show(sheet(name), console)
+        return
+    every = sheets().values()
+    for kind, title in TITLES.items():
+        console.print(_list(title, [one for one in every if one.kind == kind]))
+    console.print("isentrope methods NAME says more. Imitation: isentrope sft, isentrope rft.")
+
+
+def _list(title: str, sheets: Iterable[Sheet]) -> Table:
+    from rich.table import Column, Table
+
+    from isentrope.cli.safe import shown
+
+    table = Table(Column("name", no_wrap=True), "meaning", "paper", title=title, title_justify="left")
+    for one in sheets:
+        table.add_row(shown(one.name, "cyan"), shown(one.summary), shown(one.paper))
+    return table
+
+
+def _show(sheet: Sheet, console: Console) -> None:
+    from isentrope.cli.safe import shown
+
+    console.print(shown(f"{sheet.name} ({sheet.kind})", "bold"))
+    console.print(shown(f"{sheet.summary[0].upper()}{sheet.summary[1:]}."))
+    console.print(shown(f"Paper: {sheet.paper}\n"))
+    console.print(_knobs(sheet) if sheet.knobs else shown("It has no settings.\n"))
+    console.print(_metrics(sheet) if sheet.metrics else shown("It adds no metrics.\n"))
+    console.print(shown(f"Page: docs/{sheet.page}"))
+    console.print("Try:  ", shown(sheet.command, "bold"), soft_wrap=True, sep="")
+
+
+def _knobs(sheet: Sheet) -> Table:
+    """For an algorithm, what a setting is with it beside what it is otherwise; changed ones are marked."""
+    from rich.table import Column, Table
+
+    from isentrope.cli.safe import shown
+
+    algorithm = sheet.kind == "algorithm"
+    columns = ["with it", "default"] if algorithm else ["default"]
+    table = Table(Column("setting", no_wrap=True), *columns, "allowed", "meaning")
+    for info, value in sheet.knobs:
+        here = [shown(value, "bold green" if value != info.default else "")] if algorithm else []
+        table.add_row(shown(info.path, "cyan"), *here, shown(info.default), shown(info.allowed), shown(info.doc))
+    return table
+
+
+def _metrics(sheet: Sheet) -> Table:
+    from rich.table import Column, Table
+
+    from isentrope.cli.safe import shown
+    from isentrope.instruments.glossary import entry_of, sentence
+
+    table = Table(Column("metric", no_wrap=True), "unit", "meaning")
+    for key in sheet.metrics:
+        table.add_row(shown(key, "cyan"), shown(entry_of(key).unit), shown(sentence(key)))
+    return table

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from isentrope.cli.main import app
+from isentrope.config.algorithms import ALGORITHMS
+from isentrope.config.schema import CriticSettings
+from isentrope.instruments.glossary import sentence
+from isentrope.method_pages import ADVANTAGES, sheets
+from isentrope.methods.registry import METHODS
+
+
+def invoke(*arguments: str, columns: int = 250) -> Result:
+    return CliRunner().invoke(app, ["methods", *arguments], env={"COLUMNS": str(columns), "NO_COLOR": "1"})
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """First cell -> the others, of all tables."""
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+    return {line[0]: line[1:] for line in lines}
+
+
+def test_the_list() -> None:
+    done = invoke()
+    assert done.exit_code == 0, done.output
+    found = rows(done.stdout)
+    assert set(found) == {*ALGORITHMS, *METHODS}
+    for name, algorithm in ALGORITHMS.items():
+        assert found[name] == [algorithm.summary, algorithm.paper]
+    for name, kind in METHODS.items():
+        assert found[name] == [kind.summary, kind.paper]
+
+
+@pytest.mark.parametrize("name", [*ALGORITHMS, *METHODS])
+def test_one_of_them(name: str) -> None:
+    done = invoke(name)
+    assert done.exit_code == 0, done.output
+    sheet, found = sheets()[name], rows(done.stdout)
+    assert sheet.summary[1:] in done.stdout
+    assert sheet.paper in done.stdout
+    assert f"docs/{sheet.page}" in done.stdout
+    assert sheet.command in done.stdout
+    for info, _ in sheet.knobs:
+        assert found[info.path][-3:] == [info.default, info.allowed, info.doc]
+    for key in sheet.metrics:
+        assert found[key][-1] == sentence(key)
+    assert len(found) == len(sheet.knobs) + len(sheet.metrics)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_option_of_a_method_is_a_knob(name: str) -> None:
+    options = {f"method.{name}.{item.name}" for item in fields(METHODS[name].options_class)}
+    assert {info.path for info, _ in sheets()[name].knobs} == options
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_an_algorithm_changes_is_shown_beside_the_default(name: str) -> None:
+    values = {info.path.removeprefix("learn."): (value, info.default) for info, value in sheets()[name].knobs}
+    changed = {key for key, (value, default) in values.items() if value != default}
+    assert changed <= set(ALGORITHMS[name].settings)
+    assert set(ALGORITHMS[name].settings) <= set(values)
+    assert set(ADVANTAGES[values["advantage"][0].strip('"')]) <= set(values)
+
+
+def test_dapo() -> None:
+    found = rows(invoke("dapo").stdout)
+    assert found["learn.clip_high"][:2] == ["0.28", "0.2"]
+    assert found["learn.kl"][:2] == ["0.0", "0.01"]
+    assert "learn.resample_by" in found  # comes with learn.resample
+    assert "learn.kl_estimator" not in found  # there is no KL to estimate
+    assert "resample/missing" in found
+    assert "critic.lr" not in found
+
+
+def test_ppo_shows_its_critic() -> None:
+    found = rows(invoke("ppo").stdout)
+    assert {f"critic.{item.name}" for item in fields(CriticSettings)} <= set(found)
+    assert "critic/explained" in found
+
+
+def test_names_stay_whole_on_a_narrow_terminal() -> None:
+    done = invoke("higher_temperature", columns=60)
+    assert done.exit_code == 0
+    assert "method.higher_temperature.temperature" in done.stdout
+    assert sheets()["higher_temperature"].command in done.stdout
+
+
+@pytest.mark.parametrize(("name", "hint"), [("epoo", "did you mean epo?"), ("xyz", "there is: actre, aem, dapo")])
+def test_an_unknown_name(name: str, hint: str) -> None:
+    done = invoke(name)
+    assert done.exit_code == 2
+    assert f"no algorithm or method is called '{name}'" in done.stderr
+    assert hint in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_help_teaches_by_example() -> None:
+    page = invoke("--help").stdout
+    assert "Examples:" in page
+    assert "isentrope methods epo" in page
