@@ -24,6 +24,8 @@ Ids = NDArray[np.int64]
 
 def discounted_returns(rewards_U: NDArray[np.float64], episode_U: Ids, discount: float) -> NDArray[np.float64]:
     """Return from each turn on; the turns of an episode follow each other."""
+    if rewards_U.shape != episode_U.shape:
+        raise ValueError(f"rewards {rewards_U.shape} and episodes {episode_U.shape} must be of equal length")
     returns = np.zeros(len(rewards_U))
     later = 0.0
     for u in range(len(rewards_U) - 1, -1, -1):
@@ -60,10 +62,12 @@ def similar_anchors(group_U: Ids, texts: Sequence[str], threshold: float) -> Ids
 
 
 def _similar_cluster(clusters: Sequence[tuple[str, int]], text: str, threshold: float) -> int | None:
+    matcher = SequenceMatcher(None, "", text, autojunk=False)  # what it knows of the second text is kept
     for first, number in clusters:
-        matcher = SequenceMatcher(None, first, text, autojunk=False)
+        matcher.set_seq1(first)
         # the quick ratios are upper bounds: most pairs are told apart without the slow comparison
-        if min(matcher.real_quick_ratio(), matcher.quick_ratio()) >= threshold and matcher.ratio() >= threshold:
+        quick = matcher.real_quick_ratio() >= threshold and matcher.quick_ratio() >= threshold
+        if quick and matcher.ratio() >= threshold:
             return number
     return None
 

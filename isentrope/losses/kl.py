@@ -4,7 +4,7 @@ With d = logp - ref_logp:
     k1 = d                      unbiased, high variance, may be negative
     k2 = d² / 2                 biased, low variance
     k3 = exp(-d) - 1 + d        unbiased, low variance, never negative
-As a loss, k1's gradient has mean zero at the sampling policy: it does not pull towards the reference.
+k3 stops growing below d = -20, where exp(-d) is beyond any use. As a loss, k1's gradient has mean zero at the sampling policy: it does not pull towards the reference.
 """
 
 from __future__ import annotations
@@ -23,5 +23,6 @@ def kl_estimate(logp_N: Tensor, ref_logp_N: Tensor, estimator: str) -> Tensor:
     if estimator == "k2":
         return d.square() / 2
     if estimator == "k3":
-        return torch.exp(-d.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)) - 1 + d
+        far = d.clamp(min=-MAX_LOG_RATIO)  # in both terms: cut off in one alone, the gradient would change its sign
+        return torch.expm1(-far) + far
     raise ValueError(f"KL estimator {estimator!r}: expected one of {', '.join(ESTIMATORS)}")

@@ -1,23 +1,60 @@
+"""Losses of single tokens: the plain policy gradient and the clip of PPO; what all of them share, the KL too."""
+
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from isentrope.losses.clipped import clipped_loss
-from isentrope.losses.kl import kl_estimate
-from isentrope.masked import MODES, token_weights
-from tests.reference import naive
+from isentrope.losses.kl import ESTIMATORS, kl_estimate
+from isentrope.losses.policy_gradient import policy_gradient_loss
+from tests.reference import naive, naive_torch
 
 Logp = st.floats(-8, 0)
+Rows = list[tuple[float, float, float]]
+# log-prob, old log-prob, advantage; ratios from 0.37 to 2.7, so that all regions of the clip are met
+Tokens = st.lists(st.tuples(Logp, st.floats(-1, 1), st.floats(-3, 3)), min_size=1, max_size=8).map(
+    lambda rows: [(logp, logp + apart, advantage) for logp, apart, advantage in rows]
+)
+Clip = st.floats(0.05, 0.4)
 
 
 def as_tensor(values: list[float]) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
+
+
+def columns(rows: Rows) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return as_tensor([row[0] for row in rows]), as_tensor([row[1] for row in rows]), as_tensor([row[2] for row in rows])
+
+
+def away_from_the_corners(rows: Rows, low: float, high: float) -> None:
+    """At a corner there is no slope to compare with."""
+    for logp, old, _ in rows:
+        ratio = math.exp(logp - old)
+        assume(abs(ratio - (1 - low)) > 1e-4)
+        assume(abs(ratio - (1 + high)) > 1e-4)
+
+
+def test_policy_gradient_by_hand() -> None:
+    # -A · logp: -2 · -0.5 = 1; -(-3) · -2 = -6; no advantage, no loss.
+    assert policy_gradient_loss(as_tensor([-0.5, -2, -1]), as_tensor([2, -3, 0])).tolist() == [1, -6, 0]
+
+
+@given(Tokens)
+def test_policy_gradient_equals_the_naive_form_and_its_slope(rows: Rows) -> None:
+    logp, _, advantage = columns(rows)
+    loss = policy_gradient_loss(logp, advantage)
+    np.testing.assert_allclose(loss.numpy(), [naive.policy_gradient(a, c) for a, _, c in rows], atol=1e-12)
+    found = naive_torch.gradient(lambda x: policy_gradient_loss(x, advantage), logp.tolist())
+    np.testing.assert_array_equal(found, -advantage.numpy())
+    expected = naive_torch.gradient(lambda x: naive_torch.policy_gradient(x, advantage), logp.tolist())
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_clip_by_hand() -> None:
@@ -28,45 +65,56 @@ def test_clip_by_hand() -> None:
     assert loss.tolist() == pytest.approx([-1.2, 2.0, -0.5, 0.8])
 
 
-@given(
-    st.lists(st.tuples(Logp, Logp, st.floats(-3, 3)), min_size=1, max_size=8),
-    st.floats(0.05, 0.4),
-    st.floats(0.05, 0.4),
-)
-def test_clip_equals_the_naive_form(rows: list[tuple[float, float, float]], low: float, high: float) -> None:
-    logp, old, advantage = (as_tensor([row[i] for row in rows]) for i in range(3))
+def test_each_side_has_its_own_clip() -> None:
+    # Clip 0.3 below and 0.1 above. Ratio 2, A 1: 1.1. Ratio 0.5, A -1: -min(-0.5, -0.7) = 0.7.
+    loss = clipped_loss(as_tensor([math.log(2), math.log(0.5)]), torch.zeros(2), as_tensor([1, -1]), 0.3, 0.1)
+    assert loss.tolist() == pytest.approx([-1.1, 0.7])
+
+
+@given(Tokens, Clip, Clip)
+def test_clip_equals_the_naive_form(rows: Rows, low: float, high: float) -> None:
+    logp, old, advantage = columns(rows)
     expected = [naive.clipped(*row, low, high) for row in rows]
     np.testing.assert_allclose(clipped_loss(logp, old, advantage, low, high).numpy(), expected, rtol=1e-9, atol=1e-9)
 
 
+@given(Tokens, Clip, Clip)
+def test_clip_has_the_slope_of_its_equation(rows: Rows, low: float, high: float) -> None:
+    away_from_the_corners(rows, low, high)
+    logp, old, advantage = columns(rows)
+    found = naive_torch.gradient(lambda x: clipped_loss(x, old, advantage, low, high), logp.tolist())
+    autograd = naive_torch.gradient(lambda x: naive_torch.clipped(x, old, advantage, low, high), logp.tolist())
+    np.testing.assert_allclose(found, autograd, rtol=1e-9, atol=1e-12)
+    others = list(zip(old.tolist(), advantage.tolist(), strict=True))
+    total = lambda at: sum(naive.clipped(x, o, a, low, high) for x, (o, a) in zip(at, others, strict=True))  # noqa: E731
+    np.testing.assert_allclose(found, naive_torch.slopes(total, logp.tolist()), rtol=1e-5, atol=1e-6)
+
+
+@given(Tokens, Clip, Clip)
+def test_clip_stops_exactly_where_the_equation_says(rows: Rows, low: float, high: float) -> None:
+    away_from_the_corners(rows, low, high)
+    logp, old, advantage = columns(rows)
+    found = naive_torch.gradient(lambda x: clipped_loss(x, old, advantage, low, high), logp.tolist())
+    for slope, (new, before, worth) in zip(found, rows, strict=True):
+        ratio = math.exp(new - before)
+        stopped = (worth > 0 and ratio > 1 + high) or (worth < 0 and ratio < 1 - low)
+        assert slope == 0 if stopped else slope == pytest.approx(-ratio * worth, rel=1e-9, abs=1e-300)
+
+
 def test_gradient_is_the_ratio_times_the_advantage_inside_and_zero_where_the_clip_binds() -> None:
     # d(-ratio · A)/dlogp = -ratio · A; where the clipped branch is the smaller one it is constant.
-    logp = as_tensor([math.log(1.1), math.log(2), math.log(2), math.log(0.5), math.log(0.5)]).requires_grad_()
+    logp = [math.log(1.1), math.log(2), math.log(2), math.log(0.5), math.log(0.5)]
     advantage = as_tensor([3, 1, -1, 1, -1])
-    clipped_loss(logp, torch.zeros(5, dtype=torch.float64), advantage, 0.2, 0.2).sum().backward()
-    assert logp.grad is not None
-    assert logp.grad.tolist() == pytest.approx([-3.3, 0, 2, -0.5, 0])
+    zeros = torch.zeros(5, dtype=torch.float64)
+    found = naive_torch.gradient(lambda x: clipped_loss(x, zeros, advantage, 0.2, 0.2), logp)
+    assert found.tolist() == pytest.approx([-3.3, 0, 2, -0.5, 0])
 
 
-@given(st.lists(st.tuples(Logp, Logp), min_size=1, max_size=8), st.sampled_from(["k1", "k2", "k3"]))
-def test_kl_equals_the_naive_form_and_its_slope(rows: list[tuple[float, float]], estimator: str) -> None:
-    logp, ref = as_tensor([a for a, _ in rows]).requires_grad_(), as_tensor([b for _, b in rows])
-    values = kl_estimate(logp, ref, estimator)
-    np.testing.assert_allclose(values.detach().numpy(), [naive.kl(a, b, estimator) for a, b in rows], atol=1e-9)
-    values.sum().backward()
-    assert logp.grad is not None
-    step = 1e-6
-    slopes = [(naive.kl(a + step, b, estimator) - naive.kl(a - step, b, estimator)) / (2 * step) for a, b in rows]
-    np.testing.assert_allclose(logp.grad.numpy(), slopes, rtol=1e-4, atol=1e-4)
-
-
-def test_kl_by_hand_and_unknown_name() -> None:
-    # d = ln 2: k1 = 0.6931, k2 = 0.2402, k3 = 1/2 - 1 + 0.6931 = 0.1931.
-    d = as_tensor([math.log(2)])
-    got = [float(kl_estimate(d, torch.zeros(1), name)) for name in ("k1", "k2", "k3")]
-    assert got == pytest.approx([0.693147, 0.240227, 0.193147], abs=1e-5)
-    with pytest.raises(ValueError, match="k4"):
-        kl_estimate(d, d, "k4")
+@given(Tokens)
+def test_before_the_first_update_the_clip_is_the_policy_gradient(rows: Rows) -> None:
+    logp, _, advantage = columns(rows)
+    found = naive_torch.gradient(lambda x: clipped_loss(x, logp, advantage, 0.2, 0.2), logp.tolist())
+    np.testing.assert_allclose(found, -advantage.numpy(), rtol=1e-12, atol=1e-300)
 
 
 def test_huge_ratios_stay_finite() -> None:
@@ -77,20 +125,47 @@ def test_huge_ratios_stay_finite() -> None:
     assert bool(torch.isfinite(logp.grad).all())
 
 
-def test_weights_by_hand() -> None:
-    # Episode 0 has turn 0 of two tokens and turn 1 of one; episode 1 has turn 2 of one token.
-    episodes, turns = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 2])
-    assert token_weights("token", episodes, turns) == pytest.approx([1 / 4] * 4)
-    assert token_weights("sequence", episodes, turns) == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 3])
-    assert token_weights("turn", episodes, turns) == pytest.approx([1 / 8, 1 / 8, 1 / 4, 1 / 2])
+LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "policy gradient": lambda logp, old, advantage: policy_gradient_loss(logp, advantage),
+    "clip": lambda logp, old, advantage: clipped_loss(logp, old, advantage, 0.2, 0.2),
+    **{name: lambda logp, old, advantage, name=name: kl_estimate(logp, old, name) for name in ESTIMATORS},
+}
+every = pytest.mark.parametrize("name", LOSSES)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.floats(-5, 5)), min_size=1, max_size=20))
-def test_weights_equal_nested_means(rows: list[tuple[int, int, float]]) -> None:
-    episodes, turns = np.array([e for e, _, _ in rows]), np.array([10 * e + t for e, t, _ in rows])
-    values = np.array([v for _, _, v in rows])
-    for mode in MODES:
-        weights = token_weights(mode, episodes, turns)
-        assert weights.sum() == pytest.approx(1)
-        expected = naive.mean_over(values.tolist(), episodes.tolist(), turns.tolist(), mode)
-        assert float(weights @ values) == pytest.approx(expected, abs=1e-9)
+@every
+@given(Tokens, st.permutations(range(8)))
+def test_tokens_do_not_see_each_other(name: str, rows: Rows, order: list[int]) -> None:
+    places = [place for place in order if place < len(rows)]
+    logp, old, advantage = columns(rows)
+    whole = LOSSES[name](logp, old, advantage)
+    assert LOSSES[name](logp[places], old[places], advantage[places]).tolist() == whole[places].tolist()
+
+
+READ = {"policy gradient": (0, 2), "clip": (0, 1, 2), "k1": (0, 1), "k2": (0, 1), "k3": (0, 1)}
+
+
+@pytest.mark.parametrize(("name", "column"), [(name, column) for name, columns in READ.items() for column in columns])
+def test_not_a_number_stays_not_a_number_and_alone(name: str, column: int) -> None:
+    rows = [as_tensor([-1.0, -2.0, -3.0]), as_tensor([-1.5, -1.5, -1.5]), as_tensor([1.0, -1.0, 2.0])]
+    clean = LOSSES[name](*rows)
+    rows[column][1] = math.nan
+    spoilt = LOSSES[name](*rows)
+    assert math.isnan(spoilt[1])
+    assert spoilt[[0, 2]].tolist() == clean[[0, 2]].tolist()
+
+
+@pytest.mark.parametrize("name", ["policy gradient", "clip"])
+@pytest.mark.parametrize("bad", [math.inf, -math.inf])
+def test_an_infinite_advantage_is_an_infinite_loss(name: str, bad: float) -> None:
+    loss = LOSSES[name](as_tensor([-1.0]), as_tensor([-1.1]), as_tensor([bad]))
+    assert math.isinf(loss[0])
+
+
+@every
+def test_no_tokens_no_losses(name: str) -> None:
+    none = torch.zeros(0, requires_grad=True)
+    loss = LOSSES[name](none, torch.zeros(0), torch.zeros(0))
+    assert loss.shape == (0,)
+    loss.sum().backward()
+    assert none.grad is not None
