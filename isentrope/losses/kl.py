@@ -4,7 +4,8 @@ With d = logp - ref_logp:
     k1 = d                      unbiased, high variance, may be negative
     k2 = d² / 2                 biased, low variance
     k3 = exp(-d) - 1 + d        unbiased, low variance, never negative
-k3 stops growing below d = -20, where exp(-d) is beyond any use. As a loss, k1's gradient has mean zero at the sampling policy: it does not pull towards the reference.
+k3 stops growing below d = -20, where exp(-d) is beyond any use.
+As a loss, k1's gradient has mean zero at the sampling policy: it does not pull towards the reference.
 """
 
 from __future__ import annotations
