@@ -2,11 +2,12 @@
 
     python bench/overhead.py [--rounds 20] [--device cuda] [--recipe recipes/demo.toml] [--set KEY=VALUE ...]
 
-A step is the rollout and the update. Before each one the policy is put back to its first weights, so that every variant
-that does not change the rollout itself plays and learns from exactly the same tokens. In every round each variant makes
-one step, in a new order; the figure is the median over rounds of its time over the baseline's in the same round. On a
-CPU it is the time that the process itself used, so that other programs disturb less.
-Bars: 1.02 for epo, aem, ea and the entropy bonus, 1.05 for seal. Methods that change what is sampled have none.
+A step is the rollout and the update. In every round one rollout is played; then each variant learns from it, in a new
+order, from the same weights. So all variants do the same work but for the method itself, and the ratio of a round is
+(rollout + update with) / (rollout + update without). The figure is the median over rounds, with its quartiles. On a CPU
+it is the time that the process itself used, so that other programs disturb less.
+Bars: 1.02 for epo, aem, ea and the entropy bonus, 1.05 for seal. Methods that change what is sampled play a rollout of
+their own (--others) and have none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
 from isentrope.setup import use_threads
 from isentrope.train.learner import Learner
-from isentrope.types import RolloutPlan
+from isentrope.types import Episode, RolloutPlan
 
 BARS = {"entropy_bonus": 1.02, "epo": 1.02, "ea": 1.02, "aem": 1.02, "seal": 1.05}
 OTHERS = ("higher_temperature", "actre", "no_think")
@@ -44,16 +45,18 @@ class Variant:
         self.methods = make_methods(self.config)
         self.learner = Learner(policy, reference, self.config, self.methods)
 
-    def step(self, arena: Arena, number: int) -> dict[str, float]:
+    def play(self, arena: Arena, number: int) -> tuple[list[Episode], float]:
         plan = RolloutPlan(self.config.agent.order, self.config.rollout.temperature)
         for method in self.methods:
             plan = method.plan(number, plan)
         begin = clock(arena)
         episodes = arena.train(number, plan)
-        middle = clock(arena)
+        return episodes, clock(arena) - begin
+
+    def learn(self, arena: Arena, number: int, episodes: list[Episode]) -> float:
+        begin = clock(arena)
         self.learner.update(number, episodes)
-        end = clock(arena)
-        return {"rollout": middle - begin, "update": end - middle, "step": end - begin}
+        return clock(arena) - begin
 
 
 def clock(arena: Arena) -> float:
@@ -82,11 +85,15 @@ def main() -> None:
     with Arena(config, policy) as arena:
         for round_number in range(arguments.rounds + 1):
             random.Random(round_number).shuffle(names)
+            number = STEP + round_number
+            policy.module.load_state_dict(first)
+            shared = variants[BASELINE].play(arena, number)
             for name in names:
                 policy.module.load_state_dict(first)
-                taken = variants[name].step(arena, STEP + round_number)
+                episodes, playing = variants[name].play(arena, number) if name in OTHERS else shared
+                learning = variants[name].learn(arena, number, episodes)
                 if round_number:  # the first round warms everything up
-                    times[name].append(taken)
+                    times[name].append({"rollout": playing, "update": learning, "step": playing + learning})
             print(f"\rround {round_number}/{arguments.rounds}", end="", flush=True)
     print()
     report(times)

@@ -161,7 +161,7 @@ def micro_batches(
         while end < len(rows) and max(width, widths[end]) * (end + 1 - at) <= micro_tokens:
             width, end = max(width, widths[end]), end + 1
         packed = [[sequences[i] for i in row] for row in rows[at:end]]
-        yield _batch(packed, width, tokens, known, weights, device)
+        yield _batch(packed, width, tokens, known, weights, chosen, device)
         at = end
 
 
@@ -171,6 +171,7 @@ def _batch(
     tokens: StepTokens,
     targets: Targets,
     weights: dict[str, NDArray[np.float64]],
+    mini_batch: NDArray[np.int64],
     device: torch.device | str,
 ) -> TokenBatch:
     ids = np.zeros((len(rows), width), dtype=np.int64)
@@ -209,6 +210,7 @@ def _batch(
         part_N=tensor(tokens.part_N[chosen]),
         turn_N=tensor(np.unique(tokens.turn_N[chosen], return_inverse=True)[1]),
         number_N=chosen,
+        mini_batch=mini_batch,
         weights={mode: tensor(values[chosen].astype(np.float32)) for mode, values in weights.items()},
         return_N=optional(targets.return_N),
         old_value_N=optional(targets.value_N),

@@ -139,6 +139,7 @@ def _language_batch(
         part_N=zeros,
         turn_N=zeros,
         number_N=np.arange(len(row_N)),
+        mini_batch=np.arange(len(row_N)),
         weights={"token": zeros + 1 / len(row_N)},
     )
 

@@ -157,6 +157,7 @@ class TokenBatch:
     part_N: Tensor
     turn_N: Tensor  # number of the response within the batch, from 0
     number_N: NDArray[np.int64]  # of each token in StepTokens
+    mini_batch: NDArray[np.int64]  # numbers of all tokens of the mini-batch that this is a piece of
     weights: dict[str, Tensor]  # aggregation mode -> weight per token; its denominator is the whole mini-batch
     return_N: Tensor | None = None
     old_value_N: Tensor | None = None

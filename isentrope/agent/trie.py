@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from isentrope.agent.tokens import Dialect, neutral
 
@@ -28,7 +29,7 @@ class ActionTries:
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self._paths: dict[str, tuple[list[int], list[int]]] = {}  # action -> tokens, and where each ends in bytes
+        self._paths: dict[str, tuple[list[int], list[bool]]] = {}  # action -> tokens, and which reach beyond the tag
         self._tries: dict[tuple[str, ...], TrieNode] = {}
 
     def trie(self, admissible: tuple[str, ...]) -> TrieNode:
@@ -38,20 +39,22 @@ class ActionTries:
 
     def _build(self, admissible: Sequence[str]) -> TrieNode:
         root = TrieNode()
-        for action in dict.fromkeys(admissible):
+        for action in dict.fromkeys(neutral(text) for text in admissible):
             if action not in self._paths:
-                ids = self.dialect.answer(f"<action>{neutral(action)}</action>")
-                ends: list[int] = []
-                for piece in self.dialect.pieces(ids):
-                    ends.append((ends[-1] if ends else 0) + len(piece))
-                self._paths[action] = ids, ends
+                self._paths[action] = self._path(action)
             node = root
-            for token, end in zip(*self._paths[action], strict=True):
+            for token, inside in zip(*self._paths[action], strict=True):
                 node.actions += 1
-                node.inside = node.inside or end > len(_OPEN)
+                node.inside = node.inside or inside
                 node = node.children.setdefault(token, TrieNode())
             node.actions += 1
         return root
+
+    def _path(self, action: str) -> tuple[list[int], list[bool]]:
+        ids = self.dialect.answer(f"<action>{action}</action>")
+        pieces = self.dialect.pieces(ids)
+        opened = b"".join(pieces).find(_OPEN) + len(_OPEN)  # a tokenizer may put a space in front
+        return ids, [end > opened for end in accumulate(len(piece) for piece in pieces)]
 
 
 class TrieWalk:

@@ -62,13 +62,18 @@ class _EntropyRule:
     def __init__(self, method: ActRe, dialect: Dialect, base: float) -> None:
         self.method, self.dialect, self.base = method, dialect, base
         self.text, self.read = b"", 0
+        self.inside: list[tuple[int, float]] = []  # (where it begins, entropy) of the tokens behind the opening tag
 
     def __call__(self, response: Sequence[int], entropy: float) -> float:
         self.text += b"".join(self.dialect.pieces(response[self.read :]))
         self.read = len(response)
-        if b"<action>" not in self.text or b"</action>" in self.text:
+        close = self.text.find(b"</action>")
+        if close >= 0:  # now it is known which tokens were the action's and which the closing tag's
+            self.method.entropies += [value for start, value in self.inside if start < close]
+            self.inside = []
+        if b"<action>" not in self.text or close >= 0:
             return self.base
-        self.method.entropies.append(entropy)
+        self.inside.append((len(self.text), entropy))
         threshold = self.method.threshold
         return self.method.options.temperature if threshold is not None and entropy > threshold else self.base
 
@@ -84,10 +89,10 @@ class ActRe(Method):
     def __init__(self, options: ActReOptions | None = None, steps: int = 1, seed: int = 0) -> None:
         super().__init__(options, steps, seed)
         switch = self.options.switch
-        self.last_of_stage1 = round(switch * steps) if switch <= 1 else int(switch)
+        self.last_of_stage1 = int(switch * steps + 0.5) if switch <= 1 else int(switch)
         self.threshold: float | None = None  # of the entropy rule
         self.entropies: list[float] = []  # of the step's action tokens, at the base temperature
-        self.base = 1.0
+        self.base = 1.0  # the temperature of all other tokens
         self._tries: ActionTries | None = None
 
     def stage(self, step: int) -> int:
@@ -123,7 +128,8 @@ class ActRe(Method):
         inside = tokens.part_N == ACTION
         self.seen = {}
         if self.stage(step) == 1 and inside.any():
-            self.seen["actre/branching"] = float(np.mean(~np.isclose(tokens.temperature_N[inside], self.base)))
+            hot_N = ~np.isclose(tokens.temperature_N, self.base) & (self.options.variant != "no_high_temperature")
+            self.seen["actre/branching"] = float(np.mean(hot_N[inside]))
         if self.entropies:
             self.threshold = float(np.quantile(self.entropies, self.options.quantile))
             self.entropies = []

@@ -68,17 +68,15 @@ class Seal(Method):
         self.classifier: nn.Sequential | None = None
         self.optimiser: torch.optim.AdamW | None = None
         self._loaded: dict[str, Any] = {}
-        self._share_N: NDArray[np.float32] = np.zeros(0, dtype=np.float32)  # how much each token of the step counts
+        self._counts_N: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)  # which tokens of the step are learnt from
 
     def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
         """Leaves the advantages alone; finds the tokens to learn from."""
-        self._share_N = np.ones(len(tokens.group_N), dtype=np.float32)
+        self._counts_N = np.ones(len(tokens.group_N), dtype=np.bool_)
         if self.options.groups == "mixed":
             for group in np.unique(tokens.group_N):
                 members = tokens.group_N == group
-                self._share_N[members] = len(np.unique(tokens.success_N[members])) == 2
-            # those that count stand for all, so that the mean is one over them
-            self._share_N *= len(self._share_N) / max(1.0, float(self._share_N.sum()))
+                self._counts_N[members] = len(np.unique(tokens.success_N[members])) == 2
         return advantage_N
 
     def loss(self, batch: TokenBatch, stats: TokenStats) -> Term | None:
@@ -87,11 +85,16 @@ class Seal(Method):
         hidden = stats.hidden_ND
         if self.options.state == "token":
             hidden = stats.states_BTD[batch.row_N, batch.col_N]
+        share = 1.0  # of the mini-batch's tokens that count: the mean is one over them
+        if self.options.groups == "mixed":
+            share = float(self._counts_N[batch.mini_batch].mean())
+            if share == 0:
+                return None
         classify = self._ready(hidden)
         logit_N: Tensor = classify(hidden.float()).squeeze(-1)
         weight_N = batch.weights["token"]
         if self.options.groups == "mixed":
-            weight_N = weight_N * torch.from_numpy(self._share_N[batch.number_N]).to(weight_N)
+            weight_N = weight_N * torch.from_numpy(self._counts_N[batch.number_N]).to(weight_N) / share
         z_N = batch.success_N if self.options.label == "success" else (batch.advantage_N >= 0).to(weight_N)
         loss_N = functional.binary_cross_entropy_with_logits(logit_N, z_N, reduction="none")
         loss = (weight_N * loss_N).sum()

@@ -115,7 +115,7 @@ def test_in_lower_precision_scoring_still_gives_the_numbers_of_sampling() -> Non
         row_N=torch.zeros(6, dtype=torch.long), col_N=places, target_N=ids[0, 3:],
         temperature_N=torch.ones(6), old_logp_N=torch.zeros(6), advantage_N=torch.zeros(6), ref_logp_N=None,
         success_N=torch.zeros(6), part_N=torch.zeros(6), turn_N=torch.zeros(6), number_N=np.arange(6),
-        weights={},
+        mini_batch=np.arange(6), weights={},
     )  # fmt: skip
     stats = policy.stats(batch)
     np.testing.assert_allclose(sampled.logprobs, stats.logp_N.detach().numpy(), atol=0.15)

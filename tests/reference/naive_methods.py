@@ -158,14 +158,16 @@ def entropy_temperatures(
 ) -> tuple[list[float], list[float]]:
     """(temperature of every token, entropies that the next threshold is taken from), from the whole response.
 
-    A token counts if it begins behind the opening tag and before the closing tag is complete.
+    A token may be hot if it begins behind the opening tag and before the closing tag is complete. It counts if it
+    begins before the closing tag does, which is known once something follows that tag.
     """
     temperatures: list[float] = []
     counted: list[float] = []
+    close = b"".join(pieces[:-1]).find(b"</action>")
     for j, entropy in enumerate(entropies):
         text = b"".join(pieces[:j])
         inside = b"<action>" in text and b"</action>" not in text
-        if inside:
+        if inside and len(text) < close:
             counted.append(entropy)
         temperatures.append(hot if inside and threshold is not None and entropy > threshold else base)
     return temperatures, counted
