@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isentrope.instruments.log import Record
 from isentrope.report.axes import Chart, Panel, Series
 from isentrope.report.episodes import LEVELS, MOST_NATS, level_of
+from isentrope.report.figures import stage_marks
 from isentrope.report.scale import Scale, decimals, nice_ticks, spread
 from isentrope.report.svg import line_chart, stacked_bars
 from isentrope.report.text import clipped, duration, safe, short, visible
@@ -146,3 +148,15 @@ def test_any_numbers_can_be_drawn(values: list[float | None], zero: bool) -> Non
     ElementTree.fromstring(text)
     assert "nan" not in text
     assert "inf" not in text
+
+
+def test_a_change_of_stage_is_marked_where_it_happens() -> None:
+    records: list[Record] = [{"step": step, "plan/stage": 1.0 if step <= 3 else 2.0} for step in range(1, 7)]
+    assert stage_marks(records) == ((4.0, "stage 2"),)
+    assert stage_marks([{"step": 1}, {"step": 2}]) == ()
+    series = Series("a", [1.0, 6.0], [0.0, 1.0])
+    chart = Chart([Panel([series], marks=((4.0, "stage <2>"), (99.0, "outside")))], "x")
+    drawn = line_chart(chart)
+    assert drawn.count('class="change"') == 1
+    assert "stage &lt;2&gt;" in drawn
+    assert "outside" not in drawn
