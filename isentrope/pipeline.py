@@ -9,9 +9,10 @@ from pathlib import Path
 
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
+from isentrope.errors import TrainError
 from isentrope.evaluate import evaluate, summary
 from isentrope.instruments.log import MetricsLog
-from isentrope.instruments.metrics import FAILURES, rollout_metrics
+from isentrope.instruments.metrics import FAILURES, rollout_metrics, timing_metrics
 from isentrope.methods.base import Method
 from isentrope.methods.registry import make_methods
 from isentrope.policy.load import choose_device, load_folder, load_policy
@@ -24,7 +25,7 @@ from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.keeper import Keeper
 from isentrope.train.learner import Learner
 from isentrope.train.run_folder import RunFolder
-from isentrope.types import Episode, RolloutPlan
+from isentrope.types import RolloutPlan
 
 
 def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
@@ -105,15 +106,22 @@ class _Loop:
             play = partial(self.arena.train, step, plan, moved)
             sampled = sample_groups(play, rollout.groups, self.config.learn, FAILURES)
         clock.append(time.monotonic())
-        played = sampled.kept + sampled.dropped
-        metrics = rollout_metrics(played) | sampled.metrics
-        metrics |= {f"plan/{name}": value for name, value in plan.notes.items()}
-        # A task that broke says nothing about the policy: its episode is stored and counted, but not learnt from.
-        metrics |= self.learner.update(step, [e for e in sampled.kept if e.stop not in FAILURES])
-        clock.append(time.monotonic())
         self._store(step, sampled)
+        played = sampled.kept + sampled.dropped
+        metrics = rollout_metrics(played) | {f"plan/{name}": value for name, value in plan.notes.items()}
+        # A task that broke says nothing about the policy: its episode is stored and counted, but not learnt from.
+        learnt = [episode for episode in sampled.kept if episode.stop not in FAILURES]
+        try:
+            metrics |= self.learner.update(step, learnt) | sampled.metrics
+        except TrainError:
+            self.log.write(step, metrics)  # the step one wants to look at
+            raise
+        clock.append(time.monotonic())
         self.log.write(step, metrics)
-        self.log.write_timings(step, _timings(clock, played))
+        self.log.write_timings(
+            step,
+            timing_metrics(clock[1] - clock[0], clock[2] - clock[1], played, learnt if metrics["update/count"] else []),
+        )
         return f"success {metrics['success/all']:.2f}  entropy {metrics.get('entropy/token', 0):.2f}"
 
     def _store(self, step: int, sampled: Sampled) -> None:
@@ -134,15 +142,3 @@ class _Loop:
 
     def _save(self, step: int, metrics: dict[str, float]) -> None:
         self.keeper.save(step, self.learner.policy, {"step": step, "learner": self.learner.state_dict()}, metrics)
-
-
-def _timings(clock: Sequence[float], episodes: Sequence[Episode]) -> dict[str, float]:
-    play, update = clock[1] - clock[0], clock[2] - clock[1]
-    sampled = sum(len(turn.response_ids) for episode in episodes for turn in episode.turns)
-    read = sampled + sum(len(turn.context_ids) for episode in episodes for turn in episode.turns)
-    return {
-        "seconds/rollout": play,
-        "seconds/update": update,
-        "tokens_per_second/rollout": sampled / max(play, 1e-9),
-        "tokens_per_second/update": read / max(update, 1e-9),
-    }

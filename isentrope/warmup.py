@@ -11,13 +11,15 @@ from isentrope.console import Watch
 from isentrope.errors import TaskError
 from isentrope.evaluate import evaluate, evaluation_plan, summary
 from isentrope.instruments.log import MetricsLog
-from isentrope.policy.load import load_folder, load_policy
+from isentrope.methods.registry import make_methods
+from isentrope.policy.load import choose_device, load_folder, load_policy
 from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.demonstrate import demonstrations
 from isentrope.rollout.store import read_episodes, write_episodes
 from isentrope.seeding import stream
 from isentrope.setup import use_threads
+from isentrope.tasks.contract import Instance
 from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.imitate import imitate
 from isentrope.train.keeper import Keeper
@@ -30,11 +32,14 @@ from isentrope.types import Episode
 def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
     """Imitate games for `sft.epochs` passes; gives the last evaluation."""
     use_threads(config)
-    with RunFolder(out, config, resume) as folder, Watch(quiet) as watch:
+    make_methods(config)  # a fault in their settings is to be found before anything is written
+    kind = "rft" if config.sft.source == "own" else "sft"
+    with RunFolder(out, config, resume, kind) as folder, Watch(quiet) as watch:
         found = latest_checkpoint(folder.checkpoints) if resume else None
-        policy = load_policy(config.policy, config.run)
         if found:
-            policy = load_folder(found / "policy", policy.device, config.run.dtype)
+            policy = load_folder(found / "policy", choose_device(config.run.device), config.run.dtype)
+        else:
+            policy = load_policy(config.policy, config.run)
         folder.write_tokens(policy.dialect)
         optimiser = make_optimiser(policy, config.learn)
         keeper = Keeper(folder.checkpoints, config)
@@ -52,9 +57,9 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
 def _expert_games(arena: Arena, policy: Policy, config: RunConfig, watch: Watch) -> list[Episode]:
     settings = config.sft
     orders = settings.orders or (evaluation_plan(config).order,)
-    instances = [arena.world.instance("train", settings.first_game + i) for i in range(settings.games)]
+    instances = _instances(arena, config)
     games: list[Episode] = []
-    with watch.stage("expert games", settings.games * len(orders)) as moved:
+    with watch.stage("expert games", len(instances) * len(orders)) as moved:
         for order in orders:
             agent = replace(config.agent, order=order)
             for game in demonstrations(arena.world, policy.dialect, agent, config.task, instances, config.run.seed):
@@ -62,10 +67,19 @@ def _expert_games(arena: Arena, policy: Policy, config: RunConfig, watch: Watch)
                 moved(1)
     if not games:
         raise TaskError(
-            f"the expert solved none of {settings.games} games within task.max_turns = {config.task.max_turns} and "
+            f"the expert solved none of {len(instances)} games within task.max_turns = {config.task.max_turns} and "
             f"agent.max_context = {config.agent.max_context}; allow more turns, more context or more games (sft.games)"
         )
     return games
+
+
+def _instances(arena: Arena, config: RunConfig) -> list[Instance]:
+    """The games of the train split from `sft.first_game` on: `sft.games` of them, or as many as there are."""
+    first, size = config.sft.first_game, arena.world.size("train")
+    count = config.sft.games if size is None else min(config.sft.games, size - first)
+    if count <= 0:
+        raise TaskError(f"sft.first_game = {first}: {arena.world.name} has only {size} games in 'train'")
+    return [arena.world.instance("train", first + i) for i in range(count)]
 
 
 def _own_games(arena: Arena, config: RunConfig, path: Path, watch: Watch) -> list[Episode]:
@@ -74,8 +88,8 @@ def _own_games(arena: Arena, config: RunConfig, path: Path, watch: Watch) -> lis
     if path.exists():
         return read_episodes(path)
     plan = replace(evaluation_plan(config), temperature=config.rollout.temperature)
-    instances = [arena.world.instance("train", settings.first_game + i) for i in range(settings.games)]
-    with watch.stage("own games", settings.games * settings.samples) as moved:
+    instances = _instances(arena, config)
+    with watch.stage("own games", len(instances) * settings.samples) as moved:
         played = arena.play(instances, settings.samples, plan, "own", moved)
     won = [episode for episode in played if episode.success]
     watch.say(f"own games: {len(won)} of {len(played)} solved, which are imitated")

@@ -45,7 +45,7 @@ def exact_anchors(group_U: Ids, anchors: Sequence[str]) -> Ids:
 
 def similar_anchors(group_U: Ids, texts: Sequence[str], threshold: float) -> Ids:
     """As `exact_anchors`, for observations: a text joins the first cluster of its task group whose first text is
-    similar to at least `threshold` (matching characters over all characters, 0 to 1)."""
+    similar to at least `threshold` (matching words over all words, 0 to 1)."""
     clusters: dict[int, list[tuple[str, int]]] = {}
     exact: dict[tuple[int, str], int] = {}
     numbers = np.zeros(len(texts), np.int64)
@@ -62,9 +62,9 @@ def similar_anchors(group_U: Ids, texts: Sequence[str], threshold: float) -> Ids
 
 
 def _similar_cluster(clusters: Sequence[tuple[str, int]], text: str, threshold: float) -> int | None:
-    matcher = SequenceMatcher(None, "", text, autojunk=False)  # what it knows of the second text is kept
+    matcher = SequenceMatcher(None, [], text.split(" "), autojunk=False)  # what it knows of the second is kept
     for first, number in clusters:
-        matcher.set_seq1(first)
+        matcher.set_seq1(first.split(" "))
         # the quick ratios are upper bounds: most pairs are told apart without the slow comparison
         quick = matcher.real_quick_ratio() >= threshold and matcher.quick_ratio() >= threshold
         if quick and matcher.ratio() >= threshold:

@@ -58,15 +58,17 @@ class ActionTries:
 
 
 class TrieWalk:
-    """Follows one response."""
+    """Follows one response. White space in front of it is passed over, as the parser does."""
 
-    def __init__(self, root: TrieNode) -> None:
+    def __init__(self, root: TrieNode, dialect: Dialect) -> None:
+        self._root, self._dialect, self._read = root, dialect, 0
         self._node: TrieNode | None = root
-        self._read = 0
 
     def branching(self, response: Sequence[int]) -> bool:
         """Whether the next token decides between two or more admissible actions. `response` only ever grows."""
         for token in response[self._read :]:
+            if self._node is self._root and not self._dialect.pieces([token])[0].strip():
+                continue
             self._node = self._node.children.get(token) if self._node else None
         self._read = len(response)
         return self._node is not None and self._node.inside and self._node.actions > 1

@@ -35,6 +35,10 @@ def config(
         Console().print(settings_table(rows, None) if rows else f"{world} has no options")
         return
     resolved = load_config(recipe, sets or [])
+    if resolved.methods:
+        from isentrope.methods.registry import make_methods
+
+        make_methods(resolved)  # their settings are known to them alone
     if toml:
         typer.echo(config_to_toml(resolved), nl=False)
         return

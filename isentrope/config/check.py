@@ -51,6 +51,15 @@ def _learning(config: RunConfig) -> Iterator[str]:
             f'learn.loss = "policy_gradient" with {learn.mini_batches * learn.epochs} updates per step: without a '
             'ratio only the first would be right; use learn.mini_batches = learn.epochs = 1, or learn.loss = "clip"'
         )
+    if learn.advantage == "reinforce" and rollout.groups * rollout.group_size < 2:
+        yield 'rollout.groups × rollout.group_size = 1 with learn.advantage = "reinforce": every advantage would be 0'
+    if learn.advantage == "gae" and config.critic.warmup >= config.run.steps:
+        yield (
+            f"critic.warmup = {config.critic.warmup} with run.steps = {config.run.steps}: the policy would "
+            "never learn; use fewer steps of critic warm-up"
+        )
+    if config.sft.source == "own" and config.sft.orders:
+        yield 'sft.orders with sft.source = "own": own games have the form they were played in; leave sft.orders out'
     if learn.resample and rollout.group_size < 2:
         yield f"learn.resample = {learn.resample} with rollout.group_size = 1: every group would be equal"
     if learn.mini_batches > rollout.groups:

@@ -72,7 +72,7 @@ def _without_algorithm(below: Mapping[str, Any], above: Mapping[str, Any]) -> Ma
     mine, theirs = cast(Table, old), cast(Table, new)
     defaults = RunConfig().learn
     before, after = mine.get("algorithm", defaults.algorithm), theirs["algorithm"]
-    if before == after or before not in ALGORITHMS or after not in ALGORITHMS:
+    if before == after or str(before) not in ALGORITHMS or str(after) not in ALGORITHMS:
         return below
     own = _values(ALGORITHMS[before], defaults)
     chosen = {*ALGORITHMS[before].settings, *ALGORITHMS[after].settings}

@@ -89,7 +89,7 @@ class PolicySettings:
 class RolloutSettings:
     groups: int = setting(16, "task instances per step", low=1)
     group_size: int = setting(8, "episodes per task instance", low=1)
-    temperature: float = setting(1.0, "sampling temperature in training", above=0)
+    temperature: float = setting(1.0, "sampling temperature in training", low=0.01)
     batch: int = setting(256, "conversations sampled at once", low=1)
 
 

@@ -118,6 +118,7 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("eval/{split}/low", "share", "Lower end of the success's 95 % interval (Wilson) on {split} games."),
         Entry("eval/{split}/high", "share", "Upper end of the success's 95 % interval (Wilson) on {split} games."),
         Entry("eval/{split}/games", "games", "Games of the {split} split that were played."),
+        Entry("eval/{split}/games/{kind}", "games", "Games of type {kind} of the {split} split that were played."),
         Entry("eval/{split}/return", "reward", "Mean return on the {split} split."),
         Entry("eval/{split}/turns", "turns", "Mean number of turns of a game on the {split} split."),
         Entry("eval/{split}/valid_ratio", "share", "Share of the turns on {split} games that were valid actions."),

@@ -31,6 +31,15 @@ def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
     }
 
 
+def timing_metrics(play: float, update: float, played: Sequence[Episode], learnt: Sequence[Episode]) -> Metrics:
+    """Seconds of the two stages, and the tokens that each worked through per second."""
+    sampled = sum(len(turn.response_ids) for episode in played for turn in episode.turns)
+    read = sum(len(turn.response_ids) + len(turn.context_ids) for episode in learnt for turn in episode.turns)
+    metrics = {"seconds/rollout": play, "seconds/update": update}
+    metrics["tokens_per_second/rollout"] = sampled / max(play, 1e-9)
+    return metrics | ({"tokens_per_second/update": read / max(update, 1e-9)} if learnt else {})
+
+
 def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
     """How well the policy does on a split, with the 95 % interval of its success."""
     if not episodes:
@@ -47,6 +56,8 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
         "turns": _mean([len(episode.turns) for episode in episodes]),
     }
     metrics |= {key: value for key, value in outcome.items() if key.startswith("success/") and key != "success/all"}
+    kinds = Counter(key_part(episode.kind) for episode in episodes)
+    metrics |= {f"games/{kind}": float(count) for kind, count in kinds.items()}
     if "valid_ratio" in validity:
         metrics["valid_ratio"] = validity["valid_ratio"]
     return {f"eval/{key_part(split)}/{key}": value for key, value in metrics.items()}

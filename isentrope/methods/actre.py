@@ -27,6 +27,7 @@ import numpy as np
 from isentrope.agent.tokens import Dialect
 from isentrope.agent.trie import ActionTries, TrieWalk
 from isentrope.config.schema import setting
+from isentrope.errors import ConfigError
 from isentrope.methods.base import Method
 from isentrope.types import Floats, RolloutPlan, StepTokens, TokenTemperature
 
@@ -36,7 +37,7 @@ ACTION = 2  # StepTokens.part_N
 @dataclass(frozen=True)
 class ActReOptions:
     switch: float = setting(0.5, "end of stage 1: a share of the steps, or above 1 a step number", low=0)
-    temperature: float = setting(1.2, "T of the branching tokens in stage 1", above=0)
+    temperature: float = setting(1.2, "T of the branching tokens in stage 1", low=0.01)
     branching: str = setting("auto", "which tokens are branching ones", choices=("auto", "trie", "entropy"))
     quantile: float = setting(0.8, "entropy rule: share of the action tokens that are not branching", low=0, high=1)
     variant: str = setting(
@@ -117,11 +118,15 @@ class ActRe(Method):
         by_trie = self.options.branching == "trie" or (self.options.branching == "auto" and admissible is not None)
         if not by_trie:
             return _EntropyRule(self, dialect, base)
+        if admissible is None:
+            raise ConfigError(
+                'method.actre.branching = "trie": this world lists no admissible actions; use "entropy" or "auto"'
+            )
         if not admissible:
             return None
         if self._tries is None:
             self._tries = ActionTries(dialect)
-        return _TrieRule(TrieWalk(self._tries.trie(admissible)), base, self.options.temperature)
+        return _TrieRule(TrieWalk(self._tries.trie(admissible), dialect), base, self.options.temperature)
 
     def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
         """Leaves the advantages alone; the entropy rule takes its threshold for the next step from this one."""

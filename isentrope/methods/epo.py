@@ -91,7 +91,8 @@ class Epo(Method):
             if len(entropy_N):
                 self.seen["epo/outside"] = float(np.mean((entropy_N < low) | (entropy_N > high)))
         if len(tokens.entropy_N):
-            self.history.append(float(tokens.entropy_N.mean(dtype=np.float64)))
+            mean = float(tokens.entropy_N.mean(dtype=np.float64))
+            self.history += [mean] if math.isfinite(mean) else []  # one bad step must not spoil all later ones
         return advantage_N
 
     def loss(self, batch: TokenBatch, stats: TokenStats) -> Term | None:

@@ -15,7 +15,7 @@ from isentrope.types import RolloutPlan
 
 @dataclass(frozen=True)
 class HigherTemperatureOptions:
-    temperature: float = setting(1.2, "sampling temperature of the training episodes", above=0)
+    temperature: float = setting(1.2, "sampling temperature of the training episodes", low=0.01)
 
 
 class HigherTemperature(Method):

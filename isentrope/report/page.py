@@ -73,6 +73,9 @@ def _nav(titles: list[str]) -> str:
     return f'<nav><span class="brand">{_MARK}Isentrope</span>{links}</nav>'
 
 
+_FORMS = {"no_think": "act", "actre": "act_think, then think_act"}  # methods that choose it themselves
+
+
 def _header(run: Run) -> str:
     methods = run.config.get("methods")
     names = ", ".join(str(name) for name in cast("list[object]", methods)) if isinstance(methods, list) else ""
@@ -81,7 +84,7 @@ def _header(run: Run) -> str:
         "model": run.setting("policy", "model"),
         "algorithm": run.setting("learn", "algorithm"),
         "entropy methods": (names or "none") if run.config else None,
-        "response form": run.setting("agent", "order"),
+        "response form": next((_FORMS[n] for n in names.split(", ") if n in _FORMS), run.setting("agent", "order")),
         "seed": run.setting("run", "seed"),
     }
     rows = [f"<div><dt>{name}</dt><dd>{safe(value)}</dd></div>" for name, value in facts.items() if value is not None]

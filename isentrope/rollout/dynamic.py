@@ -41,6 +41,7 @@ def sample_groups(play: Play, groups: int, learn: LearnSettings, broken: Sequenc
             "resample/attempts": float(attempts),
             "resample/dropped": float(_groups(dropped)),
             "resample/missing": float(groups - _groups(kept)),
+            "advantage/zero_groups": _groups(dropped) / max(1, _groups(kept) + _groups(dropped)),
         },
     )
 

@@ -153,9 +153,11 @@ def _by_critic(
 
 
 def _metrics(advantage_N: Vector, returns_E: Vector, group_E: Ids) -> dict[str, float]:
+    if not len(advantage_N):
+        return {}
     equal = [bool(np.all(returns_E[group_E == g] == returns_E[group_E == g][0])) for g in np.unique(group_E)]
     return {
-        "advantage/mean": float(advantage_N.mean()) if len(advantage_N) else 0.0,
-        "advantage/std": float(advantage_N.std()) if len(advantage_N) else 0.0,
-        "advantage/zero_groups": float(np.mean(equal)) if equal else 0.0,
+        "advantage/mean": float(advantage_N.mean()),
+        "advantage/std": float(advantage_N.std()),
+        "advantage/zero_groups": float(np.mean(equal)),
     }

@@ -36,27 +36,35 @@ class Critic:
             max_skips=learn.max_skips,
         )
 
-    def values(self, batch: TokenBatch, policy_hidden_ND: Tensor | None, trunk: float = 0.0) -> Tensor:
-        """One value per response token. `trunk` is the share of the gradient that goes on into the policy."""
+    @property
+    def reaches_policy(self) -> bool:
+        """Whether the values' gradient goes on into the policy."""
+        return self.body is None and self.settings.trunk > 0
+
+    def values(self, batch: TokenBatch, policy_hidden_ND: Tensor | None) -> Tensor:
+        """One value per response token."""
         if self.body:
             hidden = before(self.body.states(batch), batch)
         else:
             assert policy_hidden_ND is not None
-            cut = policy_hidden_ND.detach()
+            cut, trunk = policy_hidden_ND.detach(), self.settings.trunk
             hidden = cut + trunk * (policy_hidden_ND - cut) if trunk else cut
         return self.head(hidden.float()).squeeze(-1)
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "head": dict(self.head.state_dict()),
-            "body": dict(self.body.module.state_dict()) if self.body else {},
+            # by parameter: a module that is registered under two names is saved once
+            "body": {name: p.detach() for name, p in self.body.module.named_parameters()} if self.body else {},
             "optimiser": self.optimiser.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.head.load_state_dict(state["head"])
         if self.body:
-            self.body.module.load_state_dict(state["body"])
+            with torch.no_grad():
+                for name, parameter in self.body.module.named_parameters():
+                    parameter.copy_(state["body"][name])
         self.optimiser.load_state_dict(state["optimiser"])
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from isentrope.batch import flatten, micro_batches
 from isentrope.policy.policy import Policy
@@ -20,6 +23,8 @@ def imitate(
 ) -> tuple[float, float]:
     """One update. Gives the cross-entropy per token, in nats, and the gradient's norm."""
     sequences, tokens = flatten(episodes, all_tokens)
+    # plain cross-entropy, whatever temperature the tokens were sampled with
+    tokens = replace(tokens, temperature_N=np.ones_like(tokens.temperature_N))
     total = 0.0
     for batch in micro_batches(sequences, tokens, micro_tokens=micro_tokens, device=policy.device):
         loss = -(batch.weights["token"] * policy.stats(batch).logp_N).sum()

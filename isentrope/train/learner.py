@@ -62,6 +62,8 @@ class Learner:
         for epoch in range(self.settings.epochs):
             for mini in self._mini_batches(step, epoch, sequences):
                 seen.append(self._update_once(mini, tokens, targets, policy_too))
+        for _ in range(self.settings.epochs * self.settings.mini_batches - len(seen)):  # groups may be missing
+            self._pass_by()
         return metrics | merged(seen) | {"update/skipped": self.optimiser.skipped, "update/count": len(seen)}
 
     def _targets(
@@ -78,7 +80,7 @@ class Learner:
             penalty_N = (s.kl * kl_N).numpy()
         credit = assign_credit(episodes, tokens, s, self.config.agent.max_response, penalty_N, value_N)
         metrics |= credit.metrics
-        if value_N is not None and credit.return_N is not None:
+        if value_N is not None and credit.return_N is not None and len(value_N):
             estimate, target = torch.from_numpy(value_N), torch.from_numpy(credit.return_N)
             metrics["critic/explained"] = explained_variance(estimate, target)
         advantage_N = credit.advantage_N
@@ -147,18 +149,19 @@ class Learner:
         s = self.settings
         sums: Metrics = {}
         for batch in self._pieces(mini, tokens, targets):
-            stats = self.policy.stats(batch)
-            losses: list[Tensor] = []
+            hidden_ND = None
             if policy_too:
+                stats = self.policy.stats(batch)
                 loss, seen = objective(batch, stats, s, self.methods)
-                losses.append(loss)
                 accumulate(sums, seen)
+                hidden_ND = stats.hidden_ND
+                loss.backward(retain_graph=self.critic is not None and self.critic.reaches_policy)
             if self.critic:
-                trunk = self.config.critic.trunk if policy_too else 0.0
-                loss, seen = critic_objective(batch, stats.hidden_ND, self.critic, s, trunk)
-                losses.append(loss)
+                if hidden_ND is None and self.critic.body is None:
+                    hidden_ND = before(self.policy.states(batch), batch).detach()
+                loss, seen = critic_objective(batch, hidden_ND, self.critic, s)
                 accumulate(sums, seen)
-            sum(losses[1:], losses[0]).backward()
+                loss.backward()
         rate = learning_rate(self.optimiser.updates, self.total_updates, s.lr, s.warmup, s.floor)
         if self.critic:
             peak = self.config.critic.lr
@@ -172,6 +175,12 @@ class Learner:
         for method in self.methods:
             method.updated(self.optimiser.skipped == applied)
         return sums | {"lr": rate}
+
+    def _pass_by(self) -> None:
+        """Let the schedules go on over an update that was not made."""
+        self.optimiser.pass_by()
+        if self.critic:
+            self.critic.optimiser.pass_by()
 
     def state_dict(self) -> dict[str, Any]:
         return {

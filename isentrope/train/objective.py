@@ -54,12 +54,12 @@ def objective(
 
 
 def critic_objective(
-    batch: TokenBatch, hidden_ND: Tensor, critic: Critic, s: LearnSettings, trunk: float
+    batch: TokenBatch, hidden_ND: Tensor | None, critic: Critic, s: LearnSettings
 ) -> tuple[Tensor, Metrics]:
     """The critic's loss."""
     assert batch.return_N is not None
     assert batch.old_value_N is not None
-    value_N = critic.values(batch, hidden_ND, trunk)
+    value_N = critic.values(batch, hidden_ND)
     per_token = value_loss(value_N, batch.old_value_N, batch.return_N, critic.settings.value_clip)
     loss = (batch.weights[s.aggregation] * per_token).sum()
     mean = float((batch.weights["token"] * value_N.detach()).sum())

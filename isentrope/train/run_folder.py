@@ -21,12 +21,14 @@ from isentrope.errors import RunError, writing
 from isentrope.policy.policy import Policy
 from isentrope.rollout.files import write_atomically
 
+KIND = "run.json"  # which command made the folder
+
 
 class RunFolder:
     """Holds a run folder while the run lasts. One process at a time: a second one is refused, a dead one is not."""
 
-    def __init__(self, path: Path, config: RunConfig, resume: bool) -> None:
-        self.path = path
+    def __init__(self, path: Path, config: RunConfig, resume: bool, kind: str = "train") -> None:
+        self.path, self.kind = path, kind
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
             self._lock = (path / "run.lock").open("a+")
@@ -50,7 +52,8 @@ class RunFolder:
 
     def _prepare(self, config: RunConfig, resume: bool) -> None:
         recorded = self.path / "config.toml"
-        if recorded.exists():
+        if recorded.exists() and self._begun():
+            self._same_kind()
             if not resume:
                 raise RunError(
                     f"{self.path} already holds a run; continue it with --resume or choose another folder with --out"
@@ -62,15 +65,32 @@ class RunFolder:
                     "Resume without changing them, or begin a new run in another folder"
                 )
         else:
-            others = sorted(
-                p.name for p in self.path.iterdir() if p.name not in ("run.lock", "warmup") and p.name[0] != "."
-            )
-            if others:
-                raise RunError(f"{self.path} is not empty (it has {', '.join(others[:3])}); choose another folder")
+            if not recorded.exists():
+                self._must_be_empty()
+            write_atomically(self.path / KIND, (json.dumps({"kind": self.kind}) + "\n").encode())
             write_atomically(recorded, config_to_toml(config).encode())
         for name in ("episodes", "checkpoints"):
             with writing(self.path / name):
                 (self.path / name).mkdir(exist_ok=True)
+
+    def _must_be_empty(self) -> None:
+        ours = ("run.lock", "warmup", KIND)
+        others = sorted(p.name for p in self.path.iterdir() if p.name not in ours and p.name[0] != ".")
+        if others:
+            raise RunError(f"{self.path} is not empty (it has {', '.join(others[:3])}); choose another folder")
+
+    def _begun(self) -> bool:
+        """Whether anything was measured, played or learnt here. A run that failed before that may begin anew."""
+        return any(next(self.path.glob(pattern), None) for pattern in ("metrics.jsonl", "episodes/*", "checkpoints/*"))
+
+    def _same_kind(self) -> None:
+        path = self.path / KIND
+        kind = json.loads(path.read_text())["kind"] if path.exists() else self.kind
+        if kind != self.kind:
+            raise RunError(
+                f"{self.path} holds a run of `isentrope {kind}`, not of `isentrope {self.kind}`; "
+                f"continue it with that command, or choose another folder with --out"
+            )
 
     @property
     def checkpoints(self) -> Path:

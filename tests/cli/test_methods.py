@@ -101,3 +101,11 @@ def test_help_teaches_by_example() -> None:
     page = invoke("--help").stdout
     assert "Examples:" in page
     assert "isentrope methods epo" in page
+
+
+def test_the_config_command_checks_what_only_a_method_knows() -> None:
+    unknown = CliRunner().invoke(app, ["config", "--set", "methods=epoo"])
+    assert unknown.exit_code != 0
+    both = CliRunner().invoke(app, ["config", "--set", "methods=actre,no_think"])
+    assert both.exit_code != 0
+    assert CliRunner().invoke(app, ["config", "--set", "methods=actre,epo", "--toml"]).exit_code == 0

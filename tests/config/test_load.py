@@ -95,6 +95,12 @@ def test_all_problems_are_reported_at_once() -> None:
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
+        (["critic.warmup=100", "learn.algorithm=ppo"], "critic.warmup = 100 with"),
+        (["learn.algorithm=reinforce", "learn.mini_batches=2"], "2 updates per step"),
+        (["learn.algorithm=rloo", "rollout.group_size=1"], "use 2 or more"),
+        (["sft.source=own", "sft.orders=['act']"], "leave sft.orders out"),
+        (["rollout.temperature=1e-40"], "at least 0.01"),
+        (["learn.algorithm=dapoo"], "did you mean dapo?"),
         (["policy.width=100", "policy.heads=3"], "policy.width = 100 must be a multiple of policy.heads = 3"),
         (["policy.width=36", "policy.heads=4"], "must be even"),
         (["rollout.group_size=1"], "every advantage would be 0"),

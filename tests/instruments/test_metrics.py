@@ -220,6 +220,7 @@ def test_eval_by_hand() -> None:
             "eval/unseen/success": 0.5, "eval/unseen/success/heat": 1.0, "eval/unseen/success/cool": 0.0,
             "eval/unseen/low": low, "eval/unseen/high": high, "eval/unseen/games": 2.0, "eval/unseen/return": 0.2,
             "eval/unseen/turns": 1.5, "eval/unseen/valid_ratio": 2 / 3,
+            "eval/unseen/games/heat": 1.0, "eval/unseen/games/cool": 1.0,
         }
     )  # fmt: skip
     for key in found:

@@ -79,17 +79,21 @@ def test_exact_anchors_equal_the_naive_form(steps: list[tuple[int, str]]) -> Non
 
 
 def test_similarity_by_hand() -> None:
-    # "abcd" and "abce" share 3 of 4 characters: 2 · 3 / 8 = 0.75. "abfe" shares 2 with "abcd": 0.5.
-    groups, texts = np.zeros(3, np.int64), ["abcd", "abce", "abfe"]
-    assert firsts(similar_anchors(groups, texts, 0.75)) == [0, 0, 2]  # "abfe" is 0.75 to "abce", which opened nothing
+    # "a b c d" and "a b c e" share 3 of 4 words: 2 · 3 / 8 = 0.75. "a b f e" shares 2 with "a b c d": 0.5.
+    groups, texts = np.zeros(3, np.int64), ["a b c d", "a b c e", "a b f e"]
+    assert firsts(similar_anchors(groups, texts, 0.75)) == [
+        0,
+        0,
+        2,
+    ]  # 0.75 to the second: it opened nothing
     assert firsts(similar_anchors(groups, texts, 0.76)) == [0, 1, 2]
     assert firsts(similar_anchors(groups, texts, 0.5)) == [0, 0, 0]
 
 
 def test_the_first_cluster_that_is_near_enough_is_taken() -> None:
-    # "wbde" is 0.5 to "abcd" and opens a state of its own. "abde" is 0.75 to both: it joins the one that was first.
-    texts = ["abcd", "wbde", "abde"]
-    assert naive_credit.similarity("abcd", "abde") == 0.75 == naive_credit.similarity("wbde", "abde")
+    # "w b d e" is 0.5 to "a b c d" and opens a state of its own. "a b d e" is 0.75 to both: it joins the first.
+    texts = ["a b c d", "w b d e", "a b d e"]
+    assert naive_credit.similarity(texts[0], texts[2]) == 0.75 == naive_credit.similarity(texts[1], texts[2])
     assert firsts(similar_anchors(np.zeros(3, np.int64), texts, 0.7)) == [0, 1, 0]
 
 
@@ -113,9 +117,9 @@ def test_similarity_zero_leaves_one_state_per_group(steps: list[tuple[int, str]]
     assert firsts(similar_anchors(groups, texts, 0.0)) == firsts(groups)
 
 
-def test_long_observations_are_compared_letter_by_letter() -> None:
-    # Over 200 characters difflib would ignore frequent letters, unless told not to.
-    room = "You see a drawer 1, a drawer 2 and a shelf 1. " * 8
+def test_long_observations_are_compared_word_by_word() -> None:
+    # Over 200 words difflib would ignore frequent ones, unless told not to.
+    room = "You see a drawer 1, a drawer 2 and a shelf 1. " * 25
     numbers = similar_anchors(np.zeros(3, np.int64), [room, room.replace("shelf", "table"), "x" * 300], 0.8)
     assert firsts(numbers) == [0, 0, 2]
 

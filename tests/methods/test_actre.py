@@ -195,11 +195,13 @@ def test_the_entropy_rule_by_hand() -> None:
 def test_which_rule_is_taken() -> None:
     cases = {
         ("auto", USUAL): "_TrieRule", ("auto", ()): "NoneType", ("auto", None): "_EntropyRule",
-        ("trie", USUAL): "_TrieRule", ("trie", ()): "NoneType", ("trie", None): "NoneType",
+        ("trie", USUAL): "_TrieRule", ("trie", ()): "NoneType",
         ("entropy", USUAL): "_EntropyRule", ("entropy", ()): "_EntropyRule", ("entropy", None): "_EntropyRule",
     }  # fmt: skip
     for (branching, admissible), kind in cases.items():
         assert type(rule_of(actre(branching=branching), DIALECT, admissible)).__name__ == kind
+    with pytest.raises(ConfigError, match="lists no admissible actions; use"):
+        rule_of(actre(branching="trie"), DIALECT, None)
 
 
 def test_the_share_of_hot_tokens_is_recorded_in_stage_one_only() -> None:

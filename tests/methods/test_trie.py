@@ -67,7 +67,7 @@ def written(dialect: Any, admissible: Sequence[str]) -> dict[str, list[bytes]]:
 
 def walked(dialect: Any, admissible: Sequence[str], response: Sequence[int]) -> list[bool]:
     """Whether each position of the response is a branching one, and the position behind its end."""
-    walk = TrieWalk(ActionTries(dialect).trie(tuple(admissible)))
+    walk = TrieWalk(ActionTries(dialect).trie(tuple(admissible)), dialect)
     return [walk.branching(response[:j]) for j in range(len(response) + 1)]
 
 
@@ -194,7 +194,8 @@ def test_leaving_the_trie_is_for_good() -> None:
     for stray in (dialect.content("x"), dialect.content(" "), dialect.answer("<think>")):
         assert walked(dialect, USUAL, [*ids[:2], *stray, *ids[2:]])[:3] == [False, True, True]
         assert not any(walked(dialect, USUAL, [*ids[:2], *stray, *ids[2:]])[3:])
-        assert not any(walked(dialect, USUAL, [*stray, *ids]))  # white space in front counts as going astray too
+        blank = stray == dialect.content(" ")
+        assert any(walked(dialect, USUAL, [*stray, *ids])) == blank  # white space in front is nothing
     spelled = dialect.content("<action>look</action>")  # the letters of the tag, not the tag
     assert not any(walked(dialect, USUAL, spelled))
 
@@ -235,7 +236,7 @@ def test_a_response_may_be_shown_in_pieces_or_twice() -> None:
     dialect = PocketTokens([])
     ids = write(dialect, "go to desk 10")
     whole = walked(dialect, USUAL, ids)
-    walk = TrieWalk(ActionTries(dialect).trie(USUAL))
+    walk = TrieWalk(ActionTries(dialect).trie(USUAL), dialect)
     for j in (0, 0, 3, 7, 7, len(ids)):
         assert walk.branching(ids[:j]) == whole[j]
 
@@ -253,5 +254,15 @@ def test_tries_are_remembered_and_do_not_disturb_each_other() -> None:
     second = tries.trie(("look",))
     assert tries.trie(("look", "take a")) is first
     ids = write(tries.dialect, "look")
-    assert TrieWalk(first).branching(ids[:1])
-    assert not TrieWalk(second).branching(ids[:1])
+    assert TrieWalk(first, tries.dialect).branching(ids[:1])
+    assert not TrieWalk(second, tries.dialect).branching(ids[:1])
+
+
+def test_white_space_in_front_is_passed_over_as_the_parser_does() -> None:
+    dialect = PocketTokens(PHRASES)
+    root = ActionTries(dialect).trie(("look", "take a"))
+    blank = dialect.content("\n ")
+    walk = TrieWalk(root, dialect)
+    assert not walk.branching(blank)
+    assert walk.branching([*blank, *write(dialect, "look")[:1]])
+    assert not walk.branching([*blank, *write(dialect, "look")[:1], *blank])  # inside, it is no admissible action

@@ -23,7 +23,7 @@ def exact_anchors(groups: Sequence[int], anchors: Sequence[str]) -> list[int]:
     return places
 
 
-def matching_characters(a: str, b: str) -> int:
+def matching_words(a: Sequence[str], b: Sequence[str]) -> int:
     """Ratcliff and Obershelp: the longest common part (the first in `a`, then in `b`), then left and right of it."""
     best_i, best_j, best = 0, 0, 0
     for i in range(len(a)):
@@ -35,12 +35,13 @@ def matching_characters(a: str, b: str) -> int:
                 best_i, best_j, best = i, j, length
     if best == 0:
         return 0
-    left = matching_characters(a[:best_i], b[:best_j])
-    return left + best + matching_characters(a[best_i + best :], b[best_j + best :])
+    left = matching_words(a[:best_i], b[:best_j])
+    return left + best + matching_words(a[best_i + best :], b[best_j + best :])
 
 
 def similarity(a: str, b: str) -> float:
-    return 2 * matching_characters(a, b) / (len(a) + len(b)) if a or b else 1.0
+    one, other = a.split(" "), b.split(" ")
+    return 2 * matching_words(one, other) / (len(one) + len(other))
 
 
 def similar_anchors(groups: Sequence[int], texts: Sequence[str], threshold: float) -> list[int]:
