@@ -121,16 +121,19 @@ def _parts(turn: Turn) -> NDArray[np.int64]:
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """Rows of sequence numbers: first fit, longest first. A sequence longer than the capacity has a row of its own."""
     rows: list[list[int]] = []
-    room: list[int] = []
+    room: dict[int, int] = {}  # row -> what is left of it, for rows into which something may still go
+    smallest = min(lengths, default=0)
     for number in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
         length = lengths[number]
-        row = next((r for r, free in enumerate(room) if free >= length), None)
+        row = next((r for r, free in room.items() if free >= length), None)
         if row is None:
-            rows.append([number])
-            room.append(capacity - length)
-        else:
-            rows[row].append(number)
-            room[row] -= length
+            row = len(rows)
+            rows.append([])
+            room[row] = capacity
+        rows[row].append(number)
+        room[row] -= length
+        if room[row] < smallest:
+            del room[row]
     return rows
 
 
