@@ -26,6 +26,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.methods.registry import make_methods
 from isentrope.policy.load import load_policy
 from isentrope.policy.policy import Policy
+from isentrope.policy.torch_engine import TorchEngine
 from isentrope.rollout.arena import Arena
 from isentrope.setup import use_threads
 from isentrope.train.learner import Learner
@@ -82,7 +83,7 @@ def main() -> None:
     variants = {name: Variant(config, name, policy, reference) for name in names}
     first = {key: value.clone() for key, value in policy.module.state_dict().items()}
     times: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    with Arena(config, policy) as arena:
+    with Arena(config, TorchEngine(policy)) as arena:
         for round_number in range(arguments.rounds + 1):
             random.Random(round_number).shuffle(names)
             number = STEP + round_number

@@ -10,6 +10,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.instruments.metrics import eval_metrics
 from isentrope.methods.registry import make_methods
+from isentrope.policy.engines import make_engine
 from isentrope.policy.load import load_policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.store import write_episodes
@@ -49,7 +50,7 @@ def evaluate_folder(
     )
     use_threads(config)
     policy = load_policy(config.policy, config.run)
-    with Arena(config, policy) as arena, Watch() as watch:
+    with Arena(config, make_engine(config, policy)) as arena, Watch() as watch:
         return evaluate(arena, config.eval.games, watch)
 
 

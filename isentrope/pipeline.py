@@ -15,6 +15,7 @@ from isentrope.instruments.log import MetricsLog
 from isentrope.instruments.metrics import FAILURES, rollout_metrics, timing_metrics
 from isentrope.methods.base import Method
 from isentrope.methods.registry import make_methods
+from isentrope.policy.engines import make_engine
 from isentrope.policy.load import choose_device, load_folder, load_policy
 from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
@@ -40,7 +41,7 @@ def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fals
         keeper = Keeper(folder.checkpoints, config)
         if found:
             keeper.settle(found)
-        with Arena(config, policy) as arena:
+        with Arena(config, make_engine(config, policy)) as arena:
             return _Loop(config, folder, arena, learner, methods, keeper, watch).run(start)
 
 

@@ -12,6 +12,7 @@ from isentrope.errors import TaskError
 from isentrope.evaluate import evaluate, evaluation_plan, summary
 from isentrope.instruments.log import MetricsLog
 from isentrope.methods.registry import make_methods
+from isentrope.policy.engines import make_engine
 from isentrope.policy.load import choose_device, load_folder, load_policy
 from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
@@ -19,7 +20,6 @@ from isentrope.rollout.demonstrate import demonstrations
 from isentrope.rollout.store import read_episodes, write_episodes
 from isentrope.seeding import stream
 from isentrope.setup import use_threads
-from isentrope.tasks.contract import Instance
 from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.imitate import imitate
 from isentrope.train.keeper import Keeper
@@ -46,7 +46,7 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
         if found:
             optimiser.load_state_dict(load_state(found)["optimiser"])
             keeper.settle(found)
-        with Arena(config, policy) as arena:
+        with Arena(config, make_engine(config, policy)) as arena:
             if config.sft.source == "own":
                 games = _own_games(arena, config, folder.path / "episodes" / "own.parquet", watch)
             else:
@@ -57,7 +57,7 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
 def _expert_games(arena: Arena, policy: Policy, config: RunConfig, watch: Watch) -> list[Episode]:
     settings = config.sft
     orders = settings.orders or (evaluation_plan(config).order,)
-    instances = _instances(arena, config)
+    instances = arena.instances("train", settings.games, settings.first_game, "sft.first_game")
     games: list[Episode] = []
     with watch.stage("expert games", len(instances) * len(orders)) as moved:
         for order in orders:
@@ -73,22 +73,13 @@ def _expert_games(arena: Arena, policy: Policy, config: RunConfig, watch: Watch)
     return games
 
 
-def _instances(arena: Arena, config: RunConfig) -> list[Instance]:
-    """The games of the train split from `sft.first_game` on: `sft.games` of them, or as many as there are."""
-    first, size = config.sft.first_game, arena.world.size("train")
-    count = config.sft.games if size is None else min(config.sft.games, size - first)
-    if count <= 0:
-        raise TaskError(f"sft.first_game = {first}: {arena.world.name} has only {size} games in 'train'")
-    return [arena.world.instance("train", first + i) for i in range(count)]
-
-
 def _own_games(arena: Arena, config: RunConfig, path: Path, watch: Watch) -> list[Episode]:
     """The policy's own successes, played once, before the first update: a resumed run reads them."""
     settings = config.sft
     if path.exists():
         return read_episodes(path)
     plan = replace(evaluation_plan(config), temperature=config.rollout.temperature)
-    instances = _instances(arena, config)
+    instances = arena.instances("train", settings.games, settings.first_game, "sft.first_game")
     with watch.stage("own games", len(instances) * settings.samples) as moved:
         played = arena.play(instances, settings.samples, plan, "own", moved)
     won = [episode for episode in played if episode.success]

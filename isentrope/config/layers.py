@@ -8,9 +8,9 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin
 
-from isentrope.config.algorithms import ALGORITHMS, Algorithm
+from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.kinds import field_kinds
-from isentrope.config.schema import LearnSettings, RunConfig
+from isentrope.config.schema import RunConfig
 from isentrope.config.suggest import nearest
 from isentrope.errors import ConfigError
 
@@ -74,14 +74,10 @@ def _without_algorithm(below: Mapping[str, Any], above: Mapping[str, Any]) -> Ma
     before, after = mine.get("algorithm", defaults.algorithm), theirs["algorithm"]
     if before == after or str(before) not in ALGORITHMS or str(after) not in ALGORITHMS:
         return below
-    own = _values(ALGORITHMS[before], defaults)
+    own = vars(defaults) | ALGORITHMS[before].settings
     chosen = {*ALGORITHMS[before].settings, *ALGORITHMS[after].settings}
     kept = {key: value for key, value in mine.items() if key not in chosen or value != own[key]}
     return {**below, "learn": kept}
-
-
-def _values(algorithm: Algorithm, defaults: LearnSettings) -> Table:
-    return vars(defaults) | algorithm.settings
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:

@@ -39,6 +39,11 @@ class RunSettings:
         "of the computation; auto: bfloat16 on a GPU from 50 million parameters on, else float32",
         choices=("auto", "float32", "bfloat16"),
     )
+    weights: str = setting(
+        "auto",
+        "how weights are held; bfloat16 has float32 copies that learn; auto: as run.dtype computes",
+        choices=("auto", "float32", "bfloat16"),
+    )
     threads: int = setting(0, "torch threads on the CPU; 0: one per core not used by task workers", low=0)
     eval_every: int = setting(0, "evaluate every so many steps; 0: only before the first and after the last", low=0)
     checkpoint_every: int = setting(10, "write a checkpoint every so many steps", low=1)
@@ -70,7 +75,12 @@ class AgentSettings:
     prompt: str = setting("full", "wording of the prompt; brief suits the pocket model", choices=("full", "brief"))
     show_admissible: bool = setting(False, "list the admissible actions in each observation")
     max_response: int = setting(512, "tokens of one response", low=1)
-    max_context: int = setting(4096, "tokens of a conversation; an episode that would outgrow it ends", low=16)
+    max_context: int = setting(4096, "tokens of a conversation, the next response included", low=16)
+    overflow: str = setting(
+        "drop",
+        "a conversation that outgrows max_context: drop leaves its oldest turns out, end ends the episode",
+        choices=("drop", "end"),
+    )
 
 
 @dataclass(frozen=True)
@@ -78,8 +88,12 @@ class PolicySettings:
     model: str = setting(
         "pocket",
         "pocket: the small model shipped with the package; new: the same shape with random weights; "
-        "else a Hugging Face model folder or the folder of an earlier run",
+        "smollm2; a model folder, a GGUF file, the folder of an earlier run; or a name on the Hugging Face hub",
     )
+    chat_template: str = setting("", "file with a chat template, or plain; empty: the model's own")
+    lora_rank: int = setting(0, "train adapters of this rank instead of all weights; 0: all weights", low=0)
+    lora_alpha: float = setting(32.0, "adapters are scaled by lora_alpha / lora_rank", above=0)
+    lora_targets: tuple[str, ...] = setting((), "names of the layers that get adapters; empty: all linear ones")
     layers: int = setting(4, "layers, for model = new", low=1)
     width: int = setting(128, "hidden size, for model = new", low=8)
     heads: int = setting(4, "attention heads, for model = new", low=1)
@@ -91,6 +105,24 @@ class RolloutSettings:
     group_size: int = setting(8, "episodes per task instance", low=1)
     temperature: float = setting(1.0, "sampling temperature in training", low=0.01)
     batch: int = setting(256, "conversations sampled at once", low=1)
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    kind: str = setting(
+        "torch",
+        "what samples: torch, in this process; vllm; or openai: a server, for evaluation alone",
+        choices=("torch", "vllm", "openai"),
+    )
+    memory: float = setting(0.4, "vllm: share of the GPU's memory that it may take", above=0, high=1)
+    url: str = setting("http://127.0.0.1:8000/v1", "openai: address of the server, up to and with its /v1")
+    model: str = setting("", "openai: the model's name there; empty: the first that the server lists")
+    key_env: str = setting("OPENAI_API_KEY", "openai: environment variable that holds the key, if one is needed")
+    concurrency: int = setting(16, "openai: requests at a time", low=1)
+    timeout: float = setting(120.0, "openai: seconds to wait for an answer", above=0)
+    retries: int = setting(5, "openai: times a failed request is made again", low=0)
+    price_in: float = setting(0.0, "openai: price of a million prompt tokens", low=0)
+    price_out: float = setting(0.0, "openai: price of a million sampled tokens", low=0)
 
 
 @dataclass(frozen=True)
@@ -163,6 +195,15 @@ class LearnSettings:
         "log-probs of the policy that sampled: as the sampler gave them, or computed again before the update",
         choices=("sampler", "recompute"),
     )
+    mismatch: str = setting(
+        "keep",
+        "sampler and trainer give different log-probs: keep, or truncate: weigh each token by their ratio, cut off at "
+        "mismatch_cap (needs old_logprobs = recompute)",
+        choices=("keep", "truncate"),
+    )
+    mismatch_cap: float = setting(2.0, "largest weight that truncate gives a token", above=0)
+    gradient_checkpointing: bool = setting(False, "compute activations twice instead of keeping them: less memory")
+    master_weights: bool = setting(True, "bfloat16 weights: update float32 copies, so that small updates are not lost")
     max_skips: int = setting(5, "updates with a non-finite loss or gradient skipped in a row before giving up", low=0)
 
 
@@ -211,6 +252,7 @@ class RunConfig:
     task: TaskSettings = field(default_factory=TaskSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
     learn: LearnSettings = field(default_factory=LearnSettings)
     critic: CriticSettings = field(default_factory=CriticSettings)

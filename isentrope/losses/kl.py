@@ -13,7 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-MAX_LOG_RATIO = 20.0
+from isentrope.losses.clipped import MAX_LOG_RATIO
+
 ESTIMATORS = ("k1", "k2", "k3")
 
 

@@ -26,12 +26,11 @@ import numpy as np
 
 from isentrope.agent.tokens import Dialect
 from isentrope.agent.trie import ActionTries, TrieWalk
+from isentrope.batch import ACTION
 from isentrope.config.schema import setting
 from isentrope.errors import ConfigError
 from isentrope.methods.base import Method
 from isentrope.types import Floats, RolloutPlan, StepTokens, TokenTemperature
-
-ACTION = 2  # StepTokens.part_N
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
 from isentrope.config.convert import parse_section
 from isentrope.config.schema import RunConfig
+from isentrope.config.suggest import nearest
 from isentrope.errors import ConfigError
 from isentrope.methods.actre import ActRe
 from isentrope.methods.aem import Aem
@@ -27,8 +26,8 @@ def make_methods(config: RunConfig) -> list[Method]:
     made: list[Method] = []
     for name in config.methods:
         if name not in METHODS:
-            near = difflib.get_close_matches(name, METHODS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            guess = nearest(name, METHODS)
+            hint = f"; did you mean {guess}?" if guess else ""
             raise ConfigError(f"methods: unknown method {name!r}{hint} (known: {', '.join(sorted(METHODS))})")
         kind = METHODS[name]
         options = parse_section(kind.options_class, config.method.get(name, {}), f"method.{name}")

@@ -9,8 +9,7 @@ import numpy as np
 
 from isentrope.config.schema import RunConfig
 from isentrope.errors import TaskError
-from isentrope.policy.engine import TorchEngine
-from isentrope.policy.policy import Policy
+from isentrope.policy.engine import Engine
 from isentrope.rollout.runner import Runner, Seat
 from isentrope.seeding import stream
 from isentrope.tasks.contract import Instance, World
@@ -22,12 +21,12 @@ Progress = Callable[[int], None]
 
 
 class Arena:
-    def __init__(self, config: RunConfig, policy: Policy) -> None:
-        self.config = config
+    def __init__(self, config: RunConfig, engine: Engine) -> None:
+        self.config, self.engine = config, engine
         task = config.task
         self.world: World = make_world(task.world, task.options)
         self.tasks = open_tasks(task.world, task.options, config.rollout.batch, task.workers, task.step_seconds)
-        self.runner = Runner(TorchEngine(policy), self.tasks, config.agent, task, config.rollout.batch)
+        self.runner = Runner(engine, self.tasks, config.agent, task, config.rollout.batch)
 
     def train(
         self,
@@ -64,16 +63,20 @@ class Arena:
         known = self.world.splits()
         if split not in known:
             raise TaskError(f"{self.world.name} has no split {split!r}; it has {', '.join(known)}")
+        instances = self.instances(split, games, self.config.eval.first_game, "eval.first_game")
+        return self.play(instances, 1, plan, f"eval/{split}", progress)
+
+    def instances(self, split: str, count: int, first: int, setting: str) -> list[Instance]:
+        """`count` instances of a split from `first` on, or as many as there are. An error names `setting`."""
         size = self.world.size(split)
-        first = self.config.eval.first_game
-        count = games if size is None else min(games, size - first)
-        if count <= 0:
-            raise TaskError(f"eval.first_game = {first}: {self.world.name} has only {size} games in {split!r}")
-        seats = [Seat(self.world.instance(split, first + i), i, 0) for i in range(count)]
-        return self.runner.play(seats, plan, self.config.run.seed, f"eval/{split}", progress)
+        there = count if size is None else min(count, size - first)
+        if there <= 0:
+            raise TaskError(f"{setting} = {first}: {self.world.name} has only {size} games in {split!r}")
+        return [self.world.instance(split, first + i) for i in range(there)]
 
     def close(self) -> None:
         self.tasks.close()
+        self.engine.close()
 
     def __enter__(self) -> Arena:
         return self

@@ -17,7 +17,7 @@ from isentrope.agent.context import Context, split_prefix
 from isentrope.agent.format import Parsed, is_complete, parse_response
 from isentrope.agent.prompts import NO_ACTION, wording
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.policy.engine import Request, Sampled, TorchEngine
+from isentrope.policy.engine import Engine, Request, Sampled
 from isentrope.seeding import stream
 from isentrope.tasks.contract import Instance, Step, View
 from isentrope.tasks.pool import Failure, TaskPool
@@ -49,9 +49,7 @@ class _Play:
 
 
 class Runner:
-    def __init__(
-        self, engine: TorchEngine, tasks: TaskPool, agent: AgentSettings, task: TaskSettings, batch: int
-    ) -> None:
+    def __init__(self, engine: Engine, tasks: TaskPool, agent: AgentSettings, task: TaskSettings, batch: int) -> None:
         self.engine, self.tasks, self.agent, self.task, self.batch = engine, tasks, agent, task, batch
 
     def play(

@@ -170,10 +170,10 @@ class Learner:
         if not policy_too:
             self.optimiser.pass_by()
             return sums
-        applied = self.optimiser.skipped
+        skipped_before = self.optimiser.skipped
         sums["grad_norm"] = self.optimiser.step(sums.get("loss/total", 0.0), rate)
         for method in self.methods:
-            method.updated(self.optimiser.skipped == applied)
+            method.updated(self.optimiser.skipped == skipped_before)
         return sums | {"lr": rate}
 
     def _pass_by(self) -> None:

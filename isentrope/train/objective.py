@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from isentrope.config.schema import LearnSettings
-from isentrope.losses.clipped import clipped_loss
+from isentrope.losses.clipped import MAX_LOG_RATIO, clipped_loss
 from isentrope.losses.kl import ESTIMATORS, kl_estimate
 from isentrope.losses.policy_gradient import policy_gradient_loss
 from isentrope.losses.sequence import mean_log_ratio, sequence_loss
@@ -73,7 +73,7 @@ def _policy_metrics(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> M
     log_ratio = stats.logp_N - batch.old_logp_N
     if s.loss == "sequence":
         log_ratio = mean_log_ratio(log_ratio, batch.turn_N)
-    ratio = torch.exp(log_ratio.clamp(-20, 20))
+    ratio = torch.exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
     means = {"ratio/mean": ratio, "kl/old": kl_estimate(stats.logp_N, batch.old_logp_N, "k3")}
     if s.loss != "policy_gradient":
         low = (ratio < 1 - s.clip_low) & (batch.advantage_N < 0)

@@ -14,9 +14,10 @@ import torch
 from isentrope.agent.tokens import neutral
 from isentrope.batch import flatten, micro_batches
 from isentrope.methods.actre import ActRe, ActReOptions
-from isentrope.policy.engine import Request, Sampled, TorchEngine
+from isentrope.policy.engine import Request, Sampled
 from isentrope.policy.load import load_policy
 from isentrope.policy.policy import Policy
+from isentrope.policy.torch_engine import TorchEngine
 from isentrope.rollout.arena import Arena
 from isentrope.types import Episode, RolloutPlan, TokenTemperature
 from tests.methods.helpers import shape, some_advantages
@@ -58,7 +59,7 @@ def rescored(policy: Policy, episodes: Sequence[Episode], at: float | None = Non
 def played(model: Path, method: ActRe, step: int, context: str) -> tuple[Policy, list[Episode]]:
     config = config_for(model, f"agent.context={context}", "rollout.group_size=6")
     policy = load_policy(config.policy, config.run)
-    with Arena(config, policy) as arena:
+    with Arena(config, TorchEngine(policy)) as arena:
         return policy, arena.train(step, method.plan(step, RolloutPlan("think_act", BASE)))
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.policy.engine import Request, Sampled, TorchEngine, draw
+from isentrope.policy.engine import Request, Sampled
 from isentrope.policy.policy import Policy
+from isentrope.policy.torch_engine import TorchEngine, draw
 from isentrope.types import TokenBatch
 from tests.policy.helpers import small_policy
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from isentrope.errors import EngineError
-from isentrope.policy.engine import Request, TorchEngine
+from isentrope.policy.engine import Request
 from isentrope.policy.load import load_folder
 from isentrope.policy.policy import Policy
+from isentrope.policy.torch_engine import TorchEngine
 from tests.policy.test_engine import TOLERANCE, never, score
 
 transformers: Any = pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")

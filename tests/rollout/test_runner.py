@@ -10,7 +10,8 @@ import pytest
 
 from isentrope.agent.tokens import Dialect
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.policy.engine import Request, Sampled, TorchEngine
+from isentrope.policy.engine import Request, Sampled
+from isentrope.policy.torch_engine import TorchEngine
 from isentrope.rollout.arena import pick_instances
 from isentrope.rollout.demonstrate import demonstrations, longest_sequence
 from isentrope.rollout.runner import Runner, Seat

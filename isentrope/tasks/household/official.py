@@ -106,16 +106,11 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def _compressed_lines(path: Path) -> Iterator[str]:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise TaskError(f"{path} is compressed and needs the zstandard package: pip install zstandard") from error
-    package = cast(Any, zstandard)
-    with path.open("rb") as raw, package.ZstdDecompressor().stream_reader(raw) as stream:
-        try:
-            yield from io.TextIOWrapper(stream, encoding="utf-8")
-        except package.ZstdError as error:
-            raise TaskError(f"{path} is not a complete zstd file ({error}); copy it again") from error
+    import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
+
+    stream: Any = cast(Any, pa).input_stream(str(path), compression="zstd")
+    with stream:
+        yield from io.TextIOWrapper(stream, encoding="utf-8")
 
 
 def _find_files(root: Path) -> Iterator[tuple[str, str, Path]]:
