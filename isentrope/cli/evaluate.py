@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,61 +14,149 @@ from isentrope.cli.options import RecipeOption, SetOption
 from isentrope.cli.settings import recipe_or_recorded
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
+
+    from isentrope.config.schema import RunConfig
+    from isentrope.results.measure import SplitResult
+    from isentrope.results.record import Record
+    from isentrope.results.statistics import Share
+
+
+class Order(StrEnum):
+    think_act = "think_act"
+    act_think = "act_think"
+    act = "act"
+
+
+class Which(StrEnum):
+    best = "best"
+    last = "last"
+    all = "all"
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL_OR_RUN", help="A model folder or the folder of a run.")],
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL_OR_RUN",
+            help="A model's name or folder, or the folder of a run. Not needed where the recipe or a server has one.",
+            show_default=False,
+        ),
+    ] = None,
     recipe: RecipeOption = None,
     sets: SetOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE.json", help="Write the figures here.")
-    ] = None,
     split: Annotated[list[str] | None, typer.Option("--split", help="A split; may be repeated.")] = None,
-    games: Annotated[int | None, typer.Option("--games", min=1, help="Games per split.")] = None,
+    games: Annotated[
+        str | None, typer.Option("--games", metavar="N|all", help="Games per split; all: every game of the split.")
+    ] = None,
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="Episodes of each game.")] = 1,
+    order: Annotated[Order | None, typer.Option("--order", help="Form of a response.", show_default=False)] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", "-t", help="Sampling temperature; 0: the most likely token.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the sampling.")] = None,
+    first_game: Annotated[int | None, typer.Option("--first-game", help="Index of the first game.")] = None,
+    step: Annotated[int | None, typer.Option("--step", min=0, help="The checkpoint of this step of a run.")] = None,
+    checkpoint: Annotated[
+        Which | None, typer.Option("--checkpoint", help="Which checkpoint of a run: best, unless said otherwise.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the row in tables.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE.json", help="Write the record here, for isentrope table."),
+    ] = None,
+    save_episodes: Annotated[
+        Path | None, typer.Option("--save-episodes", metavar="DIR", help="Store the episodes here, as Parquet.")
+    ] = None,
 ) -> None:
     """Evaluate a model or a run. A run folder brings its own settings unless --recipe gives others."""
-    config = recipe_or_recorded(recipe, model, sets)
-    splits = split or list(config.eval.splits)
+    if model is None and recipe is None and not sets:
+        raise typer.BadParameter("name a model or a run, or give a --recipe", param_hint="MODEL_OR_RUN")
+    if step is not None and checkpoint is not None:
+        raise typer.BadParameter("give one of --step and --checkpoint", param_hint="--step")
+    config = _settings(recipe, model, sets, {
+        "eval.games": _number(games), "eval.temperature": temperature, "run.seed": seed, "eval.first_game": first_game,
+        "agent.order": order.value if order else None,
+    })  # fmt: skip
+    if model is not None and config.engine.kind != "openai":
+        config = replace(config, policy=replace(config.policy, model=model))
+    if split:
+        config = replace(config, eval=replace(config.eval, splits=tuple(split)))
     from rich.console import Console
 
-    from isentrope.errors import writing
-    from isentrope.evaluate import evaluate_folder
+    from isentrope.evaluate import Exam, evaluate_model
+    from isentrope.notices import check_prompt
+    from isentrope.results.record import write_record
 
-    metrics = evaluate_folder(config, model, splits, games)
+    exam = Exam(
+        all_games=games == "all",
+        episodes=episodes,
+        order=order.value if order else None,
+        checkpoint=step if step is not None else checkpoint.value if checkpoint else None,
+        episodes_at=save_episodes,
+    )
+    if config.engine.kind != "openai":
+        check_prompt(config)
+    record = evaluate_model(config, model, exam, name)
     if out is not None:
-        with writing(out):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-    Console().print(results_table(metrics, splits))
+        write_record(out, record)
+    show(record, Console(highlight=False))
 
 
-def results_table(metrics: Mapping[str, float], splits: Sequence[str]) -> Table:
-    """One block of rows per split, from keys like `eval/seen/success` and `eval/seen/success/heat`."""
+def _number(games: str | None) -> int | None:
+    if games is None or games == "all":
+        return None
+    if not games.isascii() or not games.isdigit() or int(games) == 0:
+        raise typer.BadParameter(f"{games!r} is neither a number of games nor all", param_hint="--games")
+    return int(games)
+
+
+def _settings(
+    recipe: Path | None, model: str | None, sets: list[str] | None, options: Mapping[str, object]
+) -> RunConfig:
+    """The settings, the command's own options laid over them: they are checked like any other."""
+    laid = [f"{key}={value}" for key, value in options.items() if value is not None]
+    return recipe_or_recorded(recipe, Path(model) if model else None, [*(sets or []), *laid])
+
+
+def show(record: Record, console: Console) -> None:
+    """The tables, and what the engine has to say of its work."""
+    from isentrope.cli.safe import shown
+
+    for evaluation, notes in zip(record.evaluations, record.notes, strict=True):
+        title = record.name if evaluation.step is None else f"{record.name}, step {evaluation.step}"
+        console.print(results_table(title, evaluation.splits))
+        for key, value in notes.items():
+            console.print(shown(f"{key.replace('_', ' ')}: {value:,.6g}"))
+
+
+def results_table(title: str, splits: Mapping[str, SplitResult]) -> Table:
+    """One block of rows per split: all games, each type, the mean over types, then what else was measured."""
     from rich.table import Table
 
     from isentrope.cli.safe import shown
 
-    table = Table("split", "type", title="success", title_justify="left")
-    for heading in ("games", "success", "95 % interval"):
+    table = Table("split", "type", title=shown(title), title_justify="left")
+    for heading in ("games", "episodes", "success", "95 % interval"):
         table.add_column(heading, justify="right")
-    for split in splits:
-        base = f"eval/{split}"
-        kinds = sorted(key.removeprefix(f"{base}/success/") for key in metrics if key.startswith(f"{base}/success/"))
-        table.add_row(shown(split, "bold"), "all", *_cells(metrics, f"{base}/success", f"{base}/games"))
-        for kind in kinds:
-            table.add_row("", shown(kind), *_cells(metrics, f"{base}/success/{kind}", f"{base}/games/{kind}"))
+    for split, result in splits.items():
+        table.add_row(shown(split, "bold"), "all", *_cells(result.success))
+        for kind, share in result.kinds.items():
+            table.add_row("", shown(kind), *_cells(share))
+        if result.average is not None:
+            table.add_row("", "mean of types", "", "", f"{100 * result.average:.1f} %", "")
+        table.add_section()
+        for name, value in result.means.items():
+            percent = name in ("score", "valid_ratio")
+            text = f"{100 * value:.1f} %" if percent else f"{value:.2f}"
+            table.add_row("", name.replace("_", " "), "", "", text, "")
+        if result.failures:
+            table.add_row("", "lost to a fault", "", str(result.failures), "", "")
         table.add_section()
     return table
 
 
-def _cells(metrics: Mapping[str, float], success: str, games: str) -> tuple[str, str, str]:
-    from isentrope.instruments.metrics import wilson
-
-    if success not in metrics:
-        return "0", "-", "-"
-    share, count = metrics[success], round(metrics.get(games, 0))
-    if count == 0:  # how many games of this type there were was not recorded
-        return "", f"{100 * share:.1f} %", ""
-    low, high = wilson(round(share * count), count)
-    return str(count), f"{100 * share:.1f} %", f"{100 * low:.1f} to {100 * high:.1f}"
+def _cells(share: Share) -> tuple[str, str, str, str]:
+    interval = f"{100 * share.low:.1f} to {100 * share.high:.1f}"
+    return str(share.games), str(share.episodes), f"{100 * share.value:.1f} %", interval

@@ -1,0 +1,102 @@
+"""From the episodes of one split to what is reported of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from isentrope.instruments.metrics import FAILURES, key_part
+from isentrope.results.statistics import Share, mean_and_std, share_of
+from isentrope.types import Episode
+
+PAPERS_ORDER = ("pick", "look", "clean", "heat", "cool", "two")  # the columns of the papers' household tables
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How often one game was solved."""
+
+    game: int
+    kind: str
+    wins: int
+    episodes: int
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    success: Share
+    kinds: Mapping[str, Share]
+    means: Mapping[str, float] = field(default_factory=dict[str, float])  # of EXTRAS, those that are known
+    outcomes: tuple[Outcome, ...] | None = None  # by game, in the order of the games; None: not known
+    failures: int = 0  # episodes that a task or a server broke, counted as not solved
+
+    @property
+    def average(self) -> float | None:
+        """Mean of the kinds' success, each kind weighing the same; None with fewer than two kinds."""
+        if len(self.kinds) < 2:
+            return None
+        return mean_and_std([share.value for share in self.kinds.values()])[0]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One checkpoint, or a model that has none, on one or more splits."""
+
+    step: int | None
+    splits: Mapping[str, SplitResult]
+
+
+EXTRAS = {
+    "score": "mean reward of the task itself, 1 for a solved game, without penalties",
+    "return": "mean sum of rewards, scaled and with penalties, as in training",
+    "turns": "mean turns of an episode",
+    "valid_ratio": "share of the turns whose response was a valid action",
+    "response_tokens": "mean tokens of a response",
+}
+
+
+def measure(
+    episodes: Sequence[Episode], success_reward: float, invalid_reward: float, tokens_known: bool = True
+) -> SplitResult:
+    """The result of one split's episodes, one or more for each game. A server's tokens are not known."""
+    played: dict[int, list[Episode]] = {}
+    for episode in episodes:
+        played.setdefault(episode.index, []).append(episode)
+    outcomes = tuple(
+        Outcome(game, key_part(plays[0].kind), sum(play.success for play in plays), len(plays))
+        for game, plays in sorted(played.items())
+    )
+    turns = [turn for episode in episodes for turn in episode.turns]
+    means: dict[str, float] = {}
+    if episodes:
+        means["return"] = _mean([episode.ret for episode in episodes])
+        means["turns"] = _mean([len(episode.turns) for episode in episodes])
+        if success_reward:
+            penalties = [invalid_reward * sum(not turn.valid for turn in episode.turns) for episode in episodes]
+            scores = [episode.ret - penalty for episode, penalty in zip(episodes, penalties, strict=True)]
+            means["score"] = _mean(scores) / success_reward
+    if turns:
+        means["valid_ratio"] = _mean([turn.valid for turn in turns])
+        if tokens_known:
+            means["response_tokens"] = _mean([len(turn.response_ids) for turn in turns])
+    return of_outcomes(outcomes, means, sum(episode.stop in FAILURES for episode in episodes))
+
+
+def of_outcomes(outcomes: Sequence[Outcome], means: Mapping[str, float], failures: int = 0) -> SplitResult:
+    kinds = ordered_kinds({outcome.kind for outcome in outcomes})
+    shares = {kind: _share([outcome for outcome in outcomes if outcome.kind == kind]) for kind in kinds}
+    return SplitResult(_share(outcomes), shares, dict(means), tuple(outcomes), failures)
+
+
+def ordered_kinds(kinds: set[str]) -> list[str]:
+    """In the papers' order, then all others by name."""
+    known = [kind for kind in PAPERS_ORDER if kind in kinds]
+    return known + sorted(kinds.difference(known))
+
+
+def _share(outcomes: Sequence[Outcome]) -> Share:
+    return share_of([outcome.wins for outcome in outcomes], [outcome.episodes for outcome in outcomes])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return mean_and_std(values)[0]

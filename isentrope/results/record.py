@@ -1,0 +1,191 @@
+"""The file that `isentrope eval --out` writes: what was run, and how often each game was solved.
+
+    {"format": "isentrope.evaluation", "version": 1, "isentrope": "0.1.0",
+     "name": "GRPO", "model": "runs/grpo-0", "seed": 0, "config_digest": "…", "settings": {"task.world": …},
+     "evaluations": [{"step": 30, "notes": {}, "splits": {"unseen": {
+         "games": 512, "episodes": 512, "successes": 455, "success": 0.889, "low": 0.859, "high": 0.913,
+         "average": 0.887, "failures": 0, "kinds": {"pick": {"games": …, "successes": …, "success": …, …}, …},
+         "means": {"score": …, "return": …, "turns": …, "valid_ratio": …, "response_tokens": …},
+         "outcomes": [[0, "pick", 1, 1], …]}}}]}
+
+An outcome is game, kind, episodes solved, episodes played. Readers of this module take the counts from the outcomes
+alone; the other figures stand there for people and for other programs. Equal evaluations give equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from isentrope import __version__
+from isentrope.errors import RunError
+from isentrope.results.measure import EXTRAS, Evaluation, Outcome, SplitResult, of_outcomes
+from isentrope.results.statistics import Share
+from isentrope.rollout.files import write_atomically
+
+FORMAT, VERSION = "isentrope.evaluation", 1
+MAX_BYTES = 200_000_000  # of a file that claims to be a record
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Record:
+    name: str
+    model: str
+    seed: int
+    config_digest: str
+    settings: Mapping[str, Any]
+    evaluations: tuple[Evaluation, ...]
+    notes: tuple[Mapping[str, float], ...] = field(default=())  # of the engine, one for each evaluation
+    version: str = __version__  # of the program that wrote it
+
+
+def write_record(path: Path, record: Record) -> None:
+    write_atomically(path, (json.dumps(as_json(record), indent=1, allow_nan=False) + "\n").encode())
+
+
+def as_json(record: Record) -> Table:
+    notes = record.notes or tuple({} for _ in record.evaluations)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "isentrope": record.version,
+        "name": record.name,
+        "model": record.model,
+        "seed": record.seed,
+        "config_digest": record.config_digest,
+        "settings": dict(record.settings),
+        "evaluations": [
+            {
+                "step": evaluation.step,
+                "notes": {key: value for key, value in said.items() if math.isfinite(value)},
+                "splits": {split: _split(result) for split, result in evaluation.splits.items()},
+            }
+            for evaluation, said in zip(record.evaluations, notes, strict=True)
+        ],
+    }
+
+
+def _split(result: SplitResult) -> Table:
+    return {
+        **_share(result.success),
+        "average": result.average,
+        "failures": result.failures,
+        "kinds": {kind: _share(share) for kind, share in result.kinds.items()},
+        "means": dict(result.means),
+        "outcomes": [[one.game, one.kind, one.wins, one.episodes] for one in result.outcomes or ()],
+    }
+
+
+def _share(share: Share) -> Table:
+    return {
+        "games": share.games,
+        "episodes": share.episodes,
+        "successes": round(share.value * share.episodes),
+        "success": share.value,
+        "low": share.low,
+        "high": share.high,
+    }
+
+
+def read_record(path: Path) -> Record:
+    """The record in a file; a RunError says what is wrong with any other file."""
+    table = _load(path)
+    if table.get("format") != FORMAT:
+        if any(key.startswith("eval/") for key in table):
+            raise RunError(f"{path} has the figures of an earlier version without its games; evaluate the model again")
+        raise RunError(f"{path} is not a result of isentrope eval: it has no format {FORMAT!r}; leave it out")
+    if table.get("version") != VERSION:
+        raise RunError(
+            f"{path} is of version {table.get('version')!r}, this program reads {VERSION}; evaluate the model again, "
+            "or use the program that wrote it"
+        )
+    try:
+        return _record(table)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise RunError(f"{path} is damaged: {reason[:200]}; evaluate the model again") from error
+
+
+def _load(path: Path) -> Table:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise RunError(f"{path} is too large for a result of isentrope eval; leave it out")
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise RunError(f"could not read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is not JSON, or only a part of it: {error}; evaluate the model again") from error
+    if not isinstance(data, dict):
+        raise RunError(f"{path} is not a result of isentrope eval: it holds a {type(data).__name__}; leave it out")
+    return cast(Table, data)
+
+
+def _record(table: Table) -> Record:
+    evaluations = [cast(Table, _typed(one, dict, "an evaluation")) for one in _list(table["evaluations"])]
+    if not evaluations:
+        raise ValueError("it has no evaluation")
+    steps = [one.get("step") for one in evaluations]
+    if len(set(steps)) < len(steps):
+        raise ValueError("it has a step twice")
+    return Record(
+        name=_typed(table["name"], str, "name"),
+        model=_typed(table["model"], str, "model"),
+        seed=_count(table["seed"], "seed"),
+        config_digest=_typed(table["config_digest"], str, "config_digest"),
+        settings=_typed(table["settings"], dict, "settings"),
+        evaluations=tuple(_evaluation(one) for one in evaluations),
+        notes=tuple(_numbers(one.get("notes", {})) for one in evaluations),
+        version=_typed(table.get("isentrope", ""), str, "isentrope"),
+    )
+
+
+def _evaluation(table: Table) -> Evaluation:
+    step = None if table["step"] is None else _count(table["step"], "step")
+    splits = cast(Table, _typed(table["splits"], dict, "splits"))
+    return Evaluation(step, {name: _result(_typed(split, dict, name)) for name, split in splits.items()})
+
+
+def _result(table: Table) -> SplitResult:
+    outcomes = tuple(_outcome(_list(row)) for row in _list(table["outcomes"]))
+    if len({one.game for one in outcomes}) < len(outcomes):
+        raise ValueError("a game stands twice among the outcomes")
+    if len(outcomes) != table["games"]:
+        raise ValueError(f"{len(outcomes)} outcomes for {table['games']!r} games")
+    means = {key: value for key, value in _numbers(table["means"]).items() if key in EXTRAS}
+    return of_outcomes(outcomes, means, _count(table.get("failures", 0), "failures"))
+
+
+def _outcome(row: Sequence[Any]) -> Outcome:
+    game, kind, wins, episodes = row
+    outcome = Outcome(
+        _count(game, "game"), _typed(kind, str, "kind"), _count(wins, "wins"), _count(episodes, "episodes")
+    )
+    if not outcome.wins <= outcome.episodes or outcome.episodes == 0:
+        raise ValueError(f"game {outcome.game} was solved {outcome.wins} times in {outcome.episodes} episodes")
+    return outcome
+
+
+def _numbers(value: Any) -> dict[str, float]:
+    table = cast(Table, _typed(value, dict, "means"))
+    return {key: float(number) for key, number in table.items() if isinstance(number, int | float)}
+
+
+def _list(value: Any) -> list[Any]:
+    return _typed(value, list, "a list")
+
+
+def _count(value: Any, name: str) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{name} is {value!r}, expected a count")
+    return value
+
+
+def _typed(value: Any, kind: type[Any], name: str) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {value!r:.60}, expected a {kind.__name__}")
+    return value

@@ -1,0 +1,151 @@
+"""Rows of a table: sources with one name, one for each seed, that were measured in the same way."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from isentrope.errors import ConfigError, RunError
+from isentrope.results.source import Source, read_source
+
+SAME_TEST = (  # what decides how hard the test is: a row's sources must agree, rows that do not are pointed out
+    "task.world",
+    "task.options",
+    "task.max_turns",
+    "eval.temperature",
+    "eval.first_game",
+    "eval.episodes",
+    "agent.order",
+    "agent.context",
+    "agent.window",
+    "agent.prompt",
+    "agent.show_admissible",
+)
+_OWN_TO_A_SEED = (  # what may differ between two seeds of one row without a word
+    "run.seed",
+    "policy.model",
+    "run.device",
+    "run.threads",
+    "run.keep_last",
+    "run.store_episodes",
+    "task.workers",
+    "eval.splits",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    sources: tuple[Source, ...]  # by seed, then path: the order they were given in does not matter
+
+
+def read_rows(paths: Sequence[str], named: Sequence[str]) -> list[Row]:
+    """Rows from plain paths, which are named by what they say of themselves, then those of `--row NAME=PATTERN`."""
+    sources: dict[str, list[Source]] = {}
+    for pattern in paths:
+        for path in _paths(pattern):
+            source = read_source(path)
+            sources.setdefault(source.name, []).append(source)
+    for entry in named:
+        name, equals, pattern = entry.partition("=")
+        if not equals or not name.strip() or not pattern:
+            raise ConfigError(f"--row {entry!r}: expected NAME=PATH, where PATH may have * in it")
+        sources.setdefault(name.strip(), []).extend(read_source(path) for path in _paths(pattern))
+    if not sources:
+        raise ConfigError("nothing to show: give run folders, files of isentrope eval, or --row NAME=PATH")
+    return [make_row(name, found) for name, found in sources.items()]
+
+
+def _paths(pattern: str) -> list[Path]:
+    if Path(pattern).exists():  # also a name that has a bracket or a star in it
+        return [Path(pattern)]
+    found = sorted(glob.glob(pattern))
+    if not found:
+        raise RunError(f"nothing is called {pattern}; give run folders or files that isentrope eval --out wrote")
+    return [Path(path) for path in found]
+
+
+def make_row(name: str, sources: Sequence[Source]) -> Row:
+    """A row, unless the same measurement is in it twice."""
+    seen: dict[str, Source] = {}
+    for source in sources:
+        for key in (source.identity, str(source.path.resolve())):
+            if key in seen:
+                raise RunError(
+                    f"the row {name!r} has the same measurement twice: {seen[key].path} and {source.path}; "
+                    "give each seed once"
+                )
+        seen |= {source.identity: source, str(source.path.resolve()): source}
+    return Row(name, tuple(sorted(sources, key=lambda one: (one.seed, str(one.path)))))
+
+
+def check_row(row: Row, mixed: bool) -> list[str]:
+    """What to know of the sources of a row. Tests that differ are refused unless `mixed` allows them."""
+    first, notes = row.sources[0], list[str]()
+    for other in row.sources[1:]:
+        tests = differing(first, other, SAME_TEST)
+        if tests and not mixed:
+            raise RunError(
+                f"the row {row.name!r} mixes tests: {first.path} and {other.path} differ in {'; '.join(tests)}. "
+                "Give them rows of their own, or allow it with --mixed"
+            )
+        if first.is_run == other.is_run:
+            ignored = (*_OWN_TO_A_SEED, *(() if tests else SAME_TEST))
+            keys = sorted((first.settings.keys() | other.settings.keys()).difference(ignored))
+            tests = differing(first, other, keys)
+        if tests:
+            more = f" and {len(tests) - 3} more" if len(tests) > 3 else ""
+            notes.append(f"{row.name}: {first.path} and {other.path} differ in {'; '.join(tests[:3])}{more}")
+    for is_run in (True, False):
+        seeds = [source.seed for source in row.sources if source.is_run == is_run]
+        if is_run and len(set(seeds)) < len(seeds):
+            notes.append(f"{row.name}: two of its runs have the same seed ({', '.join(map(str, seeds))})")
+    return notes
+
+
+def check_rows(rows: Sequence[Row]) -> list[str]:
+    """Rows that were not given the same test."""
+    first, notes = rows[0], list[str]()
+    for other in rows[1:]:
+        tests = differing(first.sources[0], other.sources[0], SAME_TEST)
+        if tests:
+            notes.append(f"{first.name} and {other.name} differ in their test: {'; '.join(tests)}")
+    return notes
+
+
+def differing(first: Source, second: Source, keys: Sequence[str]) -> list[str]:
+    """Settings that both know and that differ, as "eval.temperature (0.4, 0.0)".
+
+    A run's response form is left out beside a file's: methods may change it, which only the file has seen.
+    """
+    found: list[str] = []
+    for key in keys:
+        if key == "agent.order" and first.is_run != second.is_run:
+            continue
+        found += _unequal(key, _known(first, key), _known(second, key))
+    return found
+
+
+def _unequal(key: str, a: Any, b: Any) -> list[str]:
+    if a is None or b is None or a == b:
+        return []
+    if isinstance(a, dict) and isinstance(b, dict):
+        one, other = cast("dict[str, Any]", a), cast("dict[str, Any]", b)
+        return [text for name in sorted(one) for text in _unequal(f"{key}.{name}", one[name], other.get(name))]
+    return [f"{key} ({_short(a)}, {_short(b)})"]
+
+
+def _known(source: Source, key: str) -> Any:
+    if key == "eval.episodes" and source.is_run:
+        return 1  # evaluations during a run play each game once
+    if key == "agent.window" and source.settings.get("agent.context") != "window":
+        return None
+    return source.settings.get(key)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

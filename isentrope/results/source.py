@@ -1,0 +1,147 @@
+"""What a row of a table is made from: a file of `isentrope eval`, or the evaluations in a run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from isentrope.errors import RunError
+from isentrope.instruments.log import METRICS, read_records
+from isentrope.instruments.log import Record as Line
+from isentrope.results.measure import Evaluation, Outcome, SplitResult, measure, ordered_kinds
+from isentrope.results.record import read_record
+from isentrope.results.statistics import Share, share_of
+from isentrope.rollout.store import eval_path, read_episodes
+
+_SUCCESS = re.compile(r"eval/([^/]+)/success")
+_OF_A_RUN = {"valid_ratio": "valid_ratio", "return": "return", "turns": "turns"}  # means that runs record
+
+
+@dataclass(frozen=True)
+class Source:
+    """One seed's evaluations, in the order of their steps."""
+
+    path: Path
+    name: str
+    seed: int
+    identity: str  # two sources with the same one are the same measurement
+    settings: Mapping[str, Any]  # by their full names, e.g. "eval.temperature"
+    evaluations: tuple[Evaluation, ...]
+    is_run: bool
+    steps: int | None = None  # of a run, when it is done; None: not known
+
+    @property
+    def trained(self) -> tuple[Evaluation, ...]:
+        """The evaluations of a model that has learnt something: those after step 0."""
+        return tuple(one for one in self.evaluations if one.step is not None and one.step > 0)
+
+
+def read_source(path: Path) -> Source:
+    if path.is_dir():
+        return _read_run(path)
+    if not path.exists():
+        raise RunError(f"there is no {path}; give a run folder or a file that isentrope eval --out wrote")
+    record = read_record(path)
+    evaluations = sorted(record.evaluations, key=lambda one: -1 if one.step is None else one.step)
+    told = [record.model, record.seed, record.config_digest, [one.step for one in evaluations]]
+    identity = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    return Source(path, record.name, record.seed, identity, record.settings, tuple(evaluations), is_run=False)
+
+
+def _read_run(path: Path) -> Source:
+    log = path / METRICS
+    if not log.is_file():
+        raise RunError(
+            f"{path} is not a run folder: it has no {METRICS}; give a run folder or a file of isentrope eval"
+        )
+    lines = [line for line in read_records(log) if line.get("kind") == "eval"]
+    found = {int(line["step"]): _evaluation(line, log) for line in lines}
+    evaluations = tuple(found[step] for step in sorted(found) if found[step].splits)
+    if not evaluations:
+        raise RunError(
+            f"the run {path} has no evaluation yet; wait for one, or make one: isentrope eval {path} --out FILE.json"
+        )
+    config, command = _config(path / "config.toml"), _kind(path / "run.json")
+    identity = hashlib.sha256(log.read_bytes() + json.dumps(config, default=str, sort_keys=True).encode()).hexdigest()
+    seed, steps = config.get("run.seed", 0), config.get("run.steps")
+    return Source(
+        path=path,
+        name=path.resolve().name,
+        seed=seed if isinstance(seed, int) else 0,
+        identity=identity,
+        settings=config,
+        evaluations=evaluations,
+        is_run=True,
+        steps=steps if isinstance(steps, int) and command == "train" else None,
+    )
+
+
+def _evaluation(line: Line, log: Path) -> Evaluation:
+    splits = [found[1] for key in line if (found := _SUCCESS.fullmatch(key))]
+    try:
+        return Evaluation(int(line["step"]), {split: _split(line, f"eval/{split}") for split in splits})
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(
+            f"{log} is damaged: the evaluation at step {line['step']} lacks {error}; leave it out"
+        ) from error
+
+
+def _split(line: Line, base: str) -> SplitResult:
+    start = f"{base}/success/"
+    kinds = ordered_kinds({key.removeprefix(start) for key in line if key.startswith(start)})
+    shares = {
+        kind: _share(line[f"{start}{kind}"], line[f"{base}/games/{kind}"])
+        for kind in kinds
+        if f"{base}/games/{kind}" in line
+    }
+    means = {name: line[f"{base}/{key}"] for name, key in _OF_A_RUN.items() if f"{base}/{key}" in line}
+    return SplitResult(
+        success=_share(line[f"{base}/success"], line[f"{base}/games"]),
+        kinds=shares,
+        means={name: float(value) for name, value in means.items() if value is not None},
+    )
+
+
+def _share(success: float, games: float) -> Share:
+    """From the share and the number of games, each of which was played once."""
+    if not 0.0 <= success <= 1.0 or games < 1:
+        raise ValueError(f"a success of 0 to 1 (it has {success!r} of {games!r} games)")
+    count, wins = round(games), round(success * games)
+    return share_of([1] * wins + [0] * (count - wins), [1] * count)
+
+
+def with_outcomes(source: Source, evaluation: Evaluation, split: str) -> tuple[Outcome, ...] | None:
+    """How each game came out: from the record, or from the episodes that a run stored; None if neither has it."""
+    result = evaluation.splits[split]
+    if result.outcomes is not None or not source.is_run or evaluation.step is None:
+        return result.outcomes
+    path = eval_path(source.path, evaluation.step, split)
+    return measure(read_episodes(path), 0.0, 0.0).outcomes if path.is_file() else None
+
+
+def _kind(path: Path) -> str:
+    """The command that made a run folder; folders without a word about it are of `isentrope train`."""
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["kind"]) if path.is_file() else "train"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"could not read {path}: {error}; the run folder is damaged") from error
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RunError(f"could not read {path}: {error}; the run folder is damaged") from error
+    flat: dict[str, Any] = {}
+    for section, value in table.items():
+        if isinstance(value, dict) and section != "method":
+            flat |= {f"{section}.{name}": entry for name, entry in cast("dict[str, Any]", value).items()}
+        else:
+            flat[section] = value
+    return flat

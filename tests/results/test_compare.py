@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isentrope.errors import ConfigError
+from isentrope.results.rows import read_rows
+from isentrope.results.statistics import correlation_of, difference_of, share_of, welch
+from isentrope.results.table import Choices, ResultTable, make_tables
+from isentrope.rollout.store import eval_path, write_episodes
+from tests.methods.helpers import ragged
+from tests.results.helpers import run_folder, write
+
+FIRST, SECOND = [1, 1, 1, 1, 0, 1, 0, 1], [1, 0, 1, 0, 0, 1, 0, 0]
+
+
+def against(*named: str, base: str = "B") -> tuple[ResultTable, tuple[float, float, float]]:
+    (table,) = make_tables(read_rows([], named), Choices(against=base))
+    cell = table.rows[0].cells["difference"]
+    assert "difference" not in table.rows[-1].cells  # the row itself
+    assert cell.low is not None
+    assert cell.high is not None
+    return table, (cell.value / 100, cell.low / 100, cell.high / 100)
+
+
+def test_paired_by_game(tmp_path: Path) -> None:
+    a, b = write(tmp_path / "a.json", {"seen": FIRST}), write(tmp_path / "b.json", {"seen": SECOND})
+    table, found = against(f"A={a}", f"B={b}")
+    rates = [dict(enumerate(map(float, wins))) for wins in (FIRST, SECOND)]
+    wanted = difference_of(share_of(FIRST, [1] * 8), share_of(SECOND, [1] * 8), correlation_of(*rates))
+    assert found == pytest.approx((wanted.value, wanted.low, wanted.high))
+    assert any("over 8 games, paired" in note for note in table.notes)
+
+
+def test_other_games_are_not_paired(tmp_path: Path) -> None:
+    a = write(tmp_path / "a.json", {"seen": FIRST})
+    wanted = difference_of(share_of(FIRST, [1] * 8), share_of(SECOND, [1] * 8))
+    for other in ({"task__world": "other"}, {"task__options": {"rooms": "big"}}):
+        b = write(tmp_path / "b.json", {"seen": SECOND}, **other)
+        a = write(tmp_path / "a.json", {"seen": FIRST}, task__options={"rooms": "small"})
+        table, found = against(f"A={a}", f"B={b}")
+        assert found == pytest.approx((wanted.value, wanted.low, wanted.high))
+        assert any("not the same" in note for note in table.notes)
+    longer = write(tmp_path / "c.json", {"seen": [*SECOND, 1]})
+    assert any("not the same" in note for note in against(f"A={a}", f"B={longer}")[0].notes)
+
+
+def test_over_seeds(tmp_path: Path) -> None:
+    """Two seeds on both sides: what counts is how the seeds differ."""
+    for number, wins in enumerate(([1, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 0])):
+        write(tmp_path / f"{number}.json", {"seen": wins}, seed=number)
+    named = [f"{'AABB'[number]}={tmp_path}/{number}.json" for number in range(4)]
+    table, found = against(*named)
+    wanted = welch([0.75, 0.5], [0.25, 0.0])
+    assert found == pytest.approx((wanted.value, wanted.low, wanted.high))
+    assert any("Welch's interval over 2 and 2 seeds" in note for note in table.notes)
+    mixed_table, mixed = against(*named[:3])  # one seed against two: over games, those of the two seeds together
+    assert mixed[0] == pytest.approx(0.625 - 0.25)
+    assert any("over 4 games, paired" in note for note in mixed_table.notes)
+
+
+def test_runs_are_paired_by_their_stored_episodes(tmp_path: Path) -> None:
+    runs = [run_folder(tmp_path / name, {0: 0.5, 10: 0.5}, steps=10, games=2, seed=i) for i, name in enumerate("ab")]
+    named = [f"A={runs[0]}", f"B={runs[1]}"]
+    assert any("not recorded one by one" in note for note in against(*named)[0].notes)
+    for run in runs:
+        episodes = [
+            replace(episode, split="seen", success=episode.index == 0) for episode in ragged((((1,),), ((1,),)), seed=1)
+        ]
+        write_episodes(eval_path(run, 10, "seen"), episodes)
+    table, found = against(*named)
+    assert found == pytest.approx((0.0, 0.0, 0.0))  # the same games solved: no doubt about these weights on them
+    assert any("over 2 games, paired (correlation 1.00)" in note for note in table.notes)
+
+
+def test_a_row_that_is_not_there(tmp_path: Path) -> None:
+    a = write(tmp_path / "a.json", {"seen": FIRST})
+    with pytest.raises(ConfigError, match="no row is called so; there are A"):
+        make_tables(read_rows([], [f"A={a}"]), Choices(against="B"))
+    assert json.loads(a.read_text())["name"] == "row"

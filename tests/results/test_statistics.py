@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isentrope.instruments.metrics import wilson
+from isentrope.results.statistics import (
+    correlation_of,
+    difference_of,
+    mean_and_std,
+    share_of,
+    t_quantile,
+    welch,
+)
+
+
+def near(*values: float) -> object:
+    return pytest.approx(values, abs=6e-5)
+
+
+def test_wilson_by_hand() -> None:
+    share = share_of([1] * 8 + [0] * 2, [1] * 10)
+    assert (share.low, share.high) == near(0.4902, 0.9433)
+    assert (share.value, share.games, share.episodes, share.effective) == (0.8, 10, 10, 10.0)
+    none = share_of([0] * 10, [1] * 10)
+    assert (none.low, none.high) == near(0.0, 0.2775)
+
+
+@pytest.mark.parametrize(("wins", "effective"), [
+    ([2, 1, 1, 0], 6.0),  # residuals 1, 0, 0, 1: variance 2·4/3/64, so 0.25/0.041667
+    ([2, 2, 0, 0], 4.0),  # all of a game alike: 0.25/0.08333 = 3, but four games are four
+    ([1, 1, 1, 1], 8.0),  # games do not differ at all: all episodes count
+    ([2, 2, 2, 2], 4.0),  # nothing varies: the careful number
+])  # fmt: skip
+def test_clustered_by_hand(wins: list[int], effective: float) -> None:
+    share = share_of(wins, [2] * 4)
+    assert share.effective == pytest.approx(effective)
+    assert (share.low, share.high) == pytest.approx(wilson(share.value * effective, effective))
+
+
+def test_clustered_with_unequal_numbers_of_episodes() -> None:
+    share = share_of([3, 0, 1], [3, 2, 1])  # value 4/6; residuals (3 - 2)², (0 - 4/3)², (1 - 2/3)²
+    variance = (1 + 16 / 9 + 1 / 9) * 3 / 2 / 36
+    assert share.effective == pytest.approx(max(3.0, (4 / 6) * (2 / 6) / variance))
+
+
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=60), st.integers(2, 6))
+def test_copies_of_an_episode_teach_nothing(wins: list[int], copies: int) -> None:
+    once, often = share_of(wins, [1] * len(wins)), share_of([copies * won for won in wins], [copies] * len(wins))
+    assert (once.low, once.high) == pytest.approx((often.low, often.high))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), min_size=1, max_size=30))
+def test_the_share_lies_in_its_interval(games: list[tuple[int, int]]) -> None:
+    wins, played = [min(won, count) for won, count in games], [count for _, count in games]
+    share = share_of(wins, played)
+    assert 0 <= share.low <= share.value <= share.high <= 1
+    assert len(games) <= share.effective <= sum(played) or share.effective == len(games)
+
+
+def test_coverage_of_the_clustered_interval() -> None:
+    """Games of very different difficulty, eight episodes each: Wilson on the episodes would be far too sure."""
+    rng = np.random.default_rng(0)
+    covered, naive = 0, 0
+    for _ in range(400):
+        wins = rng.binomial(8, rng.beta(0.5, 0.5, 40))
+        share = share_of([int(won) for won in wins], [8] * 40)
+        covered += share.low <= 0.5 <= share.high
+        low, high = wilson(int(wins.sum()), 320)
+        naive += low <= 0.5 <= high
+    assert 0.92 <= covered / 400 <= 0.98
+    assert naive / 400 < 0.75
+
+
+def test_difference_of_independent_shares() -> None:
+    """Newcombe's own example: 56 of 70 against 48 of 80."""
+    found = difference_of(share_of([1] * 56 + [0] * 14, [1] * 70), share_of([1] * 48 + [0] * 32, [1] * 80))
+    assert (found.value, found.low, found.high) == near(0.2, 0.0524, 0.3339)
+
+
+def test_difference_of_paired_shares_by_hand() -> None:
+    """20 games solved by both, 12 by the first alone, 2 by the second alone, 16 by neither."""
+    first = [1] * 20 + [1] * 12 + [0] * 2 + [0] * 16
+    second = [1] * 20 + [0] * 12 + [1] * 2 + [0] * 16
+    related = correlation_of(dict(enumerate(map(float, first))), dict(enumerate(map(float, second))))
+    assert related == pytest.approx((20 * 16 - 12 * 2) / math.sqrt(32 * 18 * 22 * 28))
+    found = difference_of(share_of(first, [1] * 50), share_of(second, [1] * 50), related)
+    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0618, 0.3242), abs=2e-4)
+    apart = difference_of(share_of(first, [1] * 50), share_of(second, [1] * 50))
+    assert apart.high - apart.low > found.high - found.low
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=2, max_size=40))
+def test_turning_the_difference_round(pairs: list[tuple[int, int]]) -> None:
+    first, second = (share_of([pair[i] for pair in pairs], [1] * len(pairs)) for i in (0, 1))
+    rates = [{game: float(pair[i]) for game, pair in enumerate(pairs)} for i in (0, 1)]
+    related = correlation_of(*rates)
+    one, other = difference_of(first, second, related), difference_of(second, first, related)
+    assert (one.value, one.low, one.high) == pytest.approx((-other.value, -other.high, -other.low))
+    same = difference_of(first, first, 1.0)
+    assert same.value == 0.0
+    assert same.low <= 0.0 <= same.high
+
+
+def test_coverage_of_the_paired_interval() -> None:
+    rng = np.random.default_rng(1)
+    covered, widths = 0, [0.0, 0.0]
+    for _ in range(400):
+        ease = rng.random(80)
+        first, second = (rng.random(80) < np.sqrt(ease)), (rng.random(80) < ease)
+        shares = [share_of([int(won) for won in wins], [1] * 80) for wins in (first, second)]
+        rates = [{game: float(won) for game, won in enumerate(wins)} for wins in (first, second)]
+        found, apart = difference_of(*shares, correlation_of(*rates)), difference_of(*shares)
+        covered += found.low <= 1 / 6 <= found.high  # 2/3 - 1/2
+        widths = [widths[0] + found.high - found.low, widths[1] + apart.high - apart.low]
+    assert 0.91 <= covered / 400 <= 0.98  # 94.1 % over 6000 repetitions
+    assert widths[0] < 0.95 * widths[1]
+
+
+@pytest.mark.parametrize(("freedom", "quantile"), [
+    (1, 12.7062), (1.5, 6.0376), (2, 4.3027), (4, 2.7764), (10, 2.2281), (30, 2.0423), (1000, 1.9623),
+])  # fmt: skip
+def test_students_quantile(freedom: float, quantile: float) -> None:
+    if freedom == 1.5:  # between those of 1 and 2
+        assert 4.3027 < t_quantile(freedom) < 12.7062
+    else:
+        assert t_quantile(freedom) == pytest.approx(quantile, abs=2e-4)
+
+
+def test_welch_by_hand() -> None:
+    found = welch([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])  # four degrees of freedom, standard error √(2/3)
+    half = 2.7764 * math.sqrt(2 / 3)
+    assert (found.value, found.low, found.high) == pytest.approx((-3.0, -3.0 - half, -3.0 + half), abs=1e-3)
+    assert welch([1.0, 1.0], [0.5, 0.5]).low == 0.5
+
+
+def test_mean_and_std() -> None:
+    assert mean_and_std([3.0]) == (3.0, None)
+    assert mean_and_std([1.0, 2.0, 3.0]) == (2.0, 1.0)
