@@ -1,0 +1,75 @@
+"""Load a model and serve it until it is interrupted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from isentrope.config.schema import RunConfig
+from isentrope.errors import ConfigError, EngineError
+from isentrope.evaluate import evaluation_plan
+from isentrope.policy.api_key import is_local
+from isentrope.policy.engine import Engine
+from isentrope.policy.engines import make_engine
+from isentrope.policy.load import load_policy
+from isentrope.serve.http import Server
+from isentrope.serve.speaker import Speaker
+from isentrope.setup import use_threads
+
+SLOTS = 16  # conversations whose keys and values are kept; so many are sampled together at most
+
+
+def serve(config: RunConfig, model: str, host: str, port: int, key_env: str, name: str) -> None:
+    """Serve a model folder or a run's best checkpoint. Returns when interrupted."""
+    key = _key(host, key_env)
+    config = replace(config, policy=replace(config.policy, model=model))
+    if config.engine.kind == "openai":
+        raise ConfigError('engine.kind = "openai" is a server itself; serve with engine.kind = "torch" or "vllm"')
+    use_threads(config)
+    engine = make_engine(config, load_policy(config.policy, config.run))
+    with running(config, engine, (host, port), name or Path(model).name or "model", key) as server:
+        # The port may have been 0, for any that is free.
+        print(f"{server.model} at http://{host}:{server.server_address[1]}/v1, until interrupted (Ctrl-C)", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print("Stopped.", flush=True)
+
+
+@contextmanager
+def running(config: RunConfig, engine: Engine, address: tuple[str, int], name: str, key: str = "") -> Generator[Server]:
+    """A server whose address is taken but which does not serve yet."""
+    slots = min(SLOTS, config.rollout.batch)
+    speaker = Speaker(engine, evaluation_plan(config).order, config.agent.max_context, slots)
+    try:
+        with _bound(address, speaker, name, config.agent.max_response, key) as server:
+            yield server
+    finally:
+        speaker.close()
+
+
+def _bound(address: tuple[str, int], speaker: Speaker, name: str, max_response: int, key: str) -> Server:
+    try:
+        return Server(address, speaker, name, max_response, key)
+    except OSError as error:
+        where = f"{address[0]}:{address[1]}"
+        raise EngineError(
+            f"cannot serve at {where}: {error.strerror or error}; choose another --host or --port"
+        ) from None
+
+
+def _key(host: str, key_env: str) -> str:
+    key = os.environ.get(key_env, "").strip() if key_env else ""
+    if key_env and not key:
+        raise ConfigError(
+            f"--key-env {key_env}: that environment variable is empty; put the key there that clients send"
+        )
+    if not key and not is_local(host):
+        raise ConfigError(
+            f"--host {host} can be reached by others, and there is no key: name the environment variable that holds "
+            "one with --key-env, or stay on this machine with --host 127.0.0.1"
+        )
+    return key

@@ -1,0 +1,53 @@
+"""Requests to an engine, and the real server in a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from isentrope.agent.format import is_complete
+from isentrope.config.schema import EngineSettings, RunConfig
+from isentrope.policy.byte_tokens import ByteTokens
+from isentrope.policy.engine import Engine, Request
+from isentrope.policy.openai_engine import OpenAIEngine
+from isentrope.serve.http import Server
+from isentrope.serve.start import running
+
+GOOD = "<think>x</think><action>look</action>"
+KEY = "sk-test-0123456789abcdef"
+
+
+def engine_at(url: str, **settings: Any) -> OpenAIEngine:
+    return OpenAIEngine(EngineSettings(**({"kind": "openai", "url": url, "model": "m", "timeout": 5.0} | settings)))
+
+
+def ask(message: str = "hello", slot: int = 0, **changes: Any) -> Request:
+    fields: dict[str, Any] = {
+        "slot": slot,
+        "prompt": ByteTokens().opening("be good", message),
+        "uniforms": np.full(32, 0.25, dtype=np.float32),
+        "temperature": 0.5,
+        "stop": lambda tail: is_complete("think_act", tail),
+    }
+    return Request(**(fields | changes))
+
+
+@contextmanager
+def served(config: RunConfig, engine: Engine, name: str = "pocket", key: str = "") -> Generator[Server]:
+    """The server at a free port; its address is `address(server)`."""
+    with running(config, engine, ("127.0.0.1", 0), name, key) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def address(server: Server) -> str:
+    return f"http://127.0.0.1:{server.server_address[1]}/v1"
