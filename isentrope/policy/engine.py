@@ -35,11 +35,13 @@ class Sampled:
     logprobs: Floats
     entropies: Floats
     temperatures: Floats
-    stop: str  # "tag", "eos" or "length"
+    stop: str  # "tag", "eos", "length", or "error": there is no response and `detail` says why
+    detail: str = ""
 
 
 class Engine(Protocol):
-    dialect: Dialect
+    @property
+    def dialect(self) -> Dialect: ...
 
     def open(self, slots: Sequence[int]) -> None:
         """Begin with these conversations, all empty. Whatever was held before is forgotten."""

@@ -26,7 +26,12 @@ _EXTREMES = {"ratio/min": min, "ratio/max": max}
 
 
 def policy_loss(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Tensor:
-    """Per token, by `learn.loss`."""
+    """Per token, by `learn.loss`; corrected for what sampler and trainer differ by (losses/mismatch.py)."""
+    loss_N = _uncorrected(batch, stats, s)
+    return loss_N if batch.mismatch_N is None else batch.mismatch_N * loss_N
+
+
+def _uncorrected(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Tensor:
     if s.loss == "policy_gradient":
         return policy_gradient_loss(stats.logp_N, batch.advantage_N)
     if s.loss == "sequence":
