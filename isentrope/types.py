@@ -53,6 +53,7 @@ class Turn:
     verdict: str  # "ok", or why the response was not a valid action: see agent/format.py
     stop: str  # why sampling ended: "tag", "eos" or "length"
     reward: float  # after scaling, the penalty for an invalid response included
+    dropped: int = 0  # earlier turns left out of the conversation in front of this one, because it grew too long
 
     @property
     def valid(self) -> bool:
@@ -73,7 +74,8 @@ class Episode:
     order: str  # "think_act", "act_think" or "act": the response form it was played with
     turns: tuple[Turn, ...]
     success: bool
-    stop: str  # "terminated", "truncated", "turn_limit", "context_limit", "clock", "time_limit", "task_error"
+    stop: str  # "terminated", "truncated", "turn_limit", "context_limit", "clock", "time_limit", "task_error",
+    # "engine_error"
     detail: str = ""  # the reason in words, for a failure
 
     @property
@@ -133,6 +135,7 @@ class Targets:
     ref_logp_N: Floats | None = None
     return_N: Floats | None = None  # for the critic
     value_N: Floats | None = None  # the critic's, before the update
+    mismatch_N: Floats | None = None  # weight of each token's policy loss; None: all count in full
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,7 @@ class TokenBatch:
     weights: dict[str, Tensor]  # aggregation mode -> weight per token; its denominator is the whole mini-batch
     return_N: Tensor | None = None
     old_value_N: Tensor | None = None
+    mismatch_N: Tensor | None = None
 
 
 @dataclass(frozen=True)

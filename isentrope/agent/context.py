@@ -2,6 +2,10 @@
 
 `prompt()` always gives all tokens before the next response. The prefix rule (`split_prefix`) then tells
 whether they continue what was there before: if so, only the new tokens are stored, computed and packed.
+
+A conversation that outgrows its limit loses its oldest turns, never a part of a message. What was sampled stays
+exactly as it was: the conversation begins anew with a first message that says how many steps are left out, and the
+tokens of the later turns are put behind it.
 """
 
 from __future__ import annotations
@@ -9,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from isentrope.agent.prompts import Wording
+from isentrope.agent.prompts import Wording, wording
 from isentrope.agent.tokens import Dialect, neutral
+from isentrope.config.schema import AgentSettings
 from isentrope.tasks.contract import View
+
+KEPT = 0.75  # of the limit, once turns are left out: room for several turns until it has to be done again
 
 
 def split_prefix(before: Sequence[int], prompt: Sequence[int]) -> tuple[bool, list[int]]:
@@ -20,6 +27,21 @@ def split_prefix(before: Sequence[int], prompt: Sequence[int]) -> tuple[bool, li
     if count and len(prompt) > count and list(prompt[:count]) == list(before):
         return True, list(prompt[count:])
     return False, list(prompt)
+
+
+def longest_prompt(dialect: Dialect, agent: AgentSettings) -> int:
+    """How many ids a prompt may have, so that the next response still fits."""
+    return int((agent.max_context - agent.max_response) * dialect.ids_per_token)
+
+
+@dataclass(frozen=True)
+class _Past:
+    """A turn that has been answered."""
+
+    observation: str
+    message: str  # the observation as it was told in the conversation
+    action: str
+    response: list[int]
 
 
 @dataclass
@@ -31,28 +53,82 @@ class Context:
     order: str
     window: int | None
     show_admissible: bool
+    limit: int | None = None  # a prompt of more ids loses its oldest turns; None: it may grow
+    dropped: int = 0  # turns left out of the last prompt for its length
     tokens: list[int] = field(default_factory=list[int])  # everything up to and with the last response
-    past: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # (observation, action) of past turns
-    pending: str = ""
+    past: list[_Past] = field(default_factory=list[_Past])
+    links: list[list[int]] = field(default_factory=list[list[int]])  # what stands between a response and the next one
+    pending: tuple[str, str] = ("", "")  # observation and message that wait for an answer
+
+    @classmethod
+    def of(cls, dialect: Dialect, world: str, agent: AgentSettings, order: str) -> Context:
+        return cls(
+            dialect=dialect,
+            wording=wording(world, agent.prompt),
+            order=order,
+            window=agent.window if agent.context == "window" else None,
+            show_admissible=agent.show_admissible,
+            limit=longest_prompt(dialect, agent) if agent.overflow == "drop" else None,
+        )
 
     def prompt(self, view: View) -> list[int]:
         """All tokens before the next response, given what the task shows now."""
-        self.pending = neutral(view.text)
         choices = tuple(neutral(a) for a in view.admissible) if self.show_admissible and view.admissible else None
-        goal = neutral(view.goal)
+        goal, observation = neutral(view.goal), neutral(view.text)
+        self.pending = (observation, self.wording.next(observation, choices))
         if self.window is not None:
-            past = self.past[-self.window :] if self.window else []
-            message = self.wording.window(goal, past, len(self.past), self.pending, choices)
-            return self.dialect.system(self.wording.system[self.order]) + self.dialect.user(message)
-        if not self.tokens:
-            message = self.wording.first(goal, self.pending, choices)
-            return self.dialect.system(self.wording.system[self.order]) + self.dialect.user(message)
-        new = [*self.dialect.end_of_answer(), *self.dialect.user(self.wording.next(self.pending, choices))]
-        if self.tokens[-1] in self.dialect.eos_ids and new[0] == self.tokens[-1]:
-            new = new[1:]  # the policy closed its answer itself
-        return [*self.tokens, *new]
+            return self._window(goal, observation, choices)
+        if not self.past:
+            return self._opened(self.wording.first(goal, observation, choices))
+        link = [*self._closing(), *self.dialect.user(self.pending[1])]
+        self.links = [*self.links[: len(self.past) - 1], link]
+        whole = [*self.tokens, *link]
+        return whole if self.limit is None or len(whole) <= self.limit else self._shortened(goal, whole)
 
     def answered(self, prompt: Sequence[int], response: Sequence[int], action: str | None) -> None:
         """Record the response to the last prompt."""
-        self.past.append((self.pending, action if action is not None else "(no valid action)"))
+        observation, message = self.pending
+        self.past.append(_Past(observation, message, "(no valid action)" if action is None else action, list(response)))
         self.tokens = [*prompt, *response]
+
+    def _opened(self, message: str) -> list[int]:
+        return self.dialect.opening(self.wording.system[self.order], message)
+
+    def _closing(self) -> list[int]:
+        """What closes the last answer, unless the policy closed it itself."""
+        end, answer = self.dialect.end_of_answer(), self.past[-1].response
+        return [] if end and answer[-1:] == end[-1:] else end
+
+    def _window(self, goal: str, observation: str, choices: tuple[str, ...] | None) -> list[int]:
+        """A prompt of its own, with as many of the window's turns as fit."""
+        most = min(self.window or 0, len(self.past))
+        prompt: list[int] = []
+        for shown in range(most, -1, -1):
+            past = [(turn.observation, turn.action) for turn in self.past[len(self.past) - shown :]]
+            prompt = self._opened(self.wording.window(goal, past, len(self.past), observation, choices))
+            self.dropped = most - shown
+            if self.limit is None or len(prompt) <= self.limit:
+                break
+        return prompt
+
+    def _shortened(self, goal: str, whole: list[int]) -> list[int]:
+        """The conversation without its oldest turns: of the first one the observation stays. As it was if no way fits.
+
+        The message that the first kept answer was given to stands in the new first message, behind a note.
+        """
+        assert self.limit is not None
+        messages = [*(turn.message for turn in self.past), self.pending[1]]
+        # Only what the new first message takes has to be encoded, and only where the rest is short enough.
+        rest = [len(turn.response) + len(link) for turn, link in zip(self.past, self.links, strict=True)]
+        for count in range(self.dropped + 1, len(messages)):
+            if sum(rest[count:]) > KEPT * self.limit:
+                continue
+            message = self.wording.shortened(goal, self.past[0].observation, count, messages[count])
+            kept = self._opened(message)
+            for turn, link in zip(self.past[count:], self.links[count:], strict=True):
+                kept += [*turn.response, *link]
+            enough = KEPT * self.limit if count < len(messages) - 1 else self.limit
+            if len(kept) <= enough:
+                self.dropped = count
+                return kept
+        return whole

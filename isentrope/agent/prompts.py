@@ -42,6 +42,13 @@ class Wording:
     def next(self, observation: str, choices: Sequence[str] | None) -> str:
         return observation + _listed(choices)
 
+    def shortened(self, goal: str, start: str, count: int, message: str) -> str:
+        """The first message of a conversation whose first `count` steps are left out; then `message` was told."""
+        steps = f"({count} earlier step{'s' if count != 1 else ''} left out)"
+        if self.brief:
+            return f"{start} {goal} {steps} {message}"
+        return f"{goal}\n\n{start}\n\n{steps}\n\n{message}"
+
     def window(
         self, goal: str, past: Sequence[tuple[str, str]], count: int, observation: str, choices: Sequence[str] | None
     ) -> str:

@@ -16,6 +16,7 @@ _TAG_LIKE = re.compile(r"<(?=\s*/?\s*(?:think|action)\b)", re.IGNORECASE)
 
 
 class Dialect(Protocol):
+    ids_per_token: float  # 1 where ids are the model's own; where they are not, about how many stand for one of them
     pad_id: int
     eos_ids: frozenset[int]
 
@@ -28,12 +29,12 @@ class Dialect(Protocol):
         """Plain text."""
         ...
 
-    def system(self, text: str) -> list[int]:
-        """The opening of a conversation with its system message."""
+    def opening(self, system: str, message: str) -> list[int]:
+        """The system message, the first message to the agent, and the opening of the agent's answer."""
         ...
 
     def user(self, text: str) -> list[int]:
-        """A message to the agent, and the opening of the agent's answer."""
+        """A later message to the agent, and the opening of the agent's answer."""
         ...
 
     def end_of_answer(self) -> list[int]:

@@ -1,7 +1,7 @@
 """From the episodes of a step to its numbers. The meaning of each key stands in glossary.py.
 
-A mean over nothing is left out: no key is better than a NaN or a zero that nobody measured. Sums run in
-float64, so the numbers do not depend on how long the step was.
+A mean over nothing, or over what the engine could not tell (NaN), is left out: no key is better than a NaN or a zero
+that nobody measured. Sums run in float64, so the numbers do not depend on how long the step was.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from isentrope.types import Episode, Floats, Turn
 
 Metrics = dict[str, float]
 EDGE = 10  # tokens at the start and at the end of an episode that have an entropy of their own
-FAILURES = ("task_error", "time_limit")  # stops that say something about the task, nothing about the policy
+# stops that say something about the task or the engine, nothing about the policy
+FAILURES = ("task_error", "time_limit", "engine_error")
 
 
 def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
@@ -60,6 +61,8 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
     metrics |= {f"games/{kind}": float(count) for kind, count in kinds.items()}
     if "valid_ratio" in validity:
         metrics["valid_ratio"] = validity["valid_ratio"]
+    if outcome["failures"]:
+        metrics["failures"] = outcome["failures"]
     return {f"eval/{key_part(split)}/{key}": value for key, value in metrics.items()}
 
 
@@ -93,6 +96,8 @@ def length_metrics(episodes: Sequence[Episode]) -> Metrics:
     if turns:
         metrics["response/tokens"] = _mean([len(turn.response_ids) for turn in turns])
         metrics["context/tokens"] = _mean(contexts)
+        metrics["context/dropped"] = _mean([turn.dropped for turn in turns])
+        metrics["context/shortened"] = _mean([turn.dropped > 0 for turn in turns])
     for key, found in spans.items():
         lengths = [span[1] - span[0] for span in found if span is not None]
         metrics |= _mean_of({key: lengths})
@@ -126,17 +131,17 @@ def entropy_metrics(episodes: Sequence[Episode]) -> Metrics:
         {
             "entropy/token": _join(by_episode),
             **{f"entropy/{name}": _join(values) for name, values in parts.items()},
-            "entropy/response": [_mean(turn.entropies) for turn in responses],
-            "entropy/turn": [_mean([_mean(turn.entropies) for turn in turns]) for turns in spoken],
-            "entropy/episode": [_mean(values) for values in by_episode],
-            "entropy/first10": [_mean(values[:EDGE]) for values in by_episode],
-            "entropy/last10": [_mean(values[-EDGE:]) for values in by_episode],
+            "entropy/response": [_mean_of_known(turn.entropies) for turn in responses],
+            "entropy/turn": [_mean_of_known([_mean_of_known(turn.entropies) for turn in turns]) for turns in spoken],
+            "entropy/episode": [_mean_of_known(values) for values in by_episode],
+            "entropy/first10": [_mean_of_known(values[:EDGE]) for values in by_episode],
+            "entropy/last10": [_mean_of_known(values[-EDGE:]) for values in by_episode],
             "surprisal/response": [-float(np.sum(turn.logprobs, dtype=np.float64)) for turn in responses],
         }
     )
 
 
-def wilson(successes: int, n: int) -> tuple[float, float]:
+def wilson(successes: float, n: float) -> tuple[float, float]:
     """Wilson's 95 % interval of a share; it stays inside 0 to 1 and is honest for few games."""
     if n == 0:
         return 0.0, 1.0
@@ -180,5 +185,13 @@ def _mean(values: Sequence[float] | Floats) -> float:
     return float(np.mean(values, dtype=np.float64))
 
 
+def _mean_of_known(values: Sequence[float] | Floats) -> float:
+    """The mean of what an engine could tell; NaN if it could tell nothing."""
+    found = np.asarray(values)
+    known = found[~np.isnan(found)]
+    return _mean(known) if len(known) else float("nan")
+
+
 def _mean_of(values: dict[str, Sequence[float] | Floats] | dict[str, list[int]]) -> Metrics:
-    return {key: _mean(found) for key, found in values.items() if len(found)}
+    means = {key: _mean_of_known(found) for key, found in values.items()}
+    return {key: mean for key, mean in means.items() if not np.isnan(mean)}

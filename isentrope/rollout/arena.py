@@ -57,14 +57,19 @@ class Arena:
         return self.runner.play(seats, plan, self.config.run.seed, name, progress)
 
     def evaluate(
-        self, split: str, games: int, plan: RolloutPlan, progress: Progress = lambda finished: None
+        self,
+        split: str,
+        games: int,
+        plan: RolloutPlan,
+        progress: Progress = lambda finished: None,
+        samples: int = 1,
     ) -> list[Episode]:
-        """One episode on each of `games` instances of a split from `eval.first_game` on: always the same ones."""
+        """`samples` episodes on each of `games` instances of a split from `eval.first_game` on: always the same."""
         known = self.world.splits()
         if split not in known:
             raise TaskError(f"{self.world.name} has no split {split!r}; it has {', '.join(known)}")
         instances = self.instances(split, games, self.config.eval.first_game, "eval.first_game")
-        return self.play(instances, 1, plan, f"eval/{split}", progress)
+        return self.play(instances, samples, plan, f"eval/{split}", progress)
 
     def instances(self, split: str, count: int, first: int, setting: str) -> list[Instance]:
         """`count` instances of a split from `first` on, or as many as there are. An error names `setting`."""

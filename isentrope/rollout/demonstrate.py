@@ -8,7 +8,6 @@ import numpy as np
 
 from isentrope.agent.context import Context, split_prefix
 from isentrope.agent.format import parse_response, write_response
-from isentrope.agent.prompts import wording
 from isentrope.agent.tokens import Dialect
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.errors import TaskError
@@ -47,9 +46,7 @@ def demonstrate(
     world: World, expert: Expert, dialect: Dialect, agent: AgentSettings, task: TaskSettings, instance: Instance
 ) -> Episode:
     """One game of a scripted player."""
-    window = agent.window if agent.context == "window" else None
-    words = wording(instance.world, agent.prompt)
-    context = Context(dialect, words, agent.order, window, agent.show_admissible)
+    context = Context.of(dialect, instance.world, agent, agent.order)
     turns: list[Turn] = []
     success, stop = False, "turn_limit"
     play = world.open()
@@ -59,6 +56,9 @@ def demonstrate(
     for _ in range(task.max_turns):
         move = expert.act(view)
         prompt = context.prompt(view)
+        if context.limit is not None and len(prompt) > context.limit:
+            stop = "context_limit"
+            break
         ids = dialect.answer(write_response(agent.order, move.thought, move.action))
         parsed = parse_response(dialect.pieces(ids), agent.order, "tag")
         step = play.step(move.action)
@@ -82,6 +82,7 @@ def demonstrate(
                 verdict="ok" if step.valid else "inadmissible",
                 stop="tag",
                 reward=task.success_reward * step.reward,
+                dropped=context.dropped,
             )
         )
         context.answered(prompt, ids, move.action)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from isentrope.config.schema import LearnSettings
+from isentrope.rollout.store import write_episodes
 from isentrope.types import Episode
 
 Play = Callable[[int, int], list[Episode]]
@@ -21,6 +23,12 @@ class Sampled:
     kept: list[Episode]
     dropped: list[Episode]
     metrics: dict[str, float]
+
+    def write(self, folder: Path, step: int) -> None:
+        """The episodes of the step, and apart from them those that were played and dropped."""
+        write_episodes(folder / f"step-{step:06d}.parquet", self.kept)
+        if self.dropped:
+            write_episodes(folder / f"dropped-{step:06d}.parquet", self.dropped)
 
 
 def sample_groups(play: Play, groups: int, learn: LearnSettings, broken: Sequence[str]) -> Sampled:

@@ -7,6 +7,7 @@ becomes a recorded failure of its episode; the others go on.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ import numpy as np
 
 from isentrope.agent.context import Context, split_prefix
 from isentrope.agent.format import Parsed, is_complete, parse_response
-from isentrope.agent.prompts import NO_ACTION, wording
+from isentrope.agent.prompts import NO_ACTION
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.policy.engine import Engine, Request, Sampled
 from isentrope.seeding import stream
@@ -75,19 +76,14 @@ class Runner:
                 progress(len(ended))
                 self.engine.keep(list(live))
             episodes += [_episode(play, plan) for play in plays]
+        self.engine.open(())  # the update that follows needs the memory
         return episodes
 
     def _start(self, seats: Sequence[Seat], plan: RolloutPlan) -> list[_Play]:
         views = self.tasks.start({slot: seat.instance for slot, seat in enumerate(seats)})
         plays: list[_Play] = []
         for slot, seat in enumerate(seats):
-            context = Context(
-                dialect=self.engine.dialect,
-                wording=wording(seat.instance.world, self.agent.prompt),
-                order=plan.order,
-                window=self.agent.window if self.agent.context == "window" else None,
-                show_admissible=self.agent.show_admissible,
-            )
+            context = Context.of(self.engine.dialect, seat.instance.world, self.agent, plan.order)
             view = views[slot]
             play = _Play(seat, context, View("", None), "", time.monotonic())
             if isinstance(view, Failure):
@@ -101,24 +97,30 @@ class Runner:
         """One response of every live conversation and the step that follows from it."""
         requests = self._requests(live, plan, seed, name)
         answers = dict(zip([r.slot for r in requests], self.engine.sample(requests), strict=True)) if requests else {}
+        failed = {slot: a for slot, a in answers.items() if a.stop == "error"}
+        for slot, answer in failed.items():
+            live[slot].stop, live[slot].detail = "engine_error", answer.detail
         parsed = {
             slot: parse_response(self.engine.dialect.pieces(list(a.ids)), plan.order, a.stop)
             for slot, a in answers.items()
+            if slot not in failed
         }
         actions = {slot: p.action for slot, p in parsed.items() if p.action is not None}
         steps = self.tasks.step(actions) if actions else {}
         for request in requests:
             slot = request.slot
-            self._record(live[slot], request.prompt, answers[slot], parsed[slot], steps.get(slot))
+            if slot in parsed:
+                self._record(live[slot], request.prompt, answers[slot], parsed[slot], steps.get(slot))
 
     def _requests(self, live: dict[int, _Play], plan: RolloutPlan, seed: int, name: str) -> list[Request]:
         requests: list[Request] = []
         rule = plan.temperature_rule
         for slot, play in live.items():
             prompt = play.context.prompt(play.view)
-            if len(prompt) + self.agent.max_response > self.agent.max_context:
+            length = math.ceil(len(prompt) / self.engine.dialect.ids_per_token)
+            if length + self.agent.max_response > self.agent.max_context:
                 play.stop = "context_limit"
-                play.detail = f"{len(prompt)} prompt tokens leave no room for {self.agent.max_response} more"
+                play.detail = f"{length} prompt tokens leave no room for {self.agent.max_response} more"
                 continue
             numbers = stream(seed, name, play.seat.group, play.seat.member, len(play.turns))
             requests.append(
@@ -160,6 +162,7 @@ class Runner:
                 verdict=verdict,
                 stop=answer.stop,
                 reward=reward,
+                dropped=play.context.dropped,
             )
         )
         play.context.answered(prompt, answer.ids.tolist(), parsed.action)

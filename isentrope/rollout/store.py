@@ -58,11 +58,13 @@ _TURN: dict[str, Any] = {
     "verdict": pa.string(),
     "turn_stop": pa.string(),  # Turn.stop; Episode.stop has the plain name
     "reward": pa.float64(),
+    "dropped": pa.int32(),
 }
 _SCHEMA: Any = pa.schema(
     [("episode", pa.int64()), ("turn", pa.int64()), *_EPISODE.items(), *_TURN.items()],
     metadata={_FORMAT_KEY: FORMAT.encode()},
 )
+_SINCE = {"dropped": 0}  # columns that older files lack, and what they mean by it
 _ARRAYS = ("context_ids", "response_ids", "logprobs", "entropies", "temperatures")
 _MEASURED = ("logprobs", "entropies")  # no value comes twice: a dictionary would only cost space
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -107,8 +109,8 @@ def read_episodes(path: Path) -> list[Episode]:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
         metadata: dict[bytes, bytes] = table.schema.metadata or {}
         written_as = metadata.get(_FORMAT_KEY, b"?").decode(errors="replace")
-        if written_as == FORMAT and not table.schema.equals(_SCHEMA):
-            raise ValueError("its columns are not those of an episode file")
+        if written_as == FORMAT:
+            table = _completed(table)
         episodes = _episodes(table) if written_as == FORMAT else []
     except (pa.ArrowException, OSError, ValueError, TypeError, IndexError) as error:
         reason = " ".join(str(error).split())[:200]
@@ -116,6 +118,18 @@ def read_episodes(path: Path) -> list[Episode]:
     if written_as != FORMAT:
         raise RunError(f"could not read {path}: its format is {written_as!r}, this version reads {FORMAT!r}")
     return episodes
+
+
+def _completed(table: Any) -> Any:
+    """The table with the columns that its writer did not know yet."""
+    for name, value in _SINCE.items():
+        if name not in table.column_names:
+            table = table.append_column(
+                _SCHEMA.field(name), pa.array([value] * table.num_rows, _SCHEMA.field(name).type)
+            )
+    if not table.schema.equals(_SCHEMA):
+        raise ValueError("its columns are not those of an episode file")
+    return table
 
 
 def _attribute(column: str) -> str:

@@ -108,4 +108,4 @@ def test_answers_use_the_real_tags_and_control_tokens_frame_messages() -> None:
     assert [i for i in ids if i in SPECIAL] == [5, 6, 7, 8]
     assert TOKENS.user("x")[0] == 2
     assert TOKENS.user("x")[-1] == 3
-    assert TOKENS.system("")[0] == 1
+    assert TOKENS.opening("", "x") == [1, *TOKENS.user("x")]

@@ -73,7 +73,7 @@ def test_invalid_responses_cost_and_do_not_step_the_task() -> None:
 def test_limits_of_turns_and_context() -> None:
     assert play([say("look")])[0].stop == "turn_limit"
     assert len(play([say("look")])[0].turns) == 6
-    cut = play([say("look")], max_context=200)[0]
+    cut = play([say("look")], max_context=200, overflow="end")[0]
     assert cut.stop == "context_limit"
     assert 0 < len(cut.turns) < 6
     assert "leave no room" in cut.detail
