@@ -1,12 +1,14 @@
 """Any Hugging Face causal language model from a local folder, behind the same two calls as our own model.
 
-Rows of conversations share the columns of one cache; what a row does not use is masked out ("holes"). That needs
-nothing of the model but positions and an attention mask, so it works for every architecture with full attention.
+All that is asked of the model is to take positions, an attention mask and a cache (hf_cache.py), so every
+architecture with full attention works.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +16,10 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from isentrope.errors import EngineError, writing
-
-
-class HoledCache:
-    def __init__(self, rows: int, device: torch.device) -> None:
-        from transformers import DynamicCache
-
-        self.past: Any = DynamicCache()
-        self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
-        self.used = torch.zeros(rows, 0, dtype=torch.bool, device=device)
-
-    def keep(self, rows: Tensor) -> None:
-        self.lengths, self.used = self.lengths[rows], self.used[rows]
-        if self.past.get_seq_length():
-            self.past.batch_select_indices(rows)
+from isentrope.errors import ConfigError, EngineError, writing
+from isentrope.policy.catalogue import unsupported
+from isentrope.policy.hf_cache import RowCache, register_attention
+from isentrope.policy.quiet import quiet_transformers
 
 
 class HuggingFaceModel(nn.Module):
@@ -36,6 +27,7 @@ class HuggingFaceModel(nn.Module):
         super().__init__()
         self.lm = lm
         self.decoder: Any = lm.get_decoder()
+        self._layers: list[nn.Module] = []  # those that compute twice
         _check_supported(lm)
 
     @classmethod
@@ -45,9 +37,15 @@ class HuggingFaceModel(nn.Module):
         except ImportError as error:
             raise EngineError("Hugging Face models need transformers: pip install 'isentrope[hf]'") from error
         try:
-            lm: Any = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False, use_safetensors=True
-            )
+            with quiet_transformers():
+                lm: Any = AutoModelForCausalLM.from_pretrained(
+                    folder,
+                    dtype="auto",  # as the folder has it, so that no more memory is taken than its own size
+                    attn_implementation=register_attention(),
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    use_safetensors=True,
+                )
         except (OSError, ValueError, KeyError) as error:
             raise EngineError(f"cannot load a causal language model from {folder}: {error}") from error
         return cls(lm)
@@ -57,66 +55,94 @@ class HuggingFaceModel(nn.Module):
 
     def hidden(self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor) -> Tensor:
         columns = torch.arange(ids_BT.shape[1], device=ids_BT.device)
-        seen = (segments_BT[:, :, None] == segments_BT[:, None, :]) & (columns[None, :, None] >= columns[None, None, :])
-        out = self.decoder(
-            input_ids=ids_BT, position_ids=positions_BT, attention_mask=self._additive(seen), use_cache=False
-        )
+        if _one_sequence_each(positions_BT, segments_BT, columns):
+            # Causal attention without a mask, which is quicker: padding stands last and is seen by padding alone.
+            mask, positions_BT = None, columns[None].expand_as(positions_BT)
+        else:
+            before = columns[None, :, None] >= columns[None, None, :]
+            mask = self._additive((segments_BT[:, :, None] == segments_BT[:, None, :]) & before)
+        with self._twice():
+            out = self.decoder(input_ids=ids_BT, position_ids=positions_BT, attention_mask=mask, use_cache=False)
         return out.last_hidden_state
 
-    def new_cache(self, rows: int) -> HoledCache:
-        return HoledCache(rows, self.head_weight().device)
+    def compute_twice(self) -> None:
+        from transformers.modeling_layers import GradientCheckpointingLayer
 
-    def extend(self, cache: HoledCache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None) -> Tensor:
-        device, total = ids_RT.device, len(cache.lengths)
-        where = torch.arange(total, device=device) if rows is None else rows
-        width = ids_RT.shape[1]
-        ids = torch.zeros(total, width, dtype=torch.long, device=device)
-        counts = torch.zeros(total, dtype=torch.long, device=device)
-        ids[where], counts[where] = ids_RT, counts_R
-        cache.used[cache.lengths == 0] = False  # a conversation that begins again sees nothing of its past
-        new = torch.arange(width, device=device)
-        cache.used = torch.cat([cache.used, new[None] < counts[:, None]], dim=1)
-        past = cache.used.shape[1] - width
-        keys = torch.arange(past + width, device=device)
-        here = past + new
-        # A hole sees itself, so that no query is left without a key: its NaN would reach every later token.
-        seen = (cache.used[:, None, :] & (keys[None, None] <= here[None, :, None])) | (keys[None] == here[:, None])[
-            None
-        ]
+        self._layers = [layer for layer in self.decoder.modules() if isinstance(layer, GradientCheckpointingLayer)]
+        if not self._layers:
+            raise ConfigError(
+                f"learn.gradient_checkpointing: transformers cannot do it for {type(self.lm).__name__}; set it to false"
+            )
+        self.lm.gradient_checkpointing_enable({"use_reentrant": False})
+        for layer in self._layers:  # a layer's own dropout would act with the flag below; its children's does not
+            for name, value in vars(layer).items():
+                if "drop" in name and isinstance(value, float):
+                    setattr(layer, name, 0.0)
+
+    @contextmanager
+    def _twice(self) -> Generator[None]:
+        """transformers keeps no activations in a layer that is in training mode; here that is on only while a gradient
+        is wanted, and only for the layer itself: dropout inside of it stays off, and sampling keeps its cache."""
+        wanted = torch.is_grad_enabled()
+        for layer in self._layers:
+            layer.training = wanted
+        try:
+            yield
+        finally:
+            for layer in self._layers:
+                layer.training = False
+
+    def new_cache(self, rows: int) -> RowCache:
+        return RowCache(rows, self.head_weight().device)
+
+    def extend(
+        self, cache: RowCache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
+    ) -> Tensor:
+        """As `Llama.extend`."""
+        start = cache.lengths if rows is None else cache.lengths[rows]
+        new = torch.arange(ids_RT.shape[1], device=ids_RT.device)
+        columns = int(start.max()) + len(new) if seen is None else seen
+        positions = start[:, None] + new
+        mask = torch.arange(columns, device=ids_RT.device) <= positions[:, :, None]
+        cache.begin(positions, rows, columns)
         out = self.decoder(
-            input_ids=ids,
-            position_ids=cache.lengths[:, None] + new,
-            attention_mask=self._additive(seen),
-            past_key_values=cache.past,
+            input_ids=ids_RT,
+            position_ids=positions,
+            attention_mask=mask[:, None],
+            past_key_values=cache,
             use_cache=True,
         )
-        cache.lengths = cache.lengths + counts
-        return out.last_hidden_state[where, counts_R - 1]
+        if rows is None:
+            cache.lengths += counts_R
+        else:
+            cache.lengths[rows] += counts_R
+        here = torch.arange(len(start), device=ids_RT.device)
+        return out.last_hidden_state[here, (counts_R - 1).clamp(min=0)]
 
     def _additive(self, seen_BTS: Tensor) -> Tensor:
-        dtype = (
-            torch.get_autocast_dtype(seen_BTS.device.type)
-            if torch.is_autocast_enabled(seen_BTS.device.type)
-            else torch.float32
-        )
+        kind = seen_BTS.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.head_weight().dtype
         lowest = torch.finfo(dtype).min
         return torch.zeros(seen_BTS.shape, dtype=dtype, device=seen_BTS.device).masked_fill(~seen_BTS, lowest)[:, None]
 
     def save(self, folder: Path) -> None:
-        with writing(folder):
+        with writing(folder), quiet_transformers():
             try:
                 self.lm.save_pretrained(folder, safe_serialization=True)
             except SafetensorError as error:  # how safetensors reports a full disk
                 raise OSError(errno.ENOSPC, str(error)) from error
 
 
+def _one_sequence_each(positions_BT: Tensor, segments_BT: Tensor, columns: Tensor) -> bool:
+    """Whether every row holds one sequence from its start, and then nothing but padding."""
+    same = (segments_BT == segments_BT[:, :1]) & (positions_BT == columns)
+    return bool((same | (segments_BT == -1)).all())
+
+
 def _check_supported(lm: Any) -> None:
-    config = lm.config
+    """What only the model itself tells, and once more its settings, with the values that config.json left out."""
     if lm.get_output_embeddings() is None or getattr(lm.get_output_embeddings(), "bias", None) is not None:
         raise EngineError(f"{type(lm).__name__}: expected a language model head without bias")
-    for name in ("final_logit_softcapping", "logit_scale", "logits_scaling"):
-        if getattr(config, name, None) not in (None, 1, 1.0):
-            raise EngineError(f"{type(lm).__name__}: logits changed by {name} are not supported")
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if kinds != {"full_attention"}:
-        raise EngineError(f"{type(lm).__name__}: layers of type {', '.join(sorted(kinds))}; only full attention works")
+    reason = unsupported(lm.config.to_dict())
+    if reason:
+        raise EngineError(reason)

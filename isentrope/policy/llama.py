@@ -7,12 +7,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save  # pyright: ignore[reportUnknownVariableType]
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVariableType]
 
 from isentrope.errors import EngineError, writing
 
@@ -49,9 +51,14 @@ class Cache:
     def reserve(self, columns: int) -> None:
         have = self.store.shape[4]
         if columns > have:
-            larger = self._empty(self.store.shape[2], max(columns, have + have // 2, 64))
+            step = 512 if self.like.is_cuda else 1
+            wanted = -(-max(columns, have + have // 2, 64) // step) * step
+            larger = self._empty(self.store.shape[2], wanted)
             larger[:, :, :, :, :have] = self.store
             self.store = larger
+
+    def place(self) -> int:
+        return self.store.data_ptr()
 
     def keep(self, rows: Tensor) -> None:
         """Forget every conversation but these."""
@@ -101,17 +108,22 @@ class Block(nn.Module):
         h = self.post_attention_layernorm(x)
         return x + self.mlp["down_proj"](F.silu(self.mlp["gate_proj"](h)) * self.mlp["up_proj"](h))
 
+    def whole(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor) -> Tensor:
+        """The layer over rows that see nothing but themselves."""
+        q, k, v = self.keys_values(x, cos, sin)
+        return self.finish(x, q, k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous(), mask)
+
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary position embedding of x [B T heads size], Llama's pairing (first half with second half)."""
     a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
 
 
 class Llama(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.shape = shape
+        self.shape, self._twice = shape, False
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.layers = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = nn.RMSNorm(shape.width, shape.eps)
@@ -140,22 +152,30 @@ class Llama(nn.Module):
         x, (cos, sin) = self.embed_tokens(ids_BT), self._angles(positions_BT)
         for block in self.layers:
             assert isinstance(block, Block)
-            q, k, v = block.keys_values(x, cos, sin)
-            x = block.finish(x, q, k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous(), mask)
+            if self._twice and torch.is_grad_enabled():
+                x = cast("Tensor", checkpoint(block.whole, x, cos, sin, mask, use_reentrant=False))
+            else:
+                x = block.whole(x, cos, sin, mask)
         return self.norm(x)
+
+    def compute_twice(self) -> None:
+        self._twice = True
 
     def new_cache(self, rows: int) -> Cache:
         return Cache(self.shape, rows, self.embed_tokens.weight.detach())
 
-    def extend(self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None) -> Tensor:
+    def extend(
+        self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
+    ) -> Tensor:
         """Append counts_R[i] tokens to each conversation (ids right-padded) and give the last one's hidden state.
 
         `rows` says which conversations of the cache these are; None: all of them. What padding writes lies beyond
-        a conversation's end, is never seen, and is overwritten by what comes next.
+        a conversation's end, is never seen, and is overwritten by what comes next. `seen` is the length of the longest
+        one afterwards, or more, where the caller knows it: looking it up makes a GPU wait.
         """
         start = cache.lengths if rows is None else cache.lengths[rows]
         width = ids_RT.shape[1]
-        seen = int(start.max()) + width
+        seen = int(start.max()) + width if seen is None else seen
         cache.reserve(seen)
         positions = start[:, None] + torch.arange(width, device=ids_RT.device)
         mask = torch.arange(seen, device=ids_RT.device)[None, None, :] <= positions[:, :, None]
@@ -171,8 +191,11 @@ class Llama(nn.Module):
             if rows is not None:
                 keys, values = keys[rows], values[rows]
             x = block.finish(x, q, keys.to(q.dtype), values.to(q.dtype), mask)
-        cache.lengths[where] = start + counts_R
-        return self.norm(x[torch.arange(len(start), device=x.device), counts_R - 1])
+        if rows is None:
+            cache.lengths += counts_R
+        else:
+            cache.lengths[rows] += counts_R
+        return self.norm(x[torch.arange(len(start), device=x.device), (counts_R - 1).clamp(min=0)])
 
     def save(self, folder: Path) -> None:
         """Write the model as a Hugging Face folder: config.json and model.safetensors with Llama's names."""
@@ -194,7 +217,7 @@ class Llama(nn.Module):
             "pad_token_id": 0,
             "bos_token_id": 1,
             "eos_token_id": 4,
-            "torch_dtype": "float32",
+            "torch_dtype": str(self.head_weight().dtype).removeprefix("torch."),
         }
         weights = {f"model.{name}": p.detach().cpu().contiguous() for name, p in self.named_parameters()}
         with writing(folder):

@@ -21,6 +21,12 @@ class Cache(Protocol):
 
     def keep(self, rows: Tensor) -> None: ...
 
+    def reserve(self, columns: int) -> None: ...
+
+    def place(self) -> int:
+        """Where the cache lies in memory: another number after it has moved."""
+        ...
+
 
 class Backbone(Protocol):
     """What sampling and training need of a model. Two exist: our own Llama and any Hugging Face causal LM."""
@@ -31,9 +37,15 @@ class Backbone(Protocol):
 
     def new_cache(self, rows: int) -> Any: ...
 
-    def extend(self, cache: Any, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None) -> Tensor: ...
+    def extend(
+        self, cache: Any, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
+    ) -> Tensor: ...
 
     def save(self, folder: Path) -> None: ...
+
+    def compute_twice(self) -> None:
+        """Keep no activations for the backward pass but those between layers; compute the rest again."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -41,16 +53,26 @@ class Policy:
     model: Backbone
     dialect: Dialect
     device: torch.device
-    dtype: torch.dtype  # of the computation; weights are always float32
+    dtype: torch.dtype  # of the computation; the weights may be held in float32 or bfloat16
 
     @property
     def module(self) -> nn.Module:
         assert isinstance(self.model, nn.Module)
         return self.model
 
+    @property
+    def weights(self) -> torch.dtype:
+        """The precision in which the model's weights are held."""
+        return self.model.head_weight().dtype
+
     def compute(self) -> torch.autocast:
-        """The precision everything is computed in, for sampling and training alike."""
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16)
+        """The precision everything is computed in, for sampling and training alike.
+
+        Float32 weights are cast on the way; bfloat16 weights need no cast, and what a model keeps in float32 for
+        precision (norms, rotary angles) stays there by its own code.
+        """
+        cast = self.dtype == torch.bfloat16 and self.weights == torch.float32
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=cast)
 
     def save(self, folder: Path) -> None:
         """Write a Hugging Face model folder."""

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from isentrope.agent.context import split_prefix
 from isentrope.policy.engine import Request, Sampled
+from isentrope.policy.graphed import GraphedDecoder
 from isentrope.policy.head import log_probs
 from isentrope.policy.policy import Cache, Policy
 
@@ -44,21 +46,32 @@ class _Answer:
 class TorchEngine:
     def __init__(self, policy: Policy) -> None:
         self.policy, self.model, self.dialect, self.device = policy, policy.model, policy.dialect, policy.device
+        if self.device.type == "cuda":
+            # cuDNN's attention plans anew for every shape, 90 ms each, and lengths change with every token
+            torch.backends.cuda.enable_cudnn_sdp(False)
         self._cache: Cache | None = None
+        self._graphed: GraphedDecoder | None = None
+        self._reach = 0  # columns of the cache that a turn may touch
         self._rows: dict[int, int] = {}  # slot -> row of the cache
         self._held: dict[int, list[int]] = {}  # slot -> tokens whose keys and values the cache holds
 
     def open(self, slots: Sequence[int]) -> None:
         """Begin with these conversations, all empty. Whatever was held before is forgotten."""
-        self._cache = self.model.new_cache(len(slots))
+        self._hold(self.model.new_cache(len(slots)), len(slots))
         self._rows = {slot: row for row, slot in enumerate(slots)}
         self._held = {slot: [] for slot in slots}
+
+    def _hold(self, cache: Cache, rows: int) -> None:
+        self._cache = cache
+        # a new graph only when there is a new cache: the old one's memory goes back first
+        self._graphed = GraphedDecoder(self.policy, cache, rows) if self.device.type == "cuda" else None
 
     def keep(self, slots: Sequence[int]) -> None:
         """Forget every conversation but these, once that frees a good part of the batch."""
         if len(slots) <= 0.75 * len(self._rows) and slots:
             assert self._cache is not None
-            self._cache.keep(torch.tensor([self._rows[slot] for slot in slots], device=self.device))
+            self._cache.keep(self._tensor(np.array([self._rows[slot] for slot in slots])))
+            self._hold(self._cache, len(slots))
             self._rows = {slot: row for row, slot in enumerate(slots)}
             self._held = {slot: self._held[slot] for slot in slots}
 
@@ -69,13 +82,13 @@ class TorchEngine:
         return {}
 
     def close(self) -> None:
-        self._cache = None
+        self._cache = self._graphed = None
 
     @torch.no_grad()
     def sample(self, requests: Sequence[Request]) -> list[Sampled]:
-        if not any(split_prefix(self._held[r.slot], r.prompt)[0] for r in requests):
-            self.open(list(self._rows))  # every conversation begins anew: nothing of the old ones is worth keeping
         answers = [_Answer(request, self._rows[request.slot]) for request in requests]
+        # as far as any row may write in this turn; rows that stand still write behind their end
+        self._reach = max(*map(len, self._held.values()), *(len(r.prompt) + len(r.uniforms) for r in requests)) + 1
         fed = [self._new_tokens(request) for request in requests]
         live = answers
         while live:
@@ -97,16 +110,36 @@ class TorchEngine:
         return new
 
     def _extend(self, live: Sequence[_Answer], fed: Sequence[Sequence[int]]) -> Tensor:
+        """Read what is fed to the live conversations; gives the state after each one's last token."""
+        width = max(len(tokens) for tokens in fed)
+        rows = [answer.row for answer in live]
+        if width == 1 and self._graphed:
+            ids, counts = np.zeros((2, len(self._rows)), dtype=np.int64)
+            ids[rows], counts[rows] = [tokens[0] for tokens in fed], 1
+            hidden = self._graphed(self._tensor(ids), self._tensor(counts), self._reach)
+            return hidden[self._tensor(np.array(rows))]
+        parts = _of_like_width([len(tokens) for tokens in fed])
+        states = [self._read([live[i] for i in part], [fed[i] for i in part]) for part in parts]
+        order = np.argsort(np.concatenate(parts))
+        return states[0] if len(parts) == 1 else torch.cat(states)[self._tensor(order)]
+
+    def _read(self, live: Sequence[_Answer], fed: Sequence[Sequence[int]]) -> Tensor:
+        """One pass over these conversations, the shorter pieces padded to the longest."""
+        rows = [answer.row for answer in live]
         width = max(len(tokens) for tokens in fed)
         padded = np.full((len(fed), width), self.dialect.pad_id, dtype=np.int64)
         for i, tokens in enumerate(fed):
             padded[i, : len(tokens)] = tokens
-        counts = torch.tensor([len(tokens) for tokens in fed], device=self.device)
-        rows = [answer.row for answer in live]
         everyone = len(rows) == len(self._rows) and rows == sorted(rows)
-        where = None if everyone else torch.tensor(rows, device=self.device)
+        where = None if everyone else self._tensor(np.array(rows))
+        counts = self._tensor(np.array([len(tokens) for tokens in fed]))
+        # padding behind a short piece reaches as far as that conversation and the widest piece together
+        seen = max(len(a.request.prompt) + len(a.ids) - len(t) for a, t in zip(live, fed, strict=True)) + width
         with self.policy.compute():
-            return self.model.extend(self._cache, torch.from_numpy(padded).to(self.device), counts, where)
+            return self.model.extend(self._cache, self._tensor(padded), counts, where, seen)
+
+    def _tensor(self, values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self.device)
 
     def _entropies(self, live: Sequence[_Answer], hidden: Tensor) -> list[float]:
         """Of the next token of each response at its own base temperature; 0 where no rule asks for it."""
@@ -144,6 +177,13 @@ class TorchEngine:
                 answer.stop = "tag"
             elif len(answer.ids) == len(answer.request.uniforms):
                 answer.stop = "length"
+
+
+def _of_like_width(widths: Sequence[int]) -> list[list[int]]:
+    """Which pieces to read together. One conversation that begins anew must not pad all others to its length."""
+    limit = max(64.0, 4 * float(np.median(widths)))
+    parts = [[i for i, w in enumerate(widths) if w <= limit], [i for i, w in enumerate(widths) if w > limit]]
+    return [part for part in parts if part]
 
 
 def draw(p: Tensor, uniforms: Tensor) -> Tensor:

@@ -49,25 +49,29 @@ def assign_credit(
 ) -> Credit:
     """`penalty_N` is taken off the rewards, token by token (a KL divergence); `value_N` is the critic's estimate."""
     turns = _turns(episodes, tokens)
+    metrics: dict[str, float] = {}
     reward_U = turns.reward_U.copy()
     if learn.overlong > 0:
         lengths = np.array([len(turn.response_ids) for e in episodes for turn in e.turns], dtype=np.int64)
         buffer = max(1, round(learn.overlong * max_response))
-        reward_U += learn.overlong_penalty * overlong_penalty(lengths, max_response, buffer)
+        penalty_U = learn.overlong_penalty * overlong_penalty(lengths, max_response, buffer)
+        reward_U += penalty_U
+        if len(penalty_U):
+            metrics |= {"overlong/mean": -float(penalty_U.mean()), "overlong/share": float(np.mean(penalty_U < 0))}
     if learn.advantage == "gae":
         assert value_N is not None, "gae needs a critic"
         advantage_N, return_N = _by_critic(turns, reward_U, tokens, learn, penalty_N, value_N.astype(np.float64))
     else:
         if penalty_N is not None:
             np.subtract.at(reward_U, turns.turn_of_N, penalty_N.astype(np.float64))
-        advantage_N = _by_comparison(episodes, turns, reward_U, learn)[turns.turn_of_N]
+        advantage_N = _by_comparison(episodes, turns, reward_U, learn, metrics)[turns.turn_of_N]
         return_N = None
     group_E = np.array([episode.group for episode in episodes], dtype=np.int64)
     returns_E = _per_episode(turns.reward_U, turns.episode_U, len(episodes))  # as the task gave them
     return Credit(
         advantage_N.astype(np.float32),
         None if return_N is None else return_N.astype(np.float32),
-        _metrics(advantage_N, returns_E, group_E),
+        _metrics(advantage_N, returns_E, group_E) | metrics,
     )
 
 
@@ -97,8 +101,10 @@ def _per_episode(values_U: Vector, episode_U: Ids, count: int) -> Vector:
     return totals
 
 
-def _by_comparison(episodes: Sequence[Episode], turns: _Turns, reward_U: Vector, learn: LearnSettings) -> Vector:
-    """One advantage per turn, from returns compared with each other."""
+def _by_comparison(
+    episodes: Sequence[Episode], turns: _Turns, reward_U: Vector, learn: LearnSettings, metrics: dict[str, float]
+) -> Vector:
+    """One advantage per turn, from returns compared with each other; GiGPO's own numbers are added to `metrics`."""
     returns_E = _per_episode(reward_U, turns.episode_U, len(episodes))
     group_E = np.array([episode.group for episode in episodes], dtype=np.int64)
     if learn.stats == "steps":  # every turn is a sample of its own with the return of its episode
@@ -113,7 +119,11 @@ def _by_comparison(episodes: Sequence[Episode], turns: _Turns, reward_U: Vector,
         texts = [text for episode in episodes for text in _states(episode)]
         anchor_U = similar_anchors(turns.group_U, texts, learn.anchor_similarity)
     later_U = discounted_returns(reward_U, turns.episode_U, learn.discount)
-    return advantage_U + learn.step_weight * step_advantages(later_U, anchor_U, learn.step_std)
+    step_U = learn.step_weight * step_advantages(later_U, anchor_U, learn.step_std)
+    if len(step_U):
+        metrics["gigpo/shared"] = float(np.mean(np.bincount(anchor_U)[anchor_U] > 1))
+        metrics["gigpo/step_part"] = float(np.abs(step_U).mean())
+    return advantage_U + step_U
 
 
 def _states(episode: Episode) -> list[str]:

@@ -34,6 +34,7 @@ class Critic:
             weight_decay=learn.weight_decay,
             grad_clip=learn.grad_clip,
             max_skips=learn.max_skips,
+            master_weights=learn.master_weights,
         )
 
     @property
@@ -51,20 +52,24 @@ class Critic:
             hidden = cut + trunk * (policy_hidden_ND - cut) if trunk else cut
         return self.head(hidden.float()).squeeze(-1)
 
+    def _body(self) -> list[tuple[str, nn.Parameter]]:
+        """What learns of the body, by parameter: a module that is registered under two names is there once."""
+        if self.body is None:
+            return []
+        return [(name, p) for name, p in self.body.module.named_parameters() if p.requires_grad]
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "head": dict(self.head.state_dict()),
-            # by parameter: a module that is registered under two names is saved once
-            "body": {name: p.detach() for name, p in self.body.module.named_parameters()} if self.body else {},
+            "body": {name: p.detach() for name, p in self._body()},
             "optimiser": self.optimiser.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.head.load_state_dict(state["head"])
-        if self.body:
-            with torch.no_grad():
-                for name, parameter in self.body.module.named_parameters():
-                    parameter.copy_(state["body"][name])
+        with torch.no_grad():
+            for name, parameter in self._body():
+                parameter.copy_(state["body"][name])
         self.optimiser.load_state_dict(state["optimiser"])
 
 

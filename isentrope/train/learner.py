@@ -16,6 +16,7 @@ from torch import Tensor
 from isentrope.batch import TokenSequence, flatten, micro_batches
 from isentrope.config.schema import LearnSettings, RunConfig
 from isentrope.losses.kl import kl_estimate
+from isentrope.losses.mismatch import mismatch_metrics, mismatch_ratio
 from isentrope.methods.base import Method
 from isentrope.policy.policy import Policy, before
 from isentrope.seeding import stream
@@ -35,6 +36,7 @@ def make_optimiser(policy: Policy, settings: LearnSettings) -> Optimiser:
         weight_decay=settings.weight_decay,
         grad_clip=settings.grad_clip,
         max_skips=settings.max_skips,
+        master_weights=settings.master_weights,
     )
 
 
@@ -64,6 +66,10 @@ class Learner:
                 seen.append(self._update_once(mini, tokens, targets, policy_too))
         for _ in range(self.settings.epochs * self.settings.mini_batches - len(seen)):  # groups may be missing
             self._pass_by()
+        if seen and self.settings.old_logprobs == "sampler" and self.settings.loss != "sequence":
+            # Nothing has changed before the first update: what its ratios are off 1 by is the mismatch.
+            first = {f"mismatch/ratio_{name}": seen[0].get(f"ratio/{name}") for name in ("mean", "max")}
+            metrics |= {key: value for key, value in first.items() if value is not None}
         return metrics | merged(seen) | {"update/skipped": self.optimiser.skipped, "update/count": len(seen)}
 
     def _targets(
@@ -71,7 +77,7 @@ class Learner:
     ) -> tuple[Targets, Metrics]:
         """Score the tokens, assign credit, and let the methods shape it."""
         s = self.settings
-        old_N, metrics = self._old_logp(sequences, tokens)
+        old_N, mismatch_N, metrics = self._old_logp(sequences, tokens)
         ref_N = self.score(self.reference, sequences, tokens) if self.reference else None
         value_N = self._values(sequences, tokens) if self.critic else None
         penalty_N = None
@@ -87,16 +93,21 @@ class Learner:
         for method in self.methods:
             advantage_N = method.shape(step, tokens, advantage_N)
             metrics |= method.seen
-        return Targets(advantage_N, old_N, ref_N, credit.return_N, value_N), metrics
+        return Targets(advantage_N, old_N, ref_N, credit.return_N, value_N, mismatch_N), metrics
 
-    def _old_logp(self, sequences: Sequence[TokenSequence], tokens: StepTokens) -> tuple[Floats, Metrics]:
-        if self.settings.old_logprobs == "sampler":
-            return tokens.logp_N, {}
+    def _old_logp(
+        self, sequences: Sequence[TokenSequence], tokens: StepTokens
+    ) -> tuple[Floats, Floats | None, Metrics]:
+        """Log-probs before the update, and the weights that correct for what the sampler's differ from them by."""
+        s = self.settings
+        if s.old_logprobs == "sampler":
+            return tokens.logp_N, None, {}
         old_N = self.score(self.policy, sequences, tokens)
-        difference = np.abs(old_N - tokens.logp_N)
-        if not len(difference):
-            return old_N, {}
-        return old_N, {"mismatch/logp_mean": float(difference.mean()), "mismatch/logp_max": float(difference.max())}
+        trainer, sampler = torch.from_numpy(old_N), torch.from_numpy(tokens.logp_N)
+        turn_N = torch.from_numpy(tokens.turn_N) if s.loss == "sequence" else None
+        ratio_N = mismatch_ratio(trainer, sampler, turn_N)
+        weight_N = ratio_N.clamp(max=s.mismatch_cap).numpy() if s.mismatch == "truncate" else None
+        return old_N, weight_N, mismatch_metrics(trainer, sampler, ratio_N, s.mismatch_cap)
 
     def score(self, policy: Policy, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Floats:
         """Log-probs that a policy gives to the response tokens, at the temperatures they were sampled with."""

@@ -1,14 +1,19 @@
-"""The optimiser's parts: learning rate, gradient clipping, and the guard against numbers that are none."""
+"""The optimiser's parts: learning rate, gradient clipping, and the guard against numbers that are none.
+
+Weights held in bfloat16 learn through float32 copies: see masters.py.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from isentrope.errors import TrainError
+from isentrope.train.masters import Masters
 
 
 def learning_rate(update: int, total: int, peak: float, warmup: float, floor: float) -> float:
@@ -31,8 +36,10 @@ class Optimiser:
         weight_decay: float = 0.0,
         grad_clip: float = 1.0,
         max_skips: int = 5,
+        master_weights: bool = True,
     ) -> None:
-        self.parameters = [p for p in parameters if p.requires_grad]
+        self.masters = Masters([p for p in parameters if p.requires_grad], master_weights)
+        self.parameters = self.masters.learning
         self.adam = torch.optim.AdamW(self.parameters, lr=0.0, betas=betas, weight_decay=weight_decay)
         self.grad_clip, self.max_skips = grad_clip, max_skips
         self.updates = 0  # attempted, so that the schedule goes on over a skipped one
@@ -47,6 +54,7 @@ class Optimiser:
             for group in self.adam.param_groups:
                 group["lr"] = rate
             self.adam.step()
+            self.masters.write()
             self.skipped_in_a_row = 0
         else:
             self.skipped += 1
@@ -66,14 +74,16 @@ class Optimiser:
         self.adam.zero_grad(set_to_none=True)
 
     def state_dict(self) -> dict[str, object]:
-        return {
+        state: dict[str, object] = {
             "adam": self.adam.state_dict(),
             "updates": self.updates,
             "skipped": self.skipped,
             "skipped_in_a_row": self.skipped_in_a_row,
         }
+        return state | ({"masters": self.masters.copies} if self.masters.copies else {})
 
     def load_state_dict(self, state: dict[str, object]) -> None:
+        self.masters.load(cast("dict[int, Tensor]", state.get("masters", {})))
         self.adam.load_state_dict(state["adam"])  # type: ignore[arg-type]
         self.updates, self.skipped = int(state["updates"]), int(state["skipped"])  # type: ignore[call-overload]
         self.skipped_in_a_row = int(state["skipped_in_a_row"])  # type: ignore[call-overload]

@@ -18,6 +18,7 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table, config_to_toml
 from isentrope.errors import RunError, writing
+from isentrope.methods.options import with_options
 from isentrope.policy.policy import Policy
 from isentrope.rollout.files import write_atomically
 
@@ -52,7 +53,8 @@ class RunFolder:
 
     def _prepare(self, config: RunConfig, resume: bool) -> None:
         recorded = self.path / "config.toml"
-        if recorded.exists() and self._begun():
+        self.resumed, self.fresh = resume, not (recorded.exists() and self._begun())
+        if not self.fresh:
             self._same_kind()
             if not resume:
                 raise RunError(
@@ -68,7 +70,7 @@ class RunFolder:
             if not recorded.exists():
                 self._must_be_empty()
             write_atomically(self.path / KIND, (json.dumps({"kind": self.kind}) + "\n").encode())
-            write_atomically(recorded, config_to_toml(config).encode())
+            write_atomically(recorded, config_to_toml(with_options(config)).encode())
         for name in ("episodes", "checkpoints"):
             with writing(self.path / name):
                 (self.path / name).mkdir(exist_ok=True)
@@ -128,9 +130,12 @@ FREE_TO_CHANGE = ("run.device", "run.threads", "run.keep_last", "task.workers")
 
 
 def differences(before: RunConfig, now: RunConfig) -> list[str]:
-    """Settings that differ, as sentences."""
-    a, b = dict(_leaves(as_table(before))), dict(_leaves(as_table(now)))
+    """Settings that differ, as sentences. An option that an older run did not record is at its default."""
+    a, b = (dict(_leaves(as_table(with_options(config)))) for config in (before, now))
     keys = [key for key in sorted(a.keys() | b.keys()) if key not in FREE_TO_CHANGE and a.get(key) != b.get(key)]
+    if before.methods != now.methods:  # that says enough: the options of a method that came or went need not follow
+        shared = tuple(f"method.{name}." for name in before.methods if name in now.methods)
+        keys = [key for key in keys if not key.startswith("method.") or key.startswith(shared)]
     return [f"{key} was {a.get(key, 'not set')!r}, now {b.get(key, 'not set')!r}" for key in keys]
 
 

@@ -11,7 +11,7 @@ import torch
 
 from isentrope.policy.engine import Request, Sampled
 from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine, draw
+from isentrope.policy.torch_engine import TorchEngine, _of_like_width, draw
 from isentrope.types import TokenBatch
 from tests.policy.helpers import small_policy
 
@@ -24,11 +24,12 @@ def never(tail: bytes) -> bool:
 
 
 def score(policy: Policy, prompt: list[int], sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
-    ids = torch.tensor([[*prompt, *sampled.ids.tolist()]])
+    at = policy.device
+    ids = torch.tensor([[*prompt, *sampled.ids.tolist()]], device=at)
     with torch.no_grad():
-        hidden = policy.model.hidden(ids, torch.arange(ids.shape[1])[None], torch.zeros_like(ids))
+        hidden = policy.model.hidden(ids, torch.arange(ids.shape[1], device=at)[None], torch.zeros_like(ids))
         logits = hidden[0, len(prompt) - 1 : -1] @ policy.model.head_weight().T
-        words = torch.log_softmax(logits / torch.tensor(sampled.temperatures)[:, None], -1)
+        words = torch.log_softmax(logits / torch.tensor(sampled.temperatures, device=at)[:, None], -1).cpu()
     chosen = words.gather(1, torch.tensor(sampled.ids.astype(np.int64))[:, None]).squeeze(1)
     return chosen.numpy(), (-(words.exp() * words).sum(-1)).numpy()
 
@@ -172,3 +173,23 @@ def test_per_token_temperature_rule_is_used_and_recorded() -> None:
     sampled = engine.sample([Request(0, [9, 10], np.full(3, 0.4, dtype=np.float32), 1.0, never, rule)])[0]
     np.testing.assert_allclose(sampled.temperatures, [1.0, 1.2, 1.0])
     np.testing.assert_allclose(sampled.logprobs, score(policy, [9, 10], sampled)[0], atol=TOLERANCE)
+
+
+def test_a_conversation_that_begins_anew_is_read_apart_from_the_others() -> None:
+    policy, rng = small_policy(), np.random.default_rng(3)
+    engine = TorchEngine(policy)
+    engine.open(range(5))
+    prompts = {slot: rng.integers(9, 200, 6 + slot).tolist() for slot in range(5)}
+    for turn in range(3):
+        if turn == 1:
+            prompts[2] = rng.integers(9, 200, 300).tolist()
+        requests = [Request(s, prompts[s], rng.random(4, dtype=np.float32), 1.0, never) for s in range(5)]
+        for request, sampled in zip(requests, engine.sample(requests), strict=True):
+            logp, _ = score(policy, prompts[request.slot], sampled)
+            np.testing.assert_allclose(sampled.logprobs, logp, atol=TOLERANCE)
+            prompts[request.slot] = [*prompts[request.slot], *sampled.ids.tolist(), *rng.integers(9, 200, 3).tolist()]
+
+
+def test_pieces_of_like_width_are_read_together() -> None:
+    assert _of_like_width([5, 7, 300, 64]) == [[0, 1, 3], [2]]
+    assert _of_like_width([300, 310]) == [[0, 1]]

@@ -25,9 +25,7 @@ CHATML = (
 HEADERS = (
     "<|begin|>{% for m in messages %}<|header|>{{ m['role'] }}<|/header|>\n\n{{ m['content'] }}<|im_end|>{% endfor %}"
 )
-NO_SYSTEM = (
-    "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}{% endfor %}"
-)
+REFUSES = "{{ raise_exception('no messages at all') }}"
 
 
 def make_tokenizer(template: str | None) -> Any:
@@ -116,7 +114,7 @@ def test_the_parts_of_a_conversation_join_to_what_the_template_gives(tmp_path: P
     dialect = load(make_folder(tmp_path, template=template)).dialect
     tokenizer = make_tokenizer(template)
     told = ["Be good.", "you see a mug 1", "take it", "done", "go"]
-    ids = dialect.system(told[0]) + dialect.user(told[1]) + dialect.answer(told[2]) + dialect.end_of_answer()
+    ids = dialect.opening(told[0], told[1]) + dialect.answer(told[2]) + dialect.end_of_answer()
     ids += dialect.user(told[3]) + dialect.answer(told[4])
     roles = ["system", "user", "assistant", "user", "assistant"]
     messages = [{"role": r, "content": c} for r, c in zip(roles, told, strict=True)]
@@ -154,20 +152,23 @@ def test_window_context_does_not_pile_up_columns(tmp_path: Path) -> None:
         prompts = [[20 + turn, 21, 22], [50 + turn, 51]]
         engine.sample([Request(s, prompts[s], np.full(3, 0.3, dtype=np.float32), 1.0, never) for s in (0, 1)])
         assert engine._cache is not None
-        assert engine._cache.used.shape[1] <= 6  # type: ignore[attr-defined]
+        assert engine._cache.layers[0][0].shape[2] == 64  # type: ignore[attr-defined]
 
 
-def test_without_a_chat_template_plain_names_are_used(tmp_path: Path) -> None:
-    dialect = load(make_folder(tmp_path, template=None)).dialect
-    assert b"".join(dialect.pieces(dialect.user("x"))).decode() == "\n\nUser: x\n\nAgent: "
+def test_without_a_chat_template_one_has_to_be_given(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path, template=None)
+    with pytest.raises(EngineError, match=r"policy\.chat_template"):
+        load(folder)
+    dialect = load_folder(folder, CPU, "float32", template="plain").dialect
+    assert b"".join(dialect.pieces(dialect.user("x"))).decode() == "\n\nUser: x\n\nAgent:"
 
 
 def test_clear_errors(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="chat template does not take system"):
-        load(make_folder(tmp_path / "a", template=NO_SYSTEM))
+    with pytest.raises(EngineError, match="no messages at all"):
+        load(make_folder(tmp_path / "a", template=REFUSES))
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "config.json").write_text("{}")
-    with pytest.raises(EngineError, match="cannot load a causal language model"):
+    with pytest.raises(EngineError, match="has no tokenizer"):
         load(tmp_path / "b")
 
 

@@ -1,0 +1,90 @@
+"""The README.md of an exported model: what it came from, what it was trained on, how well it did there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from isentrope.config.load import load_config
+from isentrope.config.schema import RunConfig
+from isentrope.config.text import config_to_toml
+from isentrope.instruments.log import read_records
+from isentrope.policy.lora import is_adapter
+from isentrope.policy.lora_base import Base
+
+LOADING = """```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("this folder")
+tokenizer = AutoTokenizer.from_pretrained("this folder")
+```
+"""
+NO_TOKENIZER = """The weights load with `transformers` (`AutoModelForCausalLM`) and elsewhere as a Llama model. The
+tokenizer is Isentrope's own (`pocket_tokens.json`) and has no Hugging Face form: `isentrope eval`, `play` and `train`
+read this folder, other programs have to be given token ids.
+"""
+
+
+def model_card(source: Path, folder: Path, made: Path, dtype: str, parameters: int, has_tokenizer: bool) -> str:
+    """`source` is what the user named, `folder` the model folder in it, `made` the new one."""
+    run = _run_of(folder)
+    header = ["---", "library_name: transformers", "pipeline_tag: text-generation", "tags: [isentrope]", "---"]
+    lines = [*header, "", f"# {source.resolve().name}", ""]
+    kind = json.loads((made / "config.json").read_text()).get("model_type", "unknown")
+    lines += [f"A {kind} model of {parameters:,} parameters, {dtype}, exported by Isentrope.", ""]
+    lines += _training(run, folder) if run else [f"Made of the model folder `{_plain(str(folder))}`.", ""]
+    lines += ["## Loading it", "", LOADING if has_tokenizer else NO_TOKENIZER]
+    if run:
+        lines += ["## Recipe", "", "```toml", _plain(config_to_toml(_config(run))).strip(), "```", ""]
+    return "\n".join(lines)
+
+
+def _run_of(folder: Path) -> Path | None:
+    """The run that a checkpoint's policy folder belongs to."""
+    run = folder.resolve().parents[2] if len(folder.resolve().parents) > 2 else None
+    return run if run and folder.parent.name.startswith("step-") and (run / "config.toml").is_file() else None
+
+
+def _config(run: Path) -> RunConfig:
+    return load_config(run / "config.toml", [])
+
+
+def _training(run: Path, folder: Path) -> list[str]:
+    config = _config(run)
+    kind = json.loads((run / "run.json").read_text())["kind"] if (run / "run.json").is_file() else "train"
+    step = int(folder.parent.name.removeprefix("step-"))
+    base = Base.load(folder).name if is_adapter(folder) else config.policy.model
+    how = "all weights" if not config.policy.lora_rank else f"adapters of rank {config.policy.lora_rank}, merged"
+    what = {"sft": "imitation of expert games", "rft": "imitation of its own successes"}
+    trained = what.get(kind, f"reinforcement learning ({config.learn.algorithm})")
+    lines = [
+        f"- base: `{_plain(base)}`",
+        f"- task: `{_plain(config.task.world)}`, answers in the form `{config.agent.order}`",
+        f"- training: {trained}, {how}, step {step}",
+    ]
+    if config.methods:
+        lines.append(f"- methods: {', '.join(_plain(name) for name in config.methods)}")
+    return [*lines, "", *_success(run, step, config)]
+
+
+def _success(run: Path, step: int, config: RunConfig) -> list[str]:
+    records = read_records(run / "metrics.jsonl") if (run / "metrics.jsonl").is_file() else []
+    found = [r for r in records if r.get("kind") == "eval" and r.get("step") == step]
+    if not found:
+        return [f"No evaluation was made at step {step} of the run.", ""]
+    rows = ["| split | games | success | 95 % interval |", "|---|---|---|---|"]
+    rows += [_row(found[-1], split) for split in config.eval.splits if f"eval/{split}/success" in found[-1]]
+    return [f"Measured in the run at step {step}, temperature {config.eval.temperature:g}:", "", *rows, ""]
+
+
+def _row(record: dict[str, Any], split: str) -> str:
+    base = f"eval/{split}"
+    low, high = (100 * float(record.get(f"{base}/{end}", float("nan"))) for end in ("low", "high"))
+    games = round(float(record.get(f"{base}/games", 0))) or ""
+    return f"| {_plain(split)} | {games} | {100 * record[f'{base}/success']:.1f} % | {low:.1f} to {high:.1f} |"
+
+
+def _plain(text: str) -> str:
+    """Text from a recipe cannot end the code it stands in."""
+    return text.replace("`", "'")

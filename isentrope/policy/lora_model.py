@@ -1,0 +1,140 @@
+"""A model with adapters inside of its linear layers, which it shares with its own reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors.torch import save  # pyright: ignore[reportUnknownVariableType]
+from torch import Tensor, nn
+
+from isentrope.errors import EngineError, writing
+from isentrope.policy.lora_base import Base
+from isentrope.policy.policy import Backbone
+from isentrope.seeding import stream_key
+
+LEARNING, REFERENCE = "default", "reference"  # names of the adapters within the model
+WEIGHTS = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
+
+
+class LoraModel(nn.Module):
+    """A backbone with adapters inside of its linear layers."""
+
+    def __init__(self, inner: Backbone, config: Any, base: Base) -> None:
+        super().__init__()
+        self.inner, self.base = inner, base
+        with torch.random.fork_rng(devices=[]):  # PEFT draws numbers of its own, which are replaced
+            self.tuner: Any = peft().get_peft_model(root_of(inner), config)
+        self.settle()
+
+    def settle(self) -> None:
+        """Adapters on the device of the model, in float32; only those that learn have a gradient."""
+        for name, parameter in self.named_parameters():
+            if "lora_" in name:
+                parameter.data = parameter.data.to(self.head_weight().device, torch.float32)
+            parameter.requires_grad_(f".{LEARNING}." in name and "lora_" in name)
+
+    def adapters(self, name: str = LEARNING) -> dict[str, Tensor]:
+        """The adapter's weights by PEFT's names."""
+        return peft().get_peft_model_state_dict(self.tuner, adapter_name=name, save_embedding_layers=False)
+
+    def draw(self, seed: int) -> None:
+        """Begin: A uniform within ±1/√inputs, B zero, so that the model is at first what it was without them."""
+        generator = torch.Generator().manual_seed(stream_key(seed, "lora") % 2**63)
+        for name, weight in sorted(self.adapters().items()):
+            new = torch.zeros(weight.shape)
+            if "lora_A" in name:
+                new.uniform_(-(weight.shape[1] ** -0.5), weight.shape[1] ** -0.5, generator=generator)
+            weight.data.copy_(new)
+
+    @contextmanager
+    def as_reference(self) -> Generator[None]:
+        """Within this the model is the one that the run began with."""
+        if REFERENCE not in self.tuner.peft_config:
+            with self.tuner.disable_adapter():
+                yield
+            return
+        self.tuner.set_adapter(REFERENCE)
+        try:
+            yield
+        finally:
+            self.tuner.set_adapter(LEARNING)
+            self.settle()
+
+    def hidden(self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor) -> Tensor:
+        return self.inner.hidden(ids_BT, positions_BT, segments_BT)
+
+    def head_weight(self) -> Tensor:
+        return self.inner.head_weight()
+
+    def new_cache(self, rows: int) -> Any:
+        return self.inner.new_cache(rows)
+
+    def extend(
+        self, cache: Any, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
+    ) -> Tensor:
+        return self.inner.extend(cache, ids_RT, counts_R, rows, seen)
+
+    def compute_twice(self) -> None:
+        self.inner.compute_twice()
+
+    def save(self, folder: Path) -> None:
+        config: dict[str, Any] = self.tuner.peft_config[LEARNING].to_dict()
+        plain = {key: sorted(cast("set[str]", v)) if isinstance(v, set) else v for key, v in config.items()}
+        plain |= {"inference_mode": True, "base_model_name_or_path": self.base.folder}
+        weights = {name: weight.detach().cpu().contiguous() for name, weight in sorted(self.adapters().items())}
+        with writing(folder):
+            (folder / CONFIG).write_text(json.dumps(plain, indent=2, default=str) + "\n")
+            (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
+            self.base.save(folder)
+
+
+class ReferenceView:
+    """The policy's own model as it was at the beginning of the run: no second copy of its weights."""
+
+    def __init__(self, model: LoraModel) -> None:
+        self.model = model
+
+    def hidden(self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            raise EngineError("the reference shares the policy's weights: it can be scored, not trained")
+        with self.model.as_reference():
+            return self.model.hidden(ids_BT, positions_BT, segments_BT)
+
+    def __getattr__(self, name: str) -> Any:  # the rest is the model's
+        return getattr(self.model, name)
+
+
+@torch.no_grad()
+def plain_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Names and weights as a model without adapters has them, adapters added on the way: one matrix at a time."""
+    from peft.tuners.lora import Linear
+
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            continue
+        if name.endswith(".base_layer.weight"):
+            layer = model.get_submodule(name.removesuffix(".base_layer.weight"))
+            assert isinstance(layer, Linear)
+            whole = parameter.float() + layer.get_delta_weight(LEARNING)
+            yield name.replace(".base_layer.", "."), whole.to(parameter.dtype)
+        else:
+            yield name.replace(".base_layer.", "."), parameter
+
+
+def root_of(model: Backbone) -> nn.Module:
+    """Where PEFT begins: the transformers model inside, which gives adapters the names that others expect."""
+    return cast("nn.Module", getattr(model, "lm", model))
+
+
+def peft() -> Any:
+    try:
+        import peft as library
+    except ImportError as error:
+        raise EngineError("adapters (policy.lora_rank) need PEFT: pip install 'isentrope[hf]'") from error
+    return library

@@ -1,0 +1,53 @@
+"""What can only be seen on a GPU: decoding through CUDA graphs gives what decoding without them gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from isentrope.policy.engine import Request, Sampled
+from isentrope.policy.load import load_folder
+from isentrope.policy.policy import Policy
+from isentrope.policy.torch_engine import TorchEngine
+from tests.policy.test_engine import TOLERANCE, never, score
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+POCKET = Path(__file__).parents[2] / "isentrope" / "policy" / "pocket"
+
+
+def played(policy: Policy, graphs: bool) -> list[tuple[list[int], Sampled]]:
+    """Three turns of six conversations, of which three go on to the last; columns cross the graph's step of 256."""
+    rng = np.random.default_rng(0)
+    engine = TorchEngine(policy)
+    engine.open(range(6))
+    prompts = {slot: rng.integers(9, 200, 230 + 5 * slot).tolist() for slot in range(6)}
+    seen: list[tuple[list[int], Sampled]] = []
+    for turn in range(3):
+        live = list(range(6)) if turn < 2 else [0, 2, 5]
+        engine.keep(live)
+        if not graphs:
+            engine._graphed = None
+        requests = [Request(s, prompts[s], rng.random(8 + 4 * s, dtype=np.float32), 1.0, never) for s in live]
+        for request, sampled in zip(requests, engine.sample(requests), strict=True):
+            seen.append((prompts[request.slot], sampled))
+            prompts[request.slot] = [*prompts[request.slot], *sampled.ids.tolist(), 11, 12]
+    return seen
+
+
+def test_graphs_change_nothing() -> None:
+    policy = load_folder(POCKET, torch.device("cuda"), "float32")
+    for (prompt, a), (other, b) in zip(played(policy, True), played(policy, False), strict=True):
+        assert prompt == other
+        np.testing.assert_array_equal(a.ids, b.ids)
+        np.testing.assert_allclose(a.logprobs, b.logprobs, atol=1e-5)
+
+
+def test_scoring_again_gives_the_numbers_of_sampling() -> None:
+    policy = load_folder(POCKET, torch.device("cuda"), "float32")
+    for prompt, sampled in played(policy, True):
+        logp, entropy = score(policy, prompt, sampled)
+        np.testing.assert_allclose(sampled.logprobs, logp, atol=TOLERANCE)
+        np.testing.assert_allclose(sampled.entropies, entropy, atol=TOLERANCE)
