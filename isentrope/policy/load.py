@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
 
-from isentrope.config.schema import PolicySettings, RunSettings
+from isentrope.agent.tokens import TAGS, Dialect
+from isentrope.config.schema import LearnSettings, PolicySettings, RunSettings
 from isentrope.errors import ConfigError, EngineError
+from isentrope.policy.available import base_folder
+from isentrope.policy.catalogue import check_folder, read_facts
+from isentrope.policy.find import POCKET, find_folder
 from isentrope.policy.llama import Llama, Shape
+from isentrope.policy.lora import is_adapter, load_adapter, merged, with_adapters
+from isentrope.policy.lora_base import Base
+from isentrope.policy.memory import check_memory
 from isentrope.policy.pocket_tokens import PocketTokens
 from isentrope.policy.policy import Policy
 from isentrope.seeding import stream_key
 
-POCKET = Path(__file__).parent / "pocket"
 LARGE = 50_000_000  # parameters from which bfloat16 pays on a GPU
 
 
@@ -39,26 +44,6 @@ def choose_dtype(name: str, device: torch.device, parameters: int) -> torch.dtyp
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
 
 
-def find_folder(model: str) -> Path:
-    """The folder that `policy.model` means: the shipped one, a model folder, or a run's best or last checkpoint."""
-    folder = POCKET if model == "pocket" else Path(model)
-    if (folder / "config.json").is_file():
-        return folder
-    checkpoints = folder / "checkpoints"
-    if checkpoints.is_dir():
-        best = checkpoints / "best.json"
-        if best.is_file():
-            return checkpoints / str(json.loads(best.read_text())["name"]) / "policy"
-        steps = sorted(checkpoints.glob("step-*"))
-        if steps:
-            return steps[-1] / "policy"
-        raise EngineError(f"the run {folder} has no checkpoint yet")
-    raise EngineError(
-        f"policy.model = {model!r}: expected pocket, new, a model folder with a config.json, or a run folder; "
-        f"{'there is no such folder' if not folder.exists() else 'that folder has neither'}"
-    )
-
-
 def new_model(settings: PolicySettings, vocabulary: int, seed: int) -> Llama:
     """The pocket shape with random weights."""
     shape = Shape(
@@ -74,25 +59,77 @@ def new_model(settings: PolicySettings, vocabulary: int, seed: int) -> Llama:
     return model
 
 
-def load_policy(settings: PolicySettings, run: RunSettings) -> Policy:
+def load_policy(settings: PolicySettings, run: RunSettings, learn: LearnSettings | None = None) -> Policy:
+    """The policy that a run begins with. With `learn`, its memory is looked at for training, else for sampling."""
     device = choose_device(run.device)
     if settings.model == "new":
+        if settings.lora_rank:
+            raise ConfigError(
+                "policy.model = new with policy.lora_rank: random weights have to learn themselves; set 0"
+            )
         tokens = PocketTokens.load(POCKET)
         model = new_model(settings, tokens.size, run.seed)
-        return _placed(model, tokens, device, run.dtype)
-    return load_folder(find_folder(settings.model), device, run.dtype)
+        return _placed(model, tokens, device, run.dtype, run.weights)
+    folder = find_folder(settings.model)
+    facts = read_facts(base_folder(folder))
+    held = _held(run.dtype, run.weights, device, facts.parameters)[1]
+    check_memory(settings.model, facts, device, settings.lora_rank, held, learn)
+    policy = load_folder(folder, device, run.dtype, run.weights, settings.chat_template)
+    if settings.lora_rank:
+        return with_adapters(policy, settings, run.seed, Base(settings.model, str(folder.resolve())))
+    return merged(policy)
 
 
-def load_folder(folder: Path, device: torch.device, dtype: str) -> Policy:
+def load_folder(folder: Path, device: torch.device, dtype: str, weights: str = "auto", template: str = "") -> Policy:
+    """The model of a folder. Adapters stay apart from the model they stand on, which is found and loaded too."""
+    if is_adapter(folder):
+        learnt_with = folder / "chat_template.jinja"
+        template = template or (str(learnt_with) if learnt_with.is_file() else "")
+        return load_adapter(folder, load_folder(base_folder(folder), device, dtype, weights, template))
     if (folder / "pocket_tokens.json").is_file():
-        return _placed(Llama.load(folder), PocketTokens.load(folder), device, dtype)
+        return _placed(Llama.load(folder), PocketTokens.load(folder), device, dtype, weights)
     from isentrope.policy.hf_tokens import ChatTokens
     from isentrope.policy.hugging_face import HuggingFaceModel
 
-    return _placed(HuggingFaceModel.load(folder), ChatTokens.load(folder), device, dtype)
+    facts = check_folder(folder)
+    dialect = ChatTokens.load(folder, template)
+    check_tags(dialect, facts.vocabulary, folder)
+    return _placed(HuggingFaceModel.load(folder), dialect, device, dtype, weights)
 
 
-def _placed(model: torch.nn.Module, dialect: object, device: torch.device, dtype: str) -> Policy:
-    model.to(device).eval()
+def check_tags(dialect: Dialect, rows: int, folder: Path) -> None:
+    """The tags of a response must come back from the tokenizer as they went in, in tokens that the model has."""
+    for tag in TAGS:
+        read = b"".join(dialect.pieces(dialect.answer(tag))).decode("utf-8", "replace")
+        if read.strip() != tag:  # some templates have a space in front of every answer
+            raise EngineError(
+                f"{folder}: the vocabulary is too small for {tag}, which its tokenizer gives back as {read!r}; "
+                "take a model with a byte-level tokenizer"
+            )
+    parts = (dialect.opening("a", "a"), dialect.user("a"), dialect.end_of_answer(), dialect.eos_ids)
+    highest = max(i for ids in (*parts, *map(dialect.answer, TAGS)) for i in ids)
+    if highest >= rows:
+        raise EngineError(
+            f"{folder}: its tokenizer uses token {highest}, and the model has {rows} of them; "
+            "the tokenizer belongs to another model, or the model was not enlarged for it"
+        )
+
+
+def _placed(model: torch.nn.Module, dialect: object, device: torch.device, dtype: str, weights: str) -> Policy:
     count = sum(p.numel() for p in model.parameters())
-    return Policy(model, dialect, device, choose_dtype(dtype, device, count))  # type: ignore[arg-type]
+    compute, held = _held(dtype, weights, device, count)
+    for parameter in model.parameters():  # buffers stay as they are: rotary frequencies are worth their float32
+        parameter.data = parameter.data.to(held)
+    model.to(device).eval()
+    return Policy(model, dialect, device, compute)  # type: ignore[arg-type]
+
+
+def _held(dtype: str, weights: str, device: torch.device, count: int) -> tuple[torch.dtype, torch.dtype]:
+    """(what is computed in, what the weights are held in)."""
+    compute = choose_dtype(dtype, device, count)
+    held = compute if weights == "auto" else choose_dtype(weights, device, count)
+    if held == torch.bfloat16 and compute == torch.float32:
+        if dtype == "float32":
+            raise ConfigError("run.weights = bfloat16 computes in bfloat16; run.dtype = float32 needs float32 weights")
+        compute = held
+    return compute, held

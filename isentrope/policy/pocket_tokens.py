@@ -23,6 +23,8 @@ _TAG = re.compile("(" + "|".join(TAGS) + ")")
 class PocketTokens:
     """ids: controls, tags, 256 bytes, then the phrases in the order of the list."""
 
+    ids_per_token = 1.0
+
     def __init__(self, phrases: Sequence[str]) -> None:
         self.phrases = tuple(phrases)
         specials = [*CONTROLS, *TAGS]
@@ -59,8 +61,8 @@ class PocketTokens:
                 i += 1
         return ids
 
-    def system(self, text: str) -> list[int]:
-        return [self._start, *self.content(text)]
+    def opening(self, system: str, message: str) -> list[int]:
+        return [self._start, *self.content(system), *self.user(message)]
 
     def user(self, text: str) -> list[int]:
         return [self._user, *self.content(text), self._agent]

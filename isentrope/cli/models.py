@@ -1,0 +1,172 @@
+"""`isentrope models`: the models that are here, and all there is to know about one of them before it is loaded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isentrope.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from isentrope.policy.catalogue import Facts
+    from isentrope.policy.memory import Need
+
+RANK = 16  # of the adapters in the tables
+
+
+def models(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]", help="What policy.model takes: a name, a folder, a GGUF file.", show_default=False
+        ),
+    ] = None,
+    get: Annotated[bool, typer.Option("--get", help="Fetch and convert it now, if that is still to be done.")] = False,
+) -> None:
+    """List the models that can be used without a network; with a MODEL, its shape and the memory that it takes."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if name is None:
+        if get:
+            raise ConfigError("--get wants a model: isentrope models smollm2 --get")
+        _show_all(console)
+        return
+    from isentrope.cli.safe import shown
+    from isentrope.policy.available import find_facts
+
+    folder, facts, state = find_facts(name, get)
+    console.print(shown(name, "bold"))
+    console.print(_sheet(folder, facts, state))
+    free, device = _free()
+    console.print(_memory(facts, free))
+    console.print(shown(_remarks(facts, free, device)))
+
+
+def _show_all(console: Console) -> None:
+    from isentrope.policy.available import readers
+
+    console.print(_list())
+    found = readers()
+    line = f"can be read ({found})." if found else "cannot be read: pip install 'isentrope[hf]'"
+    console.print(f"Hugging Face folders and GGUF files {line}", markup=False)
+    console.print("Memory is for float32, without activations. isentrope models MODEL says more.")
+
+
+def _list() -> Table:
+    from rich.table import Table
+
+    from isentrope.cli.safe import shown
+    from isentrope.policy.available import available
+    from isentrope.policy.memory import FLOAT32, Need, gib, training_need
+
+    table = Table("policy.model", "state", title="Models", title_justify="left")
+    for heading in ("parameters", "sample", f"LoRA {RANK}", "train all"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("licence")
+    for one in available():
+        facts = one.facts
+        needs = (
+            [Need(FLOAT32 * facts.parameters), training_need(facts, FLOAT32, RANK), training_need(facts, FLOAT32)]
+            if facts
+            else []
+        )
+        table.add_row(
+            shown(one.name, "cyan"),
+            shown(one.state if not one.problem else f"cannot be used: {one.problem}", "" if not one.problem else "red"),
+            _millions(facts.parameters) if facts else "",
+            *([gib(need.certain) for need in needs] or ("", "", "")),
+            shown(facts.licence if facts else ""),
+        )
+    return table
+
+
+def _millions(count: int) -> str:
+    if count >= 1e9:
+        return f"{count / 1e9:.2f} billion"
+    return f"{count / 1e6:.0f} million" if count >= 1e7 else f"{count / 1e6:.2f} million"
+
+
+def _sheet(folder: Path | None, facts: Facts, state: str) -> Table:
+    from rich.table import Table
+
+    from isentrope.cli.safe import shown
+    from isentrope.policy.memory import gib
+
+    table = Table.grid(padding=(0, 2))
+    rows = {
+        "state": state,
+        "folder": str(folder) if folder else "",
+        "architecture": facts.architecture,
+        "parameters": f"{_millions(facts.parameters)}, in {facts.layers} layers of width {facts.width}",
+        "vocabulary": f"{facts.vocabulary:,} tokens",
+        "context": f"{facts.context:,} tokens" if facts.context else "",
+        "chat template": _chat(facts),
+        "licence": facts.licence or "not stated in its files",
+        "on disk": gib(facts.disk) if facts.disk else "",
+    }
+    for name, value in rows.items():
+        if value:
+            table.add_row(shown(name, "dim"), shown(value))
+    return table
+
+
+def _chat(facts: Facts) -> str:
+    if (facts.folder / "pocket_tokens.json").is_file():
+        return "not needed: its tokens are our own"
+    return "yes" if facts.chat_template else "no: set policy.chat_template to a file, or to plain"
+
+
+def _memory(facts: Facts, free: int | None) -> Table:
+    from rich.table import Table
+
+    from isentrope.policy.memory import BFLOAT16, FLOAT32, Need, gib, training_need
+
+    reference = "  with a reference (learn.kl > 0)"
+    rows: list[tuple[str, Need]] = [
+        ("sample, float32", Need(FLOAT32 * facts.parameters)),
+        ("sample, bfloat16", Need(BFLOAT16 * facts.parameters)),
+        (f"LoRA of rank {RANK}, float32", training_need(facts, FLOAT32, RANK)),
+        (f"LoRA of rank {RANK}, bfloat16", training_need(facts, BFLOAT16, RANK)),
+        ("all weights, float32", training_need(facts, FLOAT32)),
+        (reference, training_need(facts, FLOAT32, reference=True)),
+        ("all weights, bfloat16, float32 copies", training_need(facts, BFLOAT16)),
+        (reference, training_need(facts, BFLOAT16, reference=True)),
+    ]
+    table = Table("memory")
+    for heading in ("weights", "optimiser", "reference", "sum", "here"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, need in rows:
+        parts = [gib(part) if part else "" for part in (need.weights, need.optimiser, need.reference, need.certain)]
+        fits = "" if free is None else "[green]fits[/]" if need.certain <= free else "[red]too large[/]"
+        table.add_row(name, *parts, fits)
+    return table
+
+
+def _free() -> tuple[int | None, str]:
+    import torch
+
+    from isentrope.policy.memory import free_memory
+
+    device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    return free_memory(device), device
+
+
+def _remarks(facts: Facts, free: int | None, device: str) -> str:
+    from isentrope.policy.memory import activations_per_token, gib
+
+    kept, twice = (gib(1000 * activations_per_token(facts, flag)) for flag in (False, True))
+    cache = gib(1000 * 4 * facts.layers * facts.kv_width)
+    lines = [
+        f"To this come, in float32 and per 1,000 tokens: {kept} for activations in training (an estimate; {twice} "
+        "with learn.gradient_checkpointing), for learn.micro_tokens of them at a time; and "
+        f"{cache} of cache in sampling, for all tokens of the conversations that are played at once.",
+        f"Free here, on {device}: {gib(free)}." if free is not None else f"What is free on {device} is not known.",
+    ]
+    return "\n".join(lines)

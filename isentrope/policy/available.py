@@ -1,0 +1,84 @@
+"""The models that can be used on this machine now, and those that are one command away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from isentrope.errors import EngineError
+from isentrope.policy import smollm2
+from isentrope.policy.catalogue import Facts, read_config, read_facts, unsupported
+from isentrope.policy.find import POCKET, find_folder, present_folder
+from isentrope.policy.gguf import NOTE, cache_folder, gguf_facts
+from isentrope.policy.hub import cached_models
+
+READY = "ready"
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str  # as policy.model takes it
+    state: str
+    facts: Facts | None
+    problem: str = ""
+
+
+def available() -> Iterator[Entry]:
+    """Everything that is found without a network; a broken folder is listed with what is wrong with it."""
+    yield _entry("pocket", POCKET)
+    ours = smollm2.converted()
+    yield _entry("smollm2", ours) if ours else Entry("smollm2", _smollm2_state(), smollm2.FACTS)
+    for folder in sorted((cache_folder() / "converted").glob("[!.]*")):
+        if folder != ours and (folder / NOTE).is_file():
+            yield _entry(str(folder), folder)
+    for name, folder in cached_models():
+        yield _entry(name, folder)
+
+
+def _entry(name: str, folder: Path) -> Entry:
+    try:
+        facts = read_facts(folder)
+        return Entry(name, READY, facts, unsupported(read_config(folder)) or "")
+    except EngineError as error:
+        return Entry(name, "broken", None, str(error))
+
+
+def find_facts(name: str, get: bool) -> tuple[Path | None, Facts, str]:
+    """(folder, facts, state) of one model; with `get` it is fetched and converted first, else looked at as it is."""
+    folder = find_folder(name) if get else present_folder(name)
+    if folder is not None:
+        below = base_folder(folder)
+        problem = unsupported(read_config(below))
+        state = f"cannot be used: {problem}" if problem else READY
+        return folder, read_facts(below), state if below == folder else f"{state}; adapters on {below}"
+    if name == "smollm2":
+        return None, smollm2.FACTS, _smollm2_state()
+    if Path(name).is_file():
+        return None, gguf_facts(Path(name)), "a GGUF file, converted on first use, or now with --get"
+    raise EngineError(f"{name} is not in the Hugging Face cache; isentrope models {name} --get downloads it")
+
+
+def base_folder(folder: Path) -> Path:
+    """The model that adapters stand on; a model folder is its own."""
+    if not (folder / "adapter_config.json").is_file():
+        return folder
+    from isentrope.policy.lora_base import Base
+
+    base = Base.load(folder)
+    return base_folder(Path(base.folder) if Path(base.folder).is_dir() else find_folder(base.name))
+
+
+def _smollm2_state() -> str:
+    if not readers():
+        return "needs pip install 'isentrope[smollm2]'"
+    return "here, converted on first use" if smollm2.installed_file() else "fetched on first use (94 MiB)"
+
+
+def readers() -> str:
+    """The packages that read real models, with their versions; empty if one is missing."""
+    try:
+        return ", ".join(f"{name} {metadata.version(name)}" for name in ("transformers", "gguf", "accelerate"))
+    except metadata.PackageNotFoundError:
+        return ""
