@@ -217,4 +217,5 @@ def _batch(
         weights={mode: tensor(values[chosen].astype(np.float32)) for mode, values in weights.items()},
         return_N=optional(targets.return_N),
         old_value_N=optional(targets.value_N),
+        mismatch_N=optional(targets.mismatch_N),
     )

@@ -41,10 +41,11 @@ LOSSES: dict[str, tuple[str, ...]] = {
 }
 SHARED = (
     "kl", "kl_estimator", "kl_in", "aggregation", "constant_length", "resample", "resample_by", "overlong",
-    "overlong_penalty", "mask_truncated", "epochs", "mini_batches", "old_logprobs",
+    "overlong_penalty", "mask_truncated", "epochs", "mini_batches", "old_logprobs", "mismatch", "mismatch_cap",
 )  # fmt: skip
 OPTIMISER = (
     "lr", "warmup", "floor", "weight_decay", "beta1", "beta2", "grad_clip", "micro_tokens", "row_tokens", "max_skips",
+    "gradient_checkpointing", "master_weights",
 )  # fmt: skip
 _ALWAYS = ("advantage", "loss", "kl", "aggregation")
 # Settings that count only where the first one is switched on.
@@ -60,6 +61,7 @@ _EVERYWHERE = (
     "lr",
     "update/skipped",
     "update/count",
+    "mismatch/ratio",
 )
 
 
@@ -131,7 +133,7 @@ def imitation_sheet() -> Sheet:
         summary="imitate an expert's games, or the policy's own successes",
         paper="",
         knobs=tuple(_as_they_are(SftSettings, "sft")),
-        metrics=("sft/loss", "sft/epoch", "grad_norm", "lr"),
+        metrics=("sft/loss", "sft/epoch", "rft/solved", "grad_norm", "lr"),
         page=f"algorithms/{IMITATION}.md",
         command="isentrope sft recipes/demo.toml --out runs/warm",
     )
@@ -160,8 +162,12 @@ def _algorithm_metrics(learn: LearnSettings) -> Iterator[str]:
         yield from ("loss/kl", *_keys("kl/k"))
     if learn.advantage == "gae":
         yield from _keys("critic/")
+    if learn.advantage == "gigpo":
+        yield from _keys("gigpo/")
     if learn.resample:
         yield from _keys("resample/")
+    if learn.overlong:
+        yield from _keys("overlong/")
     if learn.mask_truncated:
         yield "update/masked"
 
@@ -173,6 +179,8 @@ def _algorithm_command(name: str, learn: LearnSettings) -> str:
         changes.append(f"learn.aggregation={learn.aggregation}")
     if learn.loss == "policy_gradient":
         changes.append("learn.mini_batches=1")
+    if learn.advantage == "gae":  # the default rate is one for language models, far too small for the pocket model
+        changes += ["critic.lr=1e-3", "critic.warmup=2"]
     return f"isentrope train recipes/demo.toml --out runs/{name} " + " ".join(f"--set {change}" for change in changes)
 
 

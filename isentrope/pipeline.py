@@ -9,18 +9,19 @@ from pathlib import Path
 
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
-from isentrope.errors import TrainError
+from isentrope.errors import TaskError, TrainError
 from isentrope.evaluate import evaluate, summary
 from isentrope.instruments.log import MetricsLog
 from isentrope.instruments.metrics import FAILURES, rollout_metrics, timing_metrics
 from isentrope.methods.base import Method
 from isentrope.methods.registry import make_methods
+from isentrope.notices import check_prompt, finished, look_at_rollout, say_end, say_start
 from isentrope.policy.engines import make_engine
 from isentrope.policy.load import choose_device, load_folder, load_policy
+from isentrope.policy.lora import reference_of
 from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
-from isentrope.rollout.dynamic import Sampled, sample_groups
-from isentrope.rollout.store import write_episodes
+from isentrope.rollout.dynamic import sample_groups
 from isentrope.setup import use_threads
 from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.keeper import Keeper
@@ -32,10 +33,12 @@ from isentrope.types import RolloutPlan
 def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
     """Train by reinforcement learning in the run folder `out`; gives the last evaluation."""
     use_threads(config)
+    check_prompt(config)
     methods = make_methods(config)
     with RunFolder(out, config, resume) as folder, Watch(quiet) as watch:
         found = latest_checkpoint(folder.checkpoints) if resume else None
         policy, reference = _policies(config, folder, found)
+        say_start(watch, config, policy, folder, found)
         learner = Learner(policy, reference, config, methods)
         start = _restore(found, learner) if found else 0
         keeper = Keeper(folder.checkpoints, config)
@@ -47,15 +50,20 @@ def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fals
 
 def _policies(config: RunConfig, folder: RunFolder, found: Path | None) -> tuple[Policy, Policy | None]:
     """The policy as it is now, and the reference: the policy as it was at step 0, kept in the run folder."""
+    run = config.run
     if found:
-        policy = load_folder(found / "policy", choose_device(config.run.device), config.run.dtype)
+        policy = load_folder(found / "policy", choose_device(run.device), run.dtype, run.weights)
     else:
-        policy = load_policy(config.policy, config.run)
+        policy = load_policy(config.policy, run, config.learn)
         folder.write_reference(policy)
     folder.write_tokens(policy.dialect)
+    if config.learn.gradient_checkpointing:
+        policy.model.compute_twice()
     if config.learn.kl == 0:
         return policy, None
-    reference = load_folder(folder.reference, policy.device, config.run.dtype)
+    if config.policy.lora_rank:
+        return policy, reference_of(policy, folder.reference)
+    reference = load_folder(folder.reference, policy.device, run.dtype, run.weights)
     reference.module.requires_grad_(False)
     return policy, reference
 
@@ -83,6 +91,8 @@ class _Loop:
     def run(self, start: int) -> dict[str, float]:
         """From `start` completed steps to the last. Step n is the n-th: its metrics, episodes and checkpoint say n."""
         steps, metrics = self.config.run.steps, {}
+        if start >= steps:
+            return finished(self.watch, self.config, self.folder.path, steps)
         self.log.truncate(start if start else -1)
         if start == 0:
             metrics = self._evaluate(0)
@@ -92,9 +102,11 @@ class _Loop:
             every = self.config.run.eval_every
             metrics = self._evaluate(step) if step == steps or (every and step % every == 0) else {}
             if step == steps or step % self.config.run.checkpoint_every == 0:
-                self._save(step, metrics)
+                state = {"step": step, "learner": self.learner.state_dict()}
+                self.keeper.save(step, self.learner.policy, state, metrics)
             self.watch.advance(note)
         self.log.close()
+        say_end(self.watch, self.folder.path)
         return metrics
 
     def _step(self, step: int) -> str:
@@ -107,30 +119,26 @@ class _Loop:
             play = partial(self.arena.train, step, plan, moved)
             sampled = sample_groups(play, rollout.groups, self.config.learn, FAILURES)
         clock.append(time.monotonic())
-        self._store(step, sampled)
+        every = self.config.run.store_episodes
+        if every and step % every == 0:
+            sampled.write(self.folder.path / "episodes", step)
         played = sampled.kept + sampled.dropped
         metrics = rollout_metrics(played) | {f"plan/{name}": value for name, value in plan.notes.items()}
+        metrics |= {f"engine/{name}": value for name, value in self.arena.engine.notes().items()}
         # A task that broke says nothing about the policy: its episode is stored and counted, but not learnt from.
         learnt = [episode for episode in sampled.kept if episode.stop not in FAILURES]
         try:
+            look_at_rollout(self.watch, step, played, metrics)
             metrics |= self.learner.update(step, learnt) | sampled.metrics
-        except TrainError:
+            self.arena.engine.refresh()
+        except (TaskError, TrainError):
             self.log.write(step, metrics)  # the step one wants to look at
             raise
         clock.append(time.monotonic())
         self.log.write(step, metrics)
-        self.log.write_timings(
-            step,
-            timing_metrics(clock[1] - clock[0], clock[2] - clock[1], played, learnt if metrics["update/count"] else []),
-        )
+        read = learnt if metrics["update/count"] else []
+        self.log.write_timings(step, timing_metrics(clock[1] - clock[0], clock[2] - clock[1], played, read))
         return f"success {metrics['success/all']:.2f}  entropy {metrics.get('entropy/token', 0):.2f}"
-
-    def _store(self, step: int, sampled: Sampled) -> None:
-        every, folder = self.config.run.store_episodes, self.folder.path / "episodes"
-        if every and step % every == 0:
-            write_episodes(folder / f"step-{step:06d}.parquet", sampled.kept)
-            if sampled.dropped:
-                write_episodes(folder / f"dropped-{step:06d}.parquet", sampled.dropped)
 
     def _evaluate(self, step: int) -> dict[str, float]:
         ends = step in (0, self.config.run.steps)
@@ -140,6 +148,3 @@ class _Loop:
         self.log.write(step, metrics, kind="eval")
         self.watch.say(f"step {step}: {summary(metrics, self.config.eval.splits)}")
         return metrics
-
-    def _save(self, step: int, metrics: dict[str, float]) -> None:
-        self.keeper.save(step, self.learner.policy, {"step": step, "learner": self.learner.state_dict()}, metrics)

@@ -73,7 +73,7 @@ def wanderings(job: tuple[int, int, int, list[str]]) -> list[NDArray[np.uint16]]
     streams: list[NDArray[np.uint16]] = []
     for i in range(first, first + count):
         order = ORDERS[0] if i % 4 else ORDERS[(i // 4) % 3]
-        agent = AgentSettings(order=order, prompt="brief")
+        agent = AgentSettings(order=order, prompt="brief", overflow="end")
         world = worlds[i % len(worlds)]
         task = TaskSettings(max_turns=turns)
         episode = demonstrate(world, Wanderer(i), tokens, agent, task, world.instance("train", SEED + i))

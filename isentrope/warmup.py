@@ -12,8 +12,9 @@ from isentrope.errors import TaskError
 from isentrope.evaluate import evaluate, evaluation_plan, summary
 from isentrope.instruments.log import MetricsLog
 from isentrope.methods.registry import make_methods
+from isentrope.notices import check_prompt, check_tasks, finished, say_end, say_start
 from isentrope.policy.engines import make_engine
-from isentrope.policy.load import choose_device, load_folder, load_policy
+from isentrope.policy.load import LARGE, choose_device, load_folder, load_policy
 from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.demonstrate import demonstrations
@@ -28,19 +29,28 @@ from isentrope.train.optimise import Optimiser, learning_rate
 from isentrope.train.run_folder import RunFolder
 from isentrope.types import Episode
 
+HIGH_RATE = 2e-4
+"""A learning rate above which large models usually fall apart when all of their weights learn."""
+
 
 def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
     """Imitate games for `sft.epochs` passes; gives the last evaluation."""
     use_threads(config)
+    check_prompt(config)
     make_methods(config)  # a fault in their settings is to be found before anything is written
     kind = "rft" if config.sft.source == "own" else "sft"
     with RunFolder(out, config, resume, kind) as folder, Watch(quiet) as watch:
         found = latest_checkpoint(folder.checkpoints) if resume else None
+        run = config.run
         if found:
-            policy = load_folder(found / "policy", choose_device(config.run.device), config.run.dtype)
+            policy = load_folder(found / "policy", choose_device(run.device), run.dtype, run.weights)
         else:
-            policy = load_policy(config.policy, config.run)
+            policy = load_policy(config.policy, run, replace(config.learn, kl=0.0))  # no reference here
         folder.write_tokens(policy.dialect)
+        if config.learn.gradient_checkpointing:
+            policy.model.compute_twice()
+        _warn_of_rate(policy, config.sft.lr, watch)
+        say_start(watch, config, policy, folder, found)
         optimiser = make_optimiser(policy, config.learn)
         keeper = Keeper(folder.checkpoints, config)
         if found:
@@ -52,6 +62,15 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
             else:
                 games = _expert_games(arena, policy, config, watch)
             return _imitate_all(config, policy, optimiser, arena, games, folder, keeper, watch)
+
+
+def _warn_of_rate(policy: Policy, rate: float, watch: Watch) -> None:
+    learning = sum(p.numel() for p in policy.module.parameters() if p.requires_grad)
+    if learning >= LARGE and rate > HIGH_RATE:
+        watch.say(
+            f"sft.lr = {rate:g} is high for {learning / 1e6:.0f} million weights that learn; 1e-5 is a usual choice "
+            "(the default, 1e-3, is the pocket model's)"
+        )
 
 
 def _expert_games(arena: Arena, policy: Policy, config: RunConfig, watch: Watch) -> list[Episode]:
@@ -82,6 +101,7 @@ def _own_games(arena: Arena, config: RunConfig, path: Path, watch: Watch) -> lis
     instances = arena.instances("train", settings.games, settings.first_game, "sft.first_game")
     with watch.stage("own games", len(instances) * settings.samples) as moved:
         played = arena.play(instances, settings.samples, plan, "own", moved)
+    check_tasks(played)
     won = [episode for episode in played if episode.success]
     watch.say(f"own games: {len(won)} of {len(played)} solved, which are imitated")
     if not won:
@@ -91,6 +111,14 @@ def _own_games(arena: Arena, config: RunConfig, path: Path, watch: Watch) -> lis
         )
     write_episodes(path, won)
     return won
+
+
+def _solved(arena: Arena, config: RunConfig, won: list[Episode]) -> dict[str, float]:
+    """Known from the settings and the games kept, so that a run resumed before its first checkpoint knows it too."""
+    if config.sft.source != "own":
+        return {}
+    instances = arena.instances("train", config.sft.games, config.sft.first_game, "sft.first_game")
+    return {"rft/solved": len(won) / (len(instances) * config.sft.samples)}
 
 
 def _imitate_all(
@@ -108,8 +136,11 @@ def _imitate_all(
     log = MetricsLog(folder.path)
     metrics: dict[str, float] = {}
     start = optimiser.updates
+    if start >= total:
+        return finished(watch, config, folder.path, total)
     log.truncate(start)
-    watch.begin("warm-up", total, start)
+    name = "rft" if folder.kind == "rft" else "warm-up"
+    watch.begin(name, total, start)
     for update in range(start, total):
         order = stream(config.run.seed, "sft", update // per_pass).permutation(len(games))
         at = (update % per_pass) * config.sft.batch_games
@@ -117,14 +148,17 @@ def _imitate_all(
         rate = learning_rate(update, total, config.sft.lr, config.learn.warmup, config.learn.floor)
         loss, norm = imitate(policy, optimiser, batch, rate, config.learn.micro_tokens, config.sft.all_tokens)
         done = update + 1
-        log.write(done, {"sft/loss": loss, "sft/epoch": done / per_pass, "grad_norm": norm, "lr": rate}, kind="sft")
+        seen = {"sft/loss": loss, "sft/epoch": done / per_pass, "grad_norm": norm, "lr": rate}
+        log.write(done, seen | (_solved(arena, config, games) if update == 0 else {}), kind="sft")
         every, metrics = config.run.eval_every, {}
         if done == total or (every and done % every == 0):
+            arena.engine.refresh()
             metrics = evaluate(arena, config.eval.quick_games, watch)
             log.write(done, metrics, kind="eval")
-            watch.say(f"warm-up {done}/{total}: loss {loss:.3f}, {summary(metrics, config.eval.splits)}")
+            watch.say(f"{name} {done}/{total}: loss {loss:.3f}, {summary(metrics, config.eval.splits)}")
         if done == total or done % config.run.checkpoint_every == 0:
             keeper.save(done, policy, {"optimiser": optimiser.state_dict()}, metrics)
         watch.advance(f"loss {loss:.3f}")
     log.close()
+    say_end(watch, folder.path)
     return metrics

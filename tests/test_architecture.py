@@ -15,16 +15,20 @@ PACKAGE = Path(__file__).parents[1] / "isentrope"
 LEAVES = {"types", "errors", "masked", "seeding"}  # import only each other; anyone may import them
 STAGES = (
     "config", "tasks", "agent", "policy", "rollout", "batch", "advantages",
-    "losses", "methods", "train", "instruments", "report",
+    "losses", "methods", "train", "instruments", "results", "report",
 )  # fmt: skip
 ABOVE = {
     "pipeline",
     "evaluate",
+    "export",
+    "export_card",
     "warmup",
     "pocket",
     "method_pages",
+    "serve",
     "setup",
     "console",
+    "notices",
     "cli",
     "__main__",
 }  # see everything; seen by none
@@ -98,14 +102,16 @@ def test_the_rule_itself() -> None:
     }
 
 
-def test_the_report_reads_only_the_run_folder() -> None:
-    """It imports no trainer, no policy and no torch, so that it can be written anywhere, by anyone."""
-    for path in (PACKAGE / "report").glob("*.py"):
+def test_results_and_report_read_only_what_runs_wrote() -> None:
+    """They import no trainer, no policy and no torch, so that they can be made anywhere, by anyone."""
+    for path in [*(PACKAGE / "report").glob("*.py"), *(PACKAGE / "results").glob("*.py")]:
         parts = {name if not name.startswith("isentrope") else part_of(name) for name in imported_by(path)}
         assert not parts & {"torch", "policy", "train", "methods", "losses", "advantages", "batch"}, path
 
 
-@pytest.mark.parametrize("module", ["isentrope.report.page", "isentrope.tasks.pool", "isentrope.cli.main"])
+@pytest.mark.parametrize(
+    "module", ["isentrope.report.page", "isentrope.results.render", "isentrope.tasks.pool", "isentrope.cli.main"]
+)
 def test_torch_is_not_imported_by(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from isentrope.config.describe import SettingInfo
+    from isentrope.config.schema import RunConfig
 
 
 def config(
@@ -24,8 +25,10 @@ def config(
     """List all settings; with a RECIPE or --set, the values they come to, changed ones marked."""
     from rich.console import Console
 
+    from isentrope.cli.settings import load
     from isentrope.config.describe import describe, describe_settings
-    from isentrope.config.load import config_to_toml, load_config
+    from isentrope.config.load import config_to_toml
+    from isentrope.methods.options import with_options
 
     if world is not None:
         from isentrope.tasks.registry import world_options
@@ -34,16 +37,26 @@ def config(
         rows = list(describe(options, "task.options")) if options is not None else []
         Console().print(settings_table(rows, None) if rows else f"{world} has no options")
         return
-    resolved = load_config(recipe, sets or [])
-    if resolved.methods:
-        from isentrope.methods.registry import make_methods
-
-        make_methods(resolved)  # their settings are known to them alone
+    resolved = with_options(load(recipe, sets))
     if toml:
         typer.echo(config_to_toml(resolved), nl=False)
-        return
-    values = resolved_values(resolved) if recipe is not None or sets else None
-    Console().print(settings_table(describe_settings(), values))
+    elif recipe is None and not sets:
+        Console().print(settings_table(describe_settings(), None))
+    else:
+        rows = with_owners(list(describe_settings()), resolved)
+        Console().print(settings_table(rows, resolved_values(resolved)))
+
+
+def with_owners(rows: list[SettingInfo], resolved: RunConfig) -> list[SettingInfo]:
+    """The rows with the options of the world and of the methods in the place of their tables."""
+    from isentrope.config.describe import describe
+    from isentrope.methods.options import owners
+
+    known = owners(resolved)
+    options = {path: list(describe(kind, path)) for path, kind in known.items()}
+    methods = [row for path, rows in options.items() if path != "task.options" for row in rows]
+    instead = {"task.options": options.get("task.options"), "method": methods if known and resolved.methods else None}
+    return [new for row in rows for new in (instead.get(row.path) or [row])]
 
 
 def resolved_values(section: object, path: str = "") -> dict[str, str]:
@@ -52,11 +65,16 @@ def resolved_values(section: object, path: str = "") -> dict[str, str]:
 
     from isentrope.config.text import value_to_toml
 
-    if not is_dataclass(section):
-        return {path: value_to_toml(section)}
     values: dict[str, str] = {}
-    for item in fields(section):
-        values |= resolved_values(getattr(section, item.name), f"{path}.{item.name}" if path else item.name)
+    if is_dataclass(section):
+        inside = {item.name: getattr(section, item.name) for item in fields(section)}
+    elif isinstance(section, dict):
+        inside = cast("dict[str, object]", section)
+        values[path] = value_to_toml(inside)
+    else:
+        return {path: value_to_toml(section)}
+    for name, value in inside.items():
+        values |= resolved_values(value, f"{path}.{name}" if path else name)
     return values
 
 
@@ -65,19 +83,15 @@ def settings_table(rows: Iterable[SettingInfo], values: dict[str, str] | None) -
 
     from isentrope.cli.safe import shown
 
-    table = Table(
-        Column("setting", no_wrap=True),
-        "default" if values is None else "value",
-        "allowed",
-        "meaning",
-        show_lines=False,
-    )
+    titles = ("default" if values is None else "value", "allowed", "meaning")
+    columns = [Column(title, overflow="fold") for title in titles]  # nothing is cut off on a narrow terminal
+    table = Table(Column("setting", no_wrap=True), *columns, show_lines=False)
     section = None
     for info in rows:
         if section not in (None, info.path.rpartition(".")[0]):
             table.add_section()
         section = info.path.rpartition(".")[0]
-        value = info.default if values is None else values[info.path]
+        value = info.default if values is None else values.get(info.path, "none")
         style = "bold green" if value != info.default else ""
         table.add_row(shown(info.path, "cyan"), shown(value, style), shown(info.allowed), shown(info.doc))
     return table

@@ -13,10 +13,14 @@ from isentrope import __version__
 from isentrope.cli.config import config
 from isentrope.cli.doctor import doctor
 from isentrope.cli.evaluate import evaluate
+from isentrope.cli.export import export
 from isentrope.cli.guard import guarded
 from isentrope.cli.methods import methods
+from isentrope.cli.models import models
 from isentrope.cli.play import play
 from isentrope.cli.report import report
+from isentrope.cli.serve import serve
+from isentrope.cli.table import table
 from isentrope.cli.tasks import check_task
 from isentrope.cli.train import rft, sft, train
 
@@ -38,12 +42,20 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "rft": (rft, "isentrope rft recipes/demo.toml --out runs/rft --set policy.model=runs/warm --set sft.games=48"),
     "eval": (evaluate, "isentrope eval runs/first\n\n"
              "isentrope eval models/small --recipe recipes/household.toml --split unseen --games 128 --out eval.json"),
+    "table": (table, "isentrope table react.json --row 'GRPO=runs/grpo-*' --against GRPO\n\n"
+              "isentrope table --row 'GRPO=runs/grpo-*' --rows recipes/papers/rows.toml --paper aem --format latex"),
+    "serve": (serve, "isentrope serve runs/first --port 8000\n\n"
+              "isentrope eval --recipe recipes/demo.toml --set engine.kind=openai"),
+    "export": (export, "isentrope export runs/first --out models/first\n\n"
+               "isentrope export runs/first --step 40 --dtype float32 --out models/first-40"),
     "report": (report, "isentrope report runs/first --open"),
     "play": (play, "isentrope play\n\nisentrope play household --split unseen --index 7"),
     "check-task": (check_task, "isentrope check-task household\n\n"
                    "isentrope check-task my_package.my_module:MyWorld --games 20"),
     "methods": (methods, "isentrope methods\n\nisentrope methods epo\n\n"
                 "isentrope train recipes/demo.toml --out runs/epo --set methods=epo"),
+    "models": (models, "isentrope models\n\nisentrope models smollm2 --get\n\n"
+               "isentrope models Qwen/Qwen2.5-0.5B-Instruct"),
     "config": (config, "isentrope config\n\nisentrope config recipes/household.toml --set learn.lr=1e-5 --toml"),
     "doctor": (doctor, "isentrope doctor"),
 }  # fmt: skip

@@ -42,7 +42,8 @@ def _list(title: str, sheets: Iterable[Sheet]) -> Table:
 
     from isentrope.cli.safe import shown
 
-    table = Table(Column("name", no_wrap=True), "meaning", "paper", title=title, title_justify="left")
+    columns = [Column(name, overflow="fold") for name in ("meaning", "paper")]
+    table = Table(Column("name", no_wrap=True), *columns, title=title, title_justify="left")
     for one in sheets:
         table.add_row(shown(one.name, "cyan"), shown(one.summary), shown(one.paper))
     return table
@@ -67,8 +68,9 @@ def _knobs(sheet: Sheet) -> Table:
     from isentrope.cli.safe import shown
 
     algorithm = sheet.kind == "algorithm"
-    columns = ["with it", "default"] if algorithm else ["default"]
-    table = Table(Column("setting", no_wrap=True), *columns, "allowed", "meaning")
+    values = ["with it", "default"] if algorithm else ["default"]
+    columns = [Column(name, overflow="fold") for name in (*values, "allowed", "meaning")]  # nothing is cut off
+    table = Table(Column("setting", no_wrap=True), *columns)
     for info, value in sheet.knobs:
         here = [shown(value, "bold green" if value != info.default else "")] if algorithm else []
         table.add_row(shown(info.path, "cyan"), *here, shown(info.default), shown(info.allowed), shown(info.doc))
@@ -81,7 +83,7 @@ def _metrics(sheet: Sheet) -> Table:
     from isentrope.cli.safe import shown
     from isentrope.instruments.glossary import entry_of, sentence
 
-    table = Table(Column("metric", no_wrap=True), "unit", "meaning")
+    table = Table(Column("metric", no_wrap=True), Column("unit", overflow="fold"), Column("meaning", overflow="fold"))
     for key in sheet.metrics:
         table.add_row(shown(key, "cyan"), shown(entry_of(key).unit), shown(sentence(key)))
     return table

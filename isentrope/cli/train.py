@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from isentrope.cli.options import OutFolder, RecipeArgument, ResumeOption, SetOption
 from isentrope.cli.settings import recipe_or_recorded
+from isentrope.config.check import check_training
+from isentrope.config.schema import RunConfig
+from isentrope.errors import ConfigError, RunError
 
 
 def train(
     recipe: RecipeArgument = None, *, out: OutFolder, sets: SetOption = None, resume: ResumeOption = False
 ) -> None:
     """Train a policy by reinforcement learning."""
-    config = recipe_or_recorded(recipe, out if resume else None, sets)
+    config = _settings(recipe, out, sets, resume)
     from isentrope.pipeline import train as run_training
 
     run_training(config, out, resume=resume)
@@ -18,7 +24,7 @@ def train(
 
 def sft(recipe: RecipeArgument = None, *, out: OutFolder, sets: SetOption = None, resume: ResumeOption = False) -> None:
     """Warm a policy up on games of the world's expert."""
-    config = recipe_or_recorded(recipe, out if resume else None, sets)
+    config = _settings(recipe, out, sets, resume)
     from isentrope.warmup import warm_up
 
     warm_up(config, out, resume=resume)
@@ -26,7 +32,22 @@ def sft(recipe: RecipeArgument = None, *, out: OutFolder, sets: SetOption = None
 
 def rft(recipe: RecipeArgument = None, *, out: OutFolder, sets: SetOption = None, resume: ResumeOption = False) -> None:
     """Imitate the policy's own successes: it plays, and learns from the games it solved."""
-    config = recipe_or_recorded(recipe, out if resume else None, [*(sets or []), "sft.source=own"])
+    for change in sets or ():
+        key, _, value = change.partition("=")
+        if key.strip() == "sft.source" and value.strip("\"' ") != "own":
+            raise ConfigError(
+                f"--set {change}: isentrope rft imitates the policy's own games; for an expert's use isentrope sft"
+            )
+    config = _settings(recipe, out, [*(sets or ()), "sft.source=own"], resume)
     from isentrope.warmup import warm_up
 
     warm_up(config, out, resume=resume)
+
+
+def _settings(recipe: Path | None, out: Path, sets: Sequence[str] | None, resume: bool) -> RunConfig:
+    """The recipe's; those of the run in `out` where it is to be resumed without one."""
+    if resume and recipe is None and not (out / "config.toml").is_file():
+        raise RunError(f"nothing to resume at {out}: no run was begun there; give a recipe to begin one")
+    config = recipe_or_recorded(recipe, out if resume else None, sets)
+    check_training(config)
+    return config

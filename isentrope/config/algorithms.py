@@ -1,7 +1,7 @@
 """The base algorithms, each a set of defaults for [learn].
 
 An algorithm is an advantage estimator (`learn.advantage`), a loss (`learn.loss`) and a few numbers. Naming one lays its
-values under the recipe: what a recipe says itself wins, so any part can be exchanged.
+values under the recipe: what is said beside it wins, so any part can be exchanged.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 
 from isentrope.config.schema import RunConfig
 from isentrope.config.suggest import did_you_mean
+from isentrope.errors import ConfigError
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
@@ -15,6 +16,15 @@ _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 def impossible(config: RunConfig) -> list[str]:
     """All that is wrong with the config as a whole; empty if it can be run."""
     return [*_shapes(config), *_learning(config), *_methods(config)]
+
+
+def check_training(config: RunConfig) -> None:
+    """Refuse to train with an engine whose model cannot be changed."""
+    if config.engine.kind == "openai":
+        raise ConfigError(
+            'engine.kind = "openai" can only evaluate: a server\'s weights cannot be trained from here; '
+            'use engine.kind = "torch" or "vllm", or isentrope eval'
+        )
 
 
 def _shapes(config: RunConfig) -> Iterator[str]:
@@ -66,6 +76,11 @@ def _learning(config: RunConfig) -> Iterator[str]:
         yield (
             f"learn.mini_batches = {learn.mini_batches} must be at most rollout.groups = {rollout.groups}: "
             "the episodes of a group stay together"
+        )
+    if learn.mismatch == "truncate" and learn.old_logprobs != "recompute":
+        yield (
+            f'learn.mismatch = "truncate" with learn.old_logprobs = "{learn.old_logprobs}": the weights need the '
+            'trainer\'s own log-probs; set learn.old_logprobs = "recompute", or learn.mismatch = "keep"'
         )
     for name, beta in (("beta1", learn.beta1), ("beta2", learn.beta2)):
         if beta >= 1:

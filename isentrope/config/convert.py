@@ -13,7 +13,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar, cast, get_args, get_origin
 
 from isentrope.config.kinds import allowed_values, field_kinds, inside_optional
-from isentrope.config.suggest import nearest
+from isentrope.config.names import other_kind
+from isentrope.config.suggest import nearest, plain_name
 from isentrope.config.text import value_to_toml
 from isentrope.errors import ConfigError
 
@@ -107,8 +108,9 @@ def _complaint(kind: Any, value: Any, path: str, limits: Mapping[str, Any]) -> s
     text = f"{path} = {_shown(value)}: expected {allowed_values(kind, limits)}"
     choices = limits.get("choices")
     if isinstance(value, str) and choices:
+        other = other_kind(value) if path == "learn.algorithm" and plain_name(value) not in choices else None
         guess = nearest(value, choices)
-        return text + (f"; did you mean {guess}?" if guess else "")
+        return text + (other or (f"; did you mean {guess}?" if guess else ""))
     if isinstance(value, str) and kind in (int, float, bool) and _looks_plain(value):
         return text + "; write it without quotes"
     if isinstance(value, float) and kind is int and value.is_integer():

@@ -38,11 +38,12 @@ A recipe laid over another merges table by table, with three exceptions that kee
 listed, and one that changes `learn.algorithm` drops the values that were the old algorithm's own. So `--set methods=[]`
 turns any recipe into its baseline, and `--set learn.algorithm=dapo` a recorded GRPO run into DAPO.
 
-`learn.algorithm` lays the defaults of that algorithm under the recipe ([algorithms](algorithms/README.md)): what a
-recipe sets itself wins.
+`learn.algorithm` lays the defaults of that algorithm under the recipe ([algorithms](algorithms/README.md)): what is
+set beside it wins.
 
-`[task.options]` belongs to the world and `[method.NAME]` to the method: they are checked when the run is set up, and
-`isentrope config --world NAME` lists the options of a world, `isentrope methods NAME` those of a method.
+`[task.options]` belongs to the world and `[method.NAME]` to the method. `isentrope config --world NAME` lists the
+options of a world, `isentrope methods NAME` those of a method; `isentrope config RECIPE` and a run's `config.toml` show
+them all, those left at their defaults too.
 """
 
 

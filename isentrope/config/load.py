@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +18,31 @@ from isentrope.errors import ConfigError
 __all__ = ["config_from_table", "config_to_toml", "load_config", "parse_section"]
 
 
-def load_config(recipe: Path | None = None, overrides: Sequence[str] = ()) -> RunConfig:
+Check = Callable[[Mapping[str, Any]], list[str]]
+"""From the table of a recipe to what is wrong with parts of it that this package does not know."""
+
+
+def load_config(recipe: Path | None = None, overrides: Sequence[str] = (), also: Check | None = None) -> RunConfig:
     """The recipe (all defaults if None) with each `section.name=value` of `overrides` laid over it.
 
-    Raises one ConfigError that lists every problem, so that a recipe is put right in one go.
+    Raises one ConfigError that lists every problem, those that `also` finds included, so that a recipe is put right
+    in one go.
     """
     problems: list[str] = []
     table = read_recipe(recipe) if recipe is not None else {}
     table = lay_over(table, read_overrides(overrides, problems))
-    return config_from_table(table, problems, source=str(recipe) if recipe is not None else "")
+    return config_from_table(table, problems, str(recipe) if recipe is not None else "", also)
 
 
-def config_from_table(table: Mapping[str, Any], problems: list[str] | None = None, source: str = "") -> RunConfig:
+def config_from_table(
+    table: Mapping[str, Any], problems: list[str] | None = None, source: str = "", also: Check | None = None
+) -> RunConfig:
     """The config of a parsed TOML table; `problems` are those found before."""
     found = list(problems or [])
     config = read_section(RunConfig, with_algorithm(table), "", found, [info.path for info in describe_settings()])
     if config is not None:
         found += impossible(config)
+    found += also(table) if also else []
     if config is None or found:
         title = f"{source}: " if source else ""
         count = "1 problem" if len(found) == 1 else f"{len(found)} problems"

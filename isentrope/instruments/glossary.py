@@ -38,6 +38,7 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("resample/missing", "groups", "Groups that the step had to learn without after the last attempt."),
     ),
     "the rollout": (
+        Entry("engine/cached", "share", "vLLM: share of the prompts' tokens it already held since the step before."),
         Entry("return/mean", "reward", "Mean over episodes of the sum of their rewards."),
         Entry("return/std", "reward", "Standard deviation of the returns over the episodes of the step."),
         Entry("success/all", "share", "Share of the episodes that solved their task."),
@@ -48,10 +49,12 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("response/think_tokens", "tokens", "Mean number of tokens between the think tags."),
         Entry("response/action_tokens", "tokens", "Mean number of tokens between the action tags."),
         Entry("context/tokens", "tokens", "Mean number of tokens in front of a response, earlier turns included."),
+        Entry("context/dropped", "turns", "Mean number of earlier turns left out in front of a response, for length."),
+        Entry("context/shortened", "share", "Share of the turns in front of which earlier turns were left out."),
         Entry("valid_ratio", "share", "Share of the turns whose response was a valid action."),
         Entry("verdict/{reason}", "share", "Share of the turns whose response was refused for the reason {reason}."),
         Entry("stop/{reason}", "share", "Share of the episodes that ended for the reason {reason}."),
-        Entry("failures", "episodes", "Episodes lost because a task hung, died or broke its contract."),
+        Entry("failures", "episodes", "Episodes lost because a task or a server hung, died or broke its contract."),
         Entry("entropy/token", "nats", "Entropy of the next-token distribution, mean over all response tokens."),
         Entry("entropy/think", "nats", "Mean token entropy between the think tags."),
         Entry("entropy/action", "nats", "Mean token entropy between the action tags."),
@@ -81,6 +84,10 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("advantage/mean", "advantage", "Mean advantage over the step's response tokens, before methods."),
         Entry("advantage/std", "advantage", "Standard deviation of the advantage over the step's response tokens."),
         Entry("advantage/zero_groups", "share", "Share of the groups with equal returns, which teach nothing."),
+        Entry("gigpo/shared", "share", "Share of the turns whose state another turn of their group was in too."),
+        Entry("gigpo/step_part", "advantage", "Mean size, without sign, of what GiGPO's comparison of steps adds."),
+        Entry("overlong/mean", "reward", "Mean reward taken off a response because it was long."),
+        Entry("overlong/share", "share", "Share of the responses that had reward taken off because they were long."),
         Entry("grad_norm", "norm", "Norm of the gradient before clipping, mean over the step's updates."),
         Entry("lr", "per update", "Learning rate, mean over the step's updates."),
         Entry(
@@ -90,6 +97,12 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("update/count", "updates", "Updates tried in the step, those left out included."),
         Entry("mismatch/logp_mean", "nats", "Mean difference, without sign, of sampler's and trainer's log-probs."),
         Entry("mismatch/logp_max", "nats", "Largest difference, without sign, of sampler's and trainer's log-probs."),
+        Entry(
+            "mismatch/ratio_mean", "ratio", "Mean ratio of the trainer's to the sampler's probability, same weights."
+        ),
+        Entry("mismatch/ratio_max", "ratio", "Largest ratio of the trainer's to the sampler's probability."),
+        Entry("mismatch/truncated", "share", "Share of the tokens whose ratio is above learn.mismatch_cap."),
+        Entry("mismatch/kl", "nats", "KL divergence of the sampler from the trainer, both with the same weights (k3)."),
     ),
     "the critic": (
         Entry("critic/loss", "loss", "The critic's squared error, clipped and halved, mean over the step's updates."),
@@ -121,11 +134,22 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("eval/{split}/games/{kind}", "games", "Games of type {kind} of the {split} split that were played."),
         Entry("eval/{split}/return", "reward", "Mean return on the {split} split."),
         Entry("eval/{split}/turns", "turns", "Mean number of turns of a game on the {split} split."),
+        Entry("eval/{split}/failures", "games", "Games of {split} lost to a faulty task or server: not solved."),
         Entry("eval/{split}/valid_ratio", "share", "Share of the turns on {split} games that were valid actions."),
     ),
-    "the warm-up": (
-        Entry("sft/loss", "nats", "Mean cross-entropy of the expert's tokens."),
-        Entry("sft/epoch", "epochs", "Passes over the expert games so far."),
+    "a server": (
+        Entry("engine/requests", "requests", "Responses that the server was asked for, those that failed included."),
+        Entry("engine/retries", "requests", "Times that a request to the server was made again after a fault."),
+        Entry("engine/failed", "requests", "Requests that the server left without an answer in the end."),
+        Entry("engine/prompt_tokens", "tokens", "Prompt tokens that the server says it read."),
+        Entry("engine/sampled_tokens", "tokens", "Tokens that the server says it sampled."),
+        Entry("engine/uncounted", "requests", "Answers of which the server did not say how many tokens they took."),
+        Entry("engine/cost", "as the prices", "The server's tokens at engine.price_in and engine.price_out."),
+    ),
+    "the imitation": (
+        Entry("sft/loss", "nats", "Mean cross-entropy of the imitated tokens: an expert's, or the policy's own."),
+        Entry("sft/epoch", "epochs", "Passes over the imitated games so far."),
+        Entry("rft/solved", "share", "Share of the policy's own games that it solved: those are imitated."),
     ),
     "the clock": (
         Entry("seconds/{stage}", "seconds", "Time spent in the stage {stage}."),

@@ -95,6 +95,15 @@ class ActRe(Method):
         self.base = 1.0  # the temperature of all other tokens
         self._tries: ActionTries | None = None
 
+    def impossible(self) -> list[str]:
+        switch = self.options.switch
+        if switch <= 1 or self.last_of_stage1 < self.steps or self.options.variant in ("no_stage1", "no_stage2"):
+            return []
+        return [
+            f"method.actre.switch = {switch:g} with run.steps = {self.steps}: stage 2 would never begin; use a step "
+            'before the last, a share of the steps (0.5), or method.actre.variant = "no_stage2"'
+        ]
+
     def stage(self, step: int) -> int:
         fixed = {"no_stage1": 2, "no_stage2": 1}.get(self.options.variant)
         return fixed or (1 if step <= self.last_of_stage1 else 2)

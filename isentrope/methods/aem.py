@@ -67,6 +67,15 @@ class Aem(Method):
     options_class = AemOptions
     options: AemOptions
 
+    def impossible(self) -> list[str]:
+        if self.options.strength > 0 or self.options.leave_out == "none":
+            return []
+        return [
+            f'method.aem.strength = 0 with method.aem.leave_out = "{self.options.leave_out}": with strength 0 all '
+            "responses weigh the same, so none would be left out; use a strength above 0 (1 in the paper), or "
+            "leave_out = none"
+        ]
+
     def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
         self.seen = {}
         if self.options.strength == 0 or not len(advantage_N):

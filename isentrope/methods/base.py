@@ -38,6 +38,10 @@ class Method:
         self.seed = seed
         self.seen: dict[str, float] = {}  # what `shape` wants recorded for the step
 
+    def impossible(self) -> list[str]:
+        """Settings that contradict each other or the length of the run, each in a sentence."""
+        return []
+
     def plan(self, step: int, plan: RolloutPlan) -> RolloutPlan:
         """Step numbers count from 1, here and in `shape`."""
         return plan

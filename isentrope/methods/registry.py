@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from isentrope.config.convert import parse_section
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from isentrope.config.convert import read_section
+from isentrope.config.names import other_kind
 from isentrope.config.schema import RunConfig
-from isentrope.config.suggest import nearest
+from isentrope.config.suggest import nearest, plain_name
 from isentrope.errors import ConfigError
 from isentrope.methods.actre import ActRe
 from isentrope.methods.aem import Aem
@@ -23,28 +27,68 @@ METHODS: dict[str, type[Method]] = {
 
 def make_methods(config: RunConfig) -> list[Method]:
     """The methods of a run, in the order given, each with its own table of settings."""
-    made: list[Method] = []
-    for name in config.methods:
-        if name not in METHODS:
-            guess = nearest(name, METHODS)
-            hint = f"; did you mean {guess}?" if guess else ""
-            raise ConfigError(f"methods: unknown method {name!r}{hint} (known: {', '.join(sorted(METHODS))})")
-        kind = METHODS[name]
-        options = parse_section(kind.options_class, config.method.get(name, {}), f"method.{name}")
-        made.append(kind(options, config.run.steps, config.run.seed))
-    _one_order(config, made)
+    problems: list[str] = []
+    made = _make(config.methods, config.method, config.run.steps, config.run.seed, problems)
+    problems += _one_order(config.agent.order, made)
+    if problems:
+        raise ConfigError("\n".join(problems))
     return made
 
 
-def _one_order(config: RunConfig, methods: list[Method]) -> None:
+def method_problems(table: Mapping[str, Any]) -> list[str]:
+    """What `make_methods` would refuse in a recipe's table, which may have other faults: they are not ours to tell."""
+    defaults = RunConfig()
+    names, tables, run, agent = (table.get(key) for key in ("methods", "method", "run", "agent"))
+    steps, order = _value(run, "steps"), _value(agent, "order")
+    problems: list[str] = []
+    made = _make(
+        [name for name in cast("list[Any]", names) if isinstance(name, str)] if isinstance(names, list) else [],
+        cast("Mapping[str, Any]", tables) if isinstance(tables, Mapping) else {},
+        steps if isinstance(steps, int) and steps > 0 else defaults.run.steps,
+        0,
+        problems,
+    )
+    return [*problems, *_one_order(order if isinstance(order, str) else defaults.agent.order, made)]
+
+
+def _value(section: object, key: str) -> Any:
+    return cast("Mapping[str, Any]", section).get(key) if isinstance(section, Mapping) else None
+
+
+def _make(names: Sequence[str], tables: Mapping[str, Any], steps: int, seed: int, problems: list[str]) -> list[Method]:
+    """Those that can be made; what is wrong with the others, and with their settings, is added to `problems`."""
+    made: list[Method] = []
+    for name in names:
+        kind, table = METHODS.get(name), tables.get(name, {})
+        if kind is None:
+            problems.append(_unknown(name))
+            continue
+        if not isinstance(table, Mapping):  # the config's own check says so
+            continue
+        options = read_section(kind.options_class, cast("Mapping[str, Any]", table), f"method.{name}", problems)
+        if options is not None:
+            method = kind(options, steps, seed)
+            problems += method.impossible()
+            made.append(method)
+    return made
+
+
+def _unknown(name: str) -> str:
+    other = other_kind(name) if plain_name(name) not in METHODS else None
+    guess = nearest(name, METHODS)
+    hint = other or (f"; did you mean {guess}?" if guess else "")
+    return f"methods: unknown method {name!r}{hint} (known: {', '.join(sorted(METHODS))})"
+
+
+def _one_order(order: str, methods: Sequence[Method]) -> Iterator[str]:
     """At most one method may choose the form of a response, and the recipe must not ask for a third."""
     choosing = [method for method in methods if method.orders]
     if len(choosing) > 1:
         said = "; ".join(f"{method.name} asks for {' then '.join(method.orders)}" for method in choosing)
-        raise ConfigError(f"methods: only one may set the form of a response: {said}. Leave one of them out")
+        yield f"methods: only one may set the form of a response: {said}. Leave one of them out"
     for method in choosing:
-        if config.agent.order not in (method.orders[-1], "think_act"):
-            raise ConfigError(
-                f'agent.order = "{config.agent.order}" with methods = ["{method.name}"], which asks for '
+        if order not in (method.orders[-1], "think_act"):
+            yield (
+                f'agent.order = "{order}" with methods = ["{method.name}"], which asks for '
                 f"{' then '.join(method.orders)}; leave agent.order at think_act"
             )

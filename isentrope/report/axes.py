@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from isentrope.report.scale import Scale, decimals, nice_ticks
 from isentrope.report.text import percent, safe
 
 COLORS = 8
+LETTER = 7.8  # width of a letter at the largest size that the style sheet asks for
 LEFT, RIGHT, TOP, BOTTOM, GAP = 46, 14, 12, 40, 30
 
 
@@ -50,6 +52,7 @@ class Chart:
     zero: bool = True  # y starts at zero
     width: int = 460
     height: int = 240
+    left: float = LEFT  # room for the labels of the y axis
 
 
 def frame(chart: Chart, inside: str, hover: Mapping[str, object] | None) -> str:
@@ -66,9 +69,9 @@ def frame(chart: Chart, inside: str, hover: Mapping[str, object] | None) -> str:
 
 def panel_edges(chart: Chart) -> list[tuple[float, float]]:
     total = sum(panel.width for panel in chart.panels)
-    room = chart.width - LEFT - RIGHT - GAP * (len(chart.panels) - 1)
+    room = chart.width - chart.left - RIGHT - GAP * (len(chart.panels) - 1)
     edges: list[tuple[float, float]] = []
-    left = float(LEFT)
+    left = float(chart.left)
     for panel in chart.panels:
         right = left + room * panel.width / total
         edges.append((left, right))
@@ -76,13 +79,22 @@ def panel_edges(chart: Chart) -> list[tuple[float, float]]:
     return edges
 
 
-def y_grid(chart: Chart, scale: Scale, ticks: list[float]) -> str:
+def with_room(chart: Chart, ticks: list[float]) -> Chart:
+    """The chart with a left edge that the longest label fits in front of."""
+    longest = max(len(text) for text in _labels(chart, ticks))
+    return replace(chart, left=max(LEFT, math.ceil(12 + LETTER * longest)))
+
+
+def _labels(chart: Chart, ticks: list[float]) -> list[str]:
     places = decimals(ticks)
+    return [percent(tick, max(0, places - 2)) if chart.shares else _tick(tick, places) for tick in ticks]
+
+
+def y_grid(chart: Chart, scale: Scale, ticks: list[float]) -> str:
     parts: list[str] = []
-    for tick in ticks:
-        text = percent(tick, max(0, places - 2)) if chart.shares else _tick(tick, places)
+    for tick, text in zip(ticks, _labels(chart, ticks), strict=True):
         y = scale(tick)
-        parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
+        parts.append(f'<text class="tick" x="{chart.left - 8:g}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
         for left, right in panel_edges(chart):
             line = "axis" if tick == ticks[0] else "grid"
             parts.append(f'<line class="{line}" x1="{left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>')
@@ -104,7 +116,9 @@ def mark_lines(panel: Panel, scale: Scale, height: int) -> str:
         if scale.holds(x):
             at = scale(x)
             parts.append(f'<line class="change" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{height - BOTTOM}"/>')
-            parts.append(f'<text class="tick" x="{at + 4:.1f}" y="{TOP + 10}">{safe(text)}</text>')
+            fits = at + 4 + LETTER * len(text) <= scale.end + RIGHT
+            place = f'x="{at + 4:.1f}"' if fits else f'x="{at - 4:.1f}" text-anchor="end"'
+            parts.append(f'<text class="tick" {place} y="{TOP + 10}">{safe(text)}</text>')
     return "".join(parts)
 
 

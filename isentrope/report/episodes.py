@@ -112,8 +112,10 @@ def _turn(number: int, turn: Turn, tokens: TokenTexts) -> str:
     action = "no action" if turn.action is None else turn.action
     verdict = "" if turn.valid else f'<span class="badge bad">{safe(turn.verdict)}</span>'
     reward = f'<span class="reward">reward {safe(short(turn.reward))}</span>' if turn.reward else ""
+    left_out = f'<p class="note">Earlier turns that the model no longer saw here: {turn.dropped}.</p>'
     return (
-        f'<li value="{number + 1}"><pre class="observation">{safe(clipped(turn.observation, _MOST_TEXT))}</pre>'
+        f'<li value="{number + 1}">{left_out if turn.dropped else ""}'
+        f'<pre class="observation">{safe(clipped(turn.observation, _MOST_TEXT))}</pre>'
         f'<pre class="response">{_response(turn, tokens)}</pre>'
         f'<p class="action"><span class="arrow">→</span> <code>{safe(clipped(action, 300))}</code>'
         f"{verdict}{reward}</p></li>"

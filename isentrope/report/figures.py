@@ -12,6 +12,7 @@ from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.read import Run
 from isentrope.report.svg import line_chart, stacked_bars
 
+_STAGES = ("rollout", "update")  # in the order of a step, which is that of their colours
 _WHOLE = ("total", "step")  # stage names that hold the other stages
 _MOST_BARS = 48
 _BEYOND = 1e100  # a number that large is a fault, and would flatten everything else
@@ -39,8 +40,10 @@ class Plot:
     size: str = "half"
     zero: bool = True
     smooth: bool = True
+    beside: str = ""  # where this key was written and a key of the plot was not, that one is 0
 
 
+IMITATION = "Imitation"  # the section of sft and rft
 SECTIONS: dict[str, tuple[Plot, ...]] = {
     "Learning": (
         Plot("Return", {"return/mean": "mean return"}),
@@ -62,7 +65,13 @@ SECTIONS: dict[str, tuple[Plot, ...]] = {
     ),
     "Behaviour": (
         Plot("Valid actions", {"valid_ratio": "valid"}, shares=True, zero=False),
-        Plot("Why responses were refused", {"verdict/": ""}, "Share of the turns refused, by reason.", True),
+        Plot(
+            "Why responses were refused",
+            {"verdict/": ""},
+            "Share of the turns refused, by reason.",
+            shares=True,
+            beside="valid_ratio",
+        ),
         Plot(
             "Length of a response",
             {
@@ -87,17 +96,28 @@ SECTIONS: dict[str, tuple[Plot, ...]] = {
         Plot("SEAL's classifier", {"seal/accuracy": "right"}, shares=True, full=True, size="third"),
         Plot("Branching tokens of ActRe", {"actre/branching": "branching"}, shares=True, size="third"),
         Plot("Advantage added by EA", {"ea/added": "added"}, size="third"),
+    ),
+    "Algorithm": (
         Plot("Groups played and dropped", {"resample/dropped": "dropped", "resample/missing": "missing"}, size="third"),
+        Plot("Turns that share their state", {"gigpo/shared": "shared"}, shares=True, full=True, size="third"),
+        Plot("Size of GiGPO's step part", {"gigpo/step_part": "size"}, size="third"),
+        Plot("Responses punished for their length", {"overlong/share": "punished"}, shares=True, size="third"),
+        Plot("Punishment of long responses", {"overlong/mean": "mean"}, size="third"),
+    ),
+    "Critic": (
         Plot("What the critic foresees", {"critic/explained": "explained"}, shares=True, size="third", zero=False),
+        Plot("Value that it gives", {"critic/value": "value"}, size="third"),
         Plot("Loss of the critic", {"critic/loss": "loss"}, size="third"),
     ),
-    "Warm-up": (Plot("Imitation loss", {"sft/loss": "loss"}),),
+    IMITATION: (Plot("Imitation loss", {"sft/loss": "loss"}),),
 }
 _ELSEWHERE = {"success/all"}  # shown in the first chart of the page
 
 
 def draw(plot: Plot, records: Sequence[Record]) -> Figure | None:
     names = _expand(plot.keys, records)
+    if plot.beside:  # a line from one step where the key was written to the next would tell of a slow change
+        records = [dict.fromkeys(names, 0.0) | record if plot.beside in record else record for record in records]
     found = [series_of(records, key, name, number % COLORS) for number, (key, name) in enumerate(names.items())]
     series = [one for one in found if not one.empty]
     if not series:
@@ -159,7 +179,7 @@ def success_figure(run: Run, warmup: Run | None) -> Figure | None:
     during = [series for series in during if not series.empty]
     if not during:
         return None
-    title = "reinforcement learning steps" if training else "warm-up steps"
+    title = "reinforcement learning steps" if training else "imitation steps"
     panels.append(Panel(during, "step", 1.0, title, stage_marks(training)))
     label = "Share of the games solved over the steps of the run"
     wide = line_chart(Chart(panels, label, True, True, width=1060, height=320))
@@ -178,24 +198,37 @@ def time_figure(run: Run) -> Figure | None:
     keys = [key for key in run.keys("seconds/", records) if key.removeprefix("seconds/") not in _WHOLE]
     if not keys:
         return None
-    keys.sort(key=lambda key: -sum(_number(record.get(key)) or 0.0 for record in records))
+    stages = sorted((key.removeprefix("seconds/") for key in keys), key=_stage_rank)
     together = -(-len(records) // _MOST_BARS)
     chunks = [records[i : i + together] for i in range(0, len(records), together)]
     layers = [
         Series(
-            key.removeprefix("seconds/"),
+            stage,
             [float(chunk[0]["step"]) for chunk in chunks],
-            [sum(_number(record.get(key)) or 0.0 for record in chunk) / len(chunk) for chunk in chunks],
-            color=number % COLORS,
-            key=key,
+            [sum(_number(record.get(f"seconds/{stage}")) or 0.0 for record in chunk) / len(chunk) for chunk in chunks],
+            color=color,
+            key=f"seconds/{stage}",
         )
-        for number, key in enumerate(keys)
+        for stage, color in _stage_colors(stages).items()
     ]
     chart = Chart([Panel(layers)], "Seconds of a step by stage", width=1060, height=250)
     narrow = Chart([Panel(layers)], chart.label, width=420, height=240)
     caption = "Mean time of a step by stage" + (f", {together} steps to a bar." if together > 1 else ".")
     pictures = [stacked_bars(chart, "s"), stacked_bars(narrow, "s")]
     return Figure("Time by stage", caption, pictures, legend_of(layers), "whole", "seconds")
+
+
+def _stage_rank(stage: str) -> tuple[int, str]:
+    return (_STAGES.index(stage) if stage in _STAGES else len(_STAGES), stage)
+
+
+def _stage_colors(stages: Sequence[str]) -> dict[str, int]:
+    """A stage has the same colour in every report, whichever took longer."""
+    others = [stage for stage in stages if stage not in _STAGES]
+    return {
+        stage: (_STAGES.index(stage) if stage in _STAGES else len(_STAGES) + others.index(stage)) % COLORS
+        for stage in stages
+    }
 
 
 def seconds_of(run: Run) -> float:

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import cast
 
 from isentrope.report.episodes import choose, legend, render
-from isentrope.report.figures import SECTIONS, Figure, draw, seconds_of, splits_of, success_figure, time_figure
+from isentrope.report.figures import (
+    IMITATION,
+    SECTIONS,
+    Figure,
+    draw,
+    seconds_of,
+    splits_of,
+    success_figure,
+    time_figure,
+)
 from isentrope.report.read import Run, read_run, read_warmup
 from isentrope.report.style import SCRIPT, style_sheet
 from isentrope.report.text import duration, percent, safe
@@ -34,7 +43,7 @@ def page(run: Run, warmup: Run | None) -> str:
     sections: dict[str, str] = {}
     first = success_figure(run, warmup)
     for title, plots in SECTIONS.items():
-        records = run.of_kind("sft" if title == "Warm-up" else "train")
+        records = run.of_kind("sft" if title == IMITATION else "train")
         figures = [draw(plot, records) for plot in plots]
         if title == "Learning":
             figures.insert(0, first)
@@ -74,21 +83,36 @@ def _nav(titles: list[str]) -> str:
 
 
 _FORMS = {"no_think": "act", "actre": "act_think, then think_act"}  # methods that choose it themselves
+_IMITATIONS = {"sft": "an expert's games (sft)", "rft": "its own successes (rft)"}
 
 
 def _header(run: Run) -> str:
-    methods = run.config.get("methods")
-    names = ", ".join(str(name) for name in cast("list[object]", methods)) if isinstance(methods, list) else ""
-    facts = {
+    facts: dict[str, object] = {
         "task": run.setting("task", "world"),
         "model": run.setting("policy", "model"),
-        "algorithm": run.setting("learn", "algorithm"),
-        "entropy methods": (names or "none") if run.config else None,
-        "response form": next((_FORMS[n] for n in names.split(", ") if n in _FORMS), run.setting("agent", "order")),
+        **(_imitation_facts(run) if run.kind in _IMITATIONS else _training_facts(run)),
         "seed": run.setting("run", "seed"),
     }
     rows = [f"<div><dt>{name}</dt><dd>{safe(value)}</dd></div>" for name, value in facts.items() if value is not None]
     return f'<header><h1>{safe(run.name)}</h1><dl class="facts-row">{"".join(rows)}</dl></header>'
+
+
+def _training_facts(run: Run) -> dict[str, object]:
+    methods = run.config.get("methods")
+    names = ", ".join(str(name) for name in cast("list[object]", methods)) if isinstance(methods, list) else ""
+    form = next((_FORMS[n] for n in names.split(", ") if n in _FORMS), run.setting("agent", "order"))
+    return {
+        "algorithm": run.setting("learn", "algorithm"),
+        "entropy methods": (names or "none") if run.config else None,
+        "response form": form,
+    }
+
+
+def _imitation_facts(run: Run) -> dict[str, object]:
+    """Neither an algorithm nor an entropy method has a part in imitation."""
+    orders = run.setting("sft", "orders")
+    forms = ", ".join(str(order) for order in cast("list[object]", orders)) if isinstance(orders, list) else ""
+    return {"imitates": _IMITATIONS[run.kind], "response form": forms or run.setting("agent", "order")}
 
 
 def _numbers(run: Run, warmup: Run | None) -> str:
@@ -97,10 +121,13 @@ def _numbers(run: Run, warmup: Run | None) -> str:
     valid = [record["valid_ratio"] for record in training if isinstance(record.get("valid_ratio"), float)]
     if valid:
         cards.append(_card("Valid actions", percent(valid[-1], 1), f"from {percent(valid[0], 1)}"))
+    solved = [record["rft/solved"] for record in training if isinstance(record.get("rft/solved"), float)]
+    if solved:
+        cards.append(_card("Own games solved", percent(solved[0], 1), "before the first update; these are imitated"))
     if training:
         planned = run.setting("run", "steps") if run.of_kind("train") else None
         done = len({record["step"] for record in training})
-        cards.append(_card("Steps", f"{done:,}", f"of {planned}" if planned else ""))
+        cards.append(_card("Steps" if planned else "Updates", f"{done:,}", f"of {planned}" if planned else ""))
     seconds = seconds_of(run)
     if seconds:
         cards.append(_card("Time", duration(seconds), f"{duration(seconds / max(len(training), 1))} a step"))
@@ -119,11 +146,15 @@ def _success_card(run: Run, warmup: Run | None) -> str:
         games = after.get(f"eval/{split}/games")
         played = f", {games:.0f} games" if isinstance(games, float) else ""
         note = f"95% interval {intervals[1]}{played}"
-        value = f'<span class="to">{percent(after[key], 1)}</span>'
+        trend = " down" if after[key] < before[key] else ""
+        value = f'<span class="to{trend}">{percent(after[key], 1)}</span>'
+        title = f"Success on {safe(split)} games"
         if before is not after:
+            from_the_start = bool(earlier) or before["step"] == 0
+            title += ", before and after" if from_the_start else f", at steps {before['step']} and {after['step']}"
             value = f'<span class="from">{percent(before[key], 1)}</span> <span class="arrow">→</span> {value}'
             note = f"95% interval {intervals[0]} → {intervals[1]}{played}"
-        return _card(f"Success on {safe(split)} games, before and after", value, note)
+        return _card(title, value, note)
     return ""
 
 

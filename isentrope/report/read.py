@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ class Run:
     records: list[Record]
     timings: list[Record]
     episode_files: list[EpisodeFile]
+    kind: str = "train"  # the command that made it: train, sft or rft
 
     @property
     def name(self) -> str:
@@ -61,7 +63,20 @@ def read_run(path: Path | str) -> Run:
         config = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RunError(f"could not read {config_file}: {error}") from error
-    return Run(path, config, text, _log(path / METRICS), _log(path / TIMINGS), _episode_files(path / "episodes"))
+    records = _log(path / METRICS)
+    files = _episode_files(path / "episodes")
+    return Run(path, config, text, records, _log(path / TIMINGS), files, _kind(path, records))
+
+
+def _kind(path: Path, records: list[Record]) -> str:
+    """As run.json says; an older run folder, or one whose file is damaged, is told by its records."""
+    try:
+        said = json.loads((path / "run.json").read_bytes())["kind"]
+    except (OSError, ValueError, RecursionError, TypeError, KeyError):
+        said = None
+    if said in ("train", "sft", "rft"):
+        return str(said)
+    return "sft" if any(record.get("kind") == "sft" for record in records) else "train"
 
 
 def read_warmup(run: Run) -> Run | None:

@@ -63,7 +63,8 @@ nav path+path{stroke-opacity:.35}
 .numbers h3{color:var(--soft);font-weight:500;font-size:14px}
 .big{font-size:clamp(30px,3.6vw,44px);line-height:1.15;letter-spacing:-.02em;margin:4px 0 2px;
   font-variant-numeric:lining-nums}
-.big .from{color:var(--soft)}.big .to{color:var(--accent)}.big .arrow{color:var(--soft);font-weight:400}
+.big .from{color:var(--soft)}.big .to{color:var(--accent)}.big .to.down{color:var(--bad)}
+.big .arrow{color:var(--soft);font-weight:400}
 .small{font-size:13.5px;color:var(--soft)}
 .grid{display:grid;grid-template-columns:repeat(6,minmax(0,1fr));gap:16px}
 .half{grid-column:span 3}.third{grid-column:span 2}.whole{grid-column:1/-1}

@@ -19,6 +19,7 @@ from isentrope.report.axes import (
     frame,
     mark_lines,
     panel_edges,
+    with_room,
     x_axis,
     x_label,
     x_title,
@@ -36,6 +37,7 @@ _FEW_POINTS = 25  # fewer need no smoothing
 def line_chart(chart: Chart, *, hover: bool = True) -> str:
     panels = [replace(panel, series=[_thinned(series) for series in panel.series]) for panel in chart.panels]
     y_scale, y_ticks = _y_axis(chart)
+    chart = with_room(chart, y_ticks)
     parts = [y_grid(chart, y_scale, y_ticks)]
     stops: list[list[object]] = []
     names = list(dict.fromkeys((series.name, series.color) for panel in panels for series in panel.series))
@@ -56,6 +58,7 @@ def stacked_bars(chart: Chart, unit: str) -> str:
     totals = [sum(layer.y[i] or 0.0 for layer in layers) for i in range(len(xs))]
     y_ticks = nice_ticks(0.0, max([*totals, 1e-9]), 4)
     y_scale = Scale(0.0, y_ticks[-1], chart.height - BOTTOM, TOP)
+    chart = with_room(chart, y_ticks)
     (left, right) = panel_edges(chart)[0]
     room = min(64.0, (right - left) / max(len(xs), 1))
     centres = [left + room * (i + 0.5) for i in range(len(xs))]

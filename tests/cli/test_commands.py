@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import json
 import os
+import resource
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -19,8 +18,9 @@ from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.errors import RunError
+from isentrope.methods.options import with_options
 
-COMMANDS = ("train", "sft", "rft", "eval", "report", "play", "check-task", "config", "methods", "doctor")
+COMMANDS = ("train", "sft", "rft", "eval", "table", "report", "play", "check-task", "config", "methods", "doctor")
 TOY = "tests.toys:ToyWorld"
 
 
@@ -62,11 +62,16 @@ def test_help_is_quick_and_light() -> None:
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
     best = float("inf")
-    for _ in range(3):  # the machine may be busy: the best of three says what the code costs
-        began = time.perf_counter()
+    for _ in range(3):  # processor time, the best of three: other programs must not count
+        began = _time_of_children()
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-        best = min(best, time.perf_counter() - began)
+        best = min(best, _time_of_children() - began)
     assert best < 1.0
+
+
+def _time_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_every_command_is_listed_and_teaches_by_example() -> None:
@@ -101,27 +106,6 @@ def test_resuming_needs_no_recipe(stand_in: Any, tmp_path: Path) -> None:
     assert invoke("train", "--out", str(tmp_path), "--resume").exit_code == 0
     assert called.calls[0][0].run.seed == 9
     assert called.calls[0][2] == {"resume": True}
-
-
-def test_eval(stand_in: Any, tmp_path: Path) -> None:
-    figures = {
-        "eval/seen/success": 0.5, "eval/seen/games": 100.0, "eval/seen/success/heat": 0.0, "eval/seen/games/heat": 10.0,
-        "eval/seen/success/cool": 0.25,
-    }  # fmt: skip
-    called = stand_in("isentrope.evaluate", "evaluate_folder", figures)
-    (tmp_path / "config.toml").write_text("[run]\nseed = 9")
-    out = tmp_path / "new" / "figures.json"
-    done = invoke("eval", str(tmp_path), "--split", "seen", "--games", "100", "--out", str(out))
-    assert done.exit_code == 0, done.output
-    config, path, splits, games, _ = called.calls[0]
-    assert (config.run.seed, path, splits, games) == (9, tmp_path, ["seen"], 100)
-    assert json.loads(out.read_text()) == figures
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
-    assert rows == [
-        ["seen", "all", "100", "50.0 %", "40.4 to 59.6"],
-        ["", "cool", "", "25.0 %", ""],
-        ["", "heat", "10", "0.0 %", "0.0 to 27.8"],
-    ]
 
 
 def test_report(stand_in: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,10 +151,13 @@ def test_interrupting_a_real_process() -> None:
     with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
-        assert "Traceback" not in process.stderr.read()
+        try:
+            assert process.stdout.readline(), process.stderr.read()  # the game has begun, however long that took
+            process.send_signal(signal.SIGINT)
+            assert process.wait(300) == 130  # a busy machine takes its time; only a hang takes this long
+            assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()  # else a failure would wait for it for ever
 
 
 def test_config_lists_settings_and_values(tmp_path: Path) -> None:
@@ -181,8 +168,63 @@ def test_config_lists_settings_and_values(tmp_path: Path) -> None:
     assert "0.25" in resolved
     written = tmp_path / "a.toml"
     written.write_text(invoke("config", "--toml", "--set", "learn.lr=0.25").stdout)
-    assert load_config(written) == load_config(None, ["learn.lr=0.25"]) != RunConfig()
+    again = with_options(load_config(written))
+    assert again == with_options(load_config(None, ["learn.lr=0.25"])) != with_options(RunConfig())
     assert "task.options.flavour" in invoke("config", "--world", TOY).stdout
+
+
+def test_config_shows_what_belongs_to_methods_and_worlds(tmp_path: Path) -> None:
+    changes = ("--set", f"task.world={TOY}", "--set", "methods=epo,no_think", "--set", "method.epo.alpha=0.5")
+    shown = invoke("config", *changes).stdout
+    rows = {cells[1].strip(): cells[2].strip() for line in shown.splitlines() if len(cells := line.split("│")) > 3}
+    assert rows["method.epo.alpha"] == "0.5"
+    assert rows["method.epo.kappa_high"] == "2.0"
+    assert rows["task.options.flavour"] == '"plain"'
+    assert rows["task.world"] == f'"{TOY}"'
+    assert "method" not in rows
+    written = tmp_path / "a.toml"
+    written.write_text(invoke("config", *changes, "--toml").stdout)
+    assert load_config(written).method == {"epo": with_options(load_config(None, ["methods=epo"])).method["epo"] | {
+        "alpha": 0.5}}  # fmt: skip
+    assert load_config(written).task.options["pace"] == 1.0
+    other = invoke("config", "--set", "task.world=webshop")  # a world that is not installed
+    assert other.exit_code == 0
+    assert "task.options" in other.stdout
+
+
+def test_config_is_not_cut_off_in_a_narrow_terminal() -> None:
+    done = CliRunner().invoke(app, ["config", "--set", "methods=higher_temperature"], env={"COLUMNS": "80"})
+    assert done.exit_code == 0
+    assert "…" not in done.stdout
+
+
+def test_faults_of_methods_and_settings_come_together() -> None:
+    done = invoke("train", "--out", "x", "--set", "methods=epo,ppo", "--set", "method.epo.x=1", "--set", "learn.lrr=1")
+    assert done.exit_code == 2
+    for part in ("3 problems", "learn.lrr", "method.epo.x", "ppo is an algorithm: --set learn.algorithm=ppo"):
+        assert part in done.stderr
+
+
+@pytest.mark.parametrize("value", ["expert", "'expert'", "nonsense"])
+def test_rft_does_not_imitate_an_expert(stand_in: Any, value: str) -> None:
+    called = stand_in("isentrope.warmup", "warm_up")
+    done = invoke("rft", "--out", "x", "--set", f"sft.source={value}")
+    assert done.exit_code == 2
+    assert "for an expert's use isentrope sft" in " ".join(done.stderr.replace("│", " ").split())
+    assert not called.calls
+    assert invoke("rft", "--out", "x", "--set", "sft.source=own").exit_code == 0
+    assert called.calls[0][0].sft.source == "own"
+
+
+def test_resuming_nothing_needs_a_recipe(stand_in: Any, tmp_path: Path) -> None:
+    called = stand_in("isentrope.pipeline", "train")
+    done = invoke("train", "--out", str(tmp_path / "a"), "--resume")
+    assert done.exit_code == 2
+    assert "nothing to resume" in done.stderr
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("")
+    assert invoke("train", str(recipe), "--out", str(tmp_path / "a"), "--resume").exit_code == 0
+    assert len(called.calls) == 1
 
 
 def test_check_task() -> None:

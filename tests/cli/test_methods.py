@@ -88,7 +88,22 @@ def test_names_stay_whole_on_a_narrow_terminal() -> None:
     assert sheets()["higher_temperature"].command in done.stdout
 
 
-@pytest.mark.parametrize(("name", "hint"), [("epoo", "did you mean epo?"), ("xyz", "there is: actre, aem, dapo")])
+@pytest.mark.parametrize("name", [*ALGORITHMS, *METHODS])
+def test_nothing_is_cut_off_at_80_columns(name: str) -> None:
+    done = invoke(name, columns=80)
+    assert done.exit_code == 0
+    assert "…" not in done.stdout
+
+
+def test_ppo_is_shown_with_a_critic_that_suits_the_demo() -> None:
+    assert "--set critic.lr=1e-3 --set critic.warmup=2" in invoke("ppo").stdout
+    assert "critic" not in sheets()["grpo"].command
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("epoo", "did you mean epo?"), ("GiGPO", "did you mean gigpo?"), ("xyz", "there is: actre, aem, dapo")],
+)
 def test_an_unknown_name(name: str, hint: str) -> None:
     done = invoke(name)
     assert done.exit_code == 2

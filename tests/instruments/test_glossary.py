@@ -16,9 +16,10 @@ response/think_tokens response/action_tokens context/tokens valid_ratio verdict/
 entropy/token entropy/think entropy/action entropy/other entropy/response entropy/turn entropy/episode
 entropy/first10 entropy/last10 surprisal/response loss/policy loss/kl loss/total loss/epo kl/k1 kl/k2 kl/k3 kl/old
 clip/fraction clip/low clip/high ratio/min ratio/max ratio/mean advantage/mean advantage/std advantage/zero_groups
+gigpo/shared gigpo/step_part overlong/mean overlong/share
 grad_norm lr update/skipped update/count mismatch/logp_mean mismatch/logp_max failures plan/temperature
 eval/unseen/success eval/unseen/success/heat eval/unseen/turns eval/unseen/valid_ratio eval/unseen/return
-eval/unseen/low eval/unseen/high eval/unseen/games sft/loss sft/epoch seconds/rollout
+eval/unseen/low eval/unseen/high eval/unseen/games sft/loss sft/epoch rft/solved seconds/rollout
 tokens_per_second/update
 """
 

@@ -36,7 +36,7 @@ def episode(*turns: Turn, kind: str = "heat", success: bool = False, stop: str =
 HAND = [
     episode(
         turn([1, 2, 3, 4], [-1, -2, -3, -4], think_span=(1, 2), action_span=(3, 4), reward=0.5),
-        turn([5, 7], [-1, -1], continues=True, verdict="no_action", reward=-0.1),
+        turn([5, 7], [-1, -1], continues=True, verdict="no_action", reward=-0.1, dropped=3),
         success=True,
     ),
     episode(turn([9], [-0.5]), kind="cool", stop="time_limit"),
@@ -44,7 +44,8 @@ HAND = [
 BY_HAND = {
     "return/mean": 0.2, "return/std": 0.2, "success/all": 0.5, "success/heat": 1.0, "success/cool": 0.0,
     "episode/turns": 1.5, "episode/tokens": 3.5, "response/tokens": 7 / 3, "response/think_tokens": 1.0,
-    "response/action_tokens": 1.0, "context/tokens": (2 + 8 + 2) / 3, "valid_ratio": 2 / 3,
+    "response/action_tokens": 1.0, "context/tokens": (2 + 8 + 2) / 3,
+    "context/dropped": 1.0, "context/shortened": 1 / 3, "valid_ratio": 2 / 3,
     "verdict/no_action": 1 / 3, "stop/terminated": 0.5, "stop/time_limit": 0.5, "failures": 1.0,
     "entropy/token": 31 / 7, "entropy/think": 2.0, "entropy/action": 4.0, "entropy/other": 25 / 5,
     "entropy/response": (2.5 + 6 + 9) / 3, "entropy/turn": (4.25 + 9) / 2, "entropy/episode": (22 / 6 + 9) / 2,
@@ -54,6 +55,19 @@ BY_HAND = {
 
 def test_by_hand() -> None:
     assert rollout_metrics(HAND) == pytest.approx(BY_HAND)
+
+
+def test_what_an_engine_could_not_tell_is_left_out() -> None:
+    unknown = turn([math.nan] * 3, [math.nan] * 3, think_span=(0, 1))
+    found = rollout_metrics([episode(unknown)])
+    assert not any(math.isnan(value) for value in found.values())
+    assert not any(key.startswith(("entropy/", "surprisal/")) for key in found)
+    assert found["response/tokens"] == 3
+    some = rollout_metrics([episode(unknown, turn([1.0, math.nan, 3.0], [-1.0, math.nan, -1.0])), episode(turn([4.0]))])
+    assert some["entropy/token"] == pytest.approx(8 / 3)
+    assert some["entropy/response"] == some["entropy/turn"] == some["entropy/first10"] == pytest.approx(3.0)
+    assert some["surprisal/response"] == pytest.approx(1.0)  # of the one response that is known whole
+    assert "entropy/think" not in some
 
 
 def test_first_and_last_ten_of_a_long_episode() -> None:
@@ -220,7 +234,7 @@ def test_eval_by_hand() -> None:
             "eval/unseen/success": 0.5, "eval/unseen/success/heat": 1.0, "eval/unseen/success/cool": 0.0,
             "eval/unseen/low": low, "eval/unseen/high": high, "eval/unseen/games": 2.0, "eval/unseen/return": 0.2,
             "eval/unseen/turns": 1.5, "eval/unseen/valid_ratio": 2 / 3,
-            "eval/unseen/games/heat": 1.0, "eval/unseen/games/cool": 1.0,
+            "eval/unseen/games/heat": 1.0, "eval/unseen/games/cool": 1.0, "eval/unseen/failures": 1.0,
         }
     )  # fmt: skip
     for key in found:

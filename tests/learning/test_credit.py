@@ -136,3 +136,30 @@ def test_what_is_taken_off_the_rewards(seed: int) -> None:
     expected = written.on_tokens(naive.rloo(written.returns(), written.groups))
     settings = LearnSettings(advantage="rloo", overlong=0.5, overlong_penalty=2.5)
     np.testing.assert_allclose(found(episodes, settings, penalty_N=penalty), expected, rtol=1e-5, atol=1e-5)
+
+
+@every_seed
+def test_gigpos_own_numbers(seed: int) -> None:
+    episodes = played(seed)
+    _, tokens = flatten(episodes)
+    credit = assign_credit(episodes, tokens, LearnSettings(advantage="gigpo", step_weight=2.0), LONGEST)
+    states = [(episode.group, turn.anchor) for episode in episodes for turn in episode.turns]
+    assert credit.metrics["gigpo/shared"] == pytest.approx(np.mean([states.count(state) > 1 for state in states]))
+    alone = assign_credit(episodes, tokens, LearnSettings(advantage="gigpo", step_weight=0.0), LONGEST)
+    part_N = np.abs(credit.advantage_N - alone.advantage_N)
+    first_N = np.unique(tokens.turn_N, return_index=True)[1]  # one token of each turn
+    assert credit.metrics["gigpo/step_part"] == pytest.approx(part_N[first_N].mean(), rel=1e-5)
+    assert "gigpo/shared" not in alone.metrics
+
+
+@every_seed
+def test_the_penalty_for_length_is_counted(seed: int) -> None:
+    episodes = played(seed)
+    _, tokens = flatten(episodes)
+    settings = LearnSettings(overlong=0.5, overlong_penalty=3.0)
+    metrics = assign_credit(episodes, tokens, settings, LONGEST).metrics
+    taken = [-3 * naive_credit.overlong_penalty(length, LONGEST, 3) for length in Written(episodes).lengths]
+    assert metrics["overlong/mean"] == pytest.approx(np.mean(taken))
+    assert metrics["overlong/share"] == pytest.approx(np.mean([one > 0 for one in taken]))
+    assert 0 < metrics["overlong/share"] < 1
+    assert "overlong/mean" not in assign_credit(episodes, tokens, LearnSettings(), LONGEST).metrics

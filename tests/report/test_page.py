@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from isentrope.instruments.log import METRICS, TIMINGS, Record, record_of
 from isentrope.report.page import write_report
 from isentrope.report.plot import success_plot_svg
 from isentrope.rollout.store import read_episodes, train_path, write_episodes
@@ -206,3 +207,55 @@ def test_the_picture_for_the_readme(tmp_path: Path) -> None:
     assert len(bands) == 4
     assert "var(" not in text
     assert "script" not in text
+
+
+def write_run(path: Path, kind: str, records: list[Record], timings: list[Record] | None = None) -> str:
+    path.mkdir(parents=True)
+    (path / "run.json").write_text(json.dumps({"kind": kind}))
+    (path / "config.toml").write_text(
+        'methods = ["epo"]\n[learn]\nalgorithm = "grpo"\n[agent]\norder = "think_act"\n[sft]\norders = []\n'
+    )
+    for name, lines in ((METRICS, records), (TIMINGS, timings or [])):
+        (path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return report(path)
+
+
+def test_an_rft_page_says_what_it_is(tmp_path: Path) -> None:
+    records = [
+        record_of(1, {"sft/loss": 0.5, "rft/solved": 0.25}, "sft"),
+        record_of(2, {"sft/loss": 0.4}, "sft"),
+        record_of(2, {"eval/unseen/success": 0.5}, "eval"),
+        record_of(4, {"eval/unseen/success": 0.75}, "eval"),
+    ]
+    text = Tags(write_run(tmp_path / "rft", "rft", records)).text.split("config.toml")[0]
+    for part in ("its own successes (rft)", "Own games solved", "25.0%", "Imitation", "imitation steps", "at steps 2"):
+        assert part in text
+    for part in ("algorithm", "grpo", "epo", "expert's tokens", "arm-up", "before and after"):
+        assert part not in text
+    assert "an expert's games (sft)" in Tags(write_run(tmp_path / "sft", "sft", records[1:])).text
+
+
+def test_a_fall_is_not_shown_as_a_gain(tmp_path: Path) -> None:
+    for name, after, style in (("rise", 0.7, "to"), ("fall", 0.3, "to down")):
+        records = [record_of(step, {"eval/unseen/success": share}, "eval") for step, share in ((0, 0.5), (9, after))]
+        page = write_run(tmp_path / name, "train", records)
+        assert f'<span class="{style}">{after:.1%}</span>' in page
+        assert "before and after" in page
+
+
+def test_a_stage_has_one_colour_whichever_takes_longer(tmp_path: Path) -> None:
+    colours: list[list[str]] = []
+    for name, seconds in (("a", {"rollout": 9.0, "update": 1.0}), ("b", {"rollout": 1.0, "update": 9.0, "score": 2.0})):
+        timings = [record_of(1, {f"seconds/{stage}": value for stage, value in seconds.items()}, "train")]
+        page = write_run(tmp_path / name, "train", [record_of(1, {"lr": 1.0}, "train")], timings)
+        legend = dict(re.findall(r'<li class="(c\d)" title="[^"]*">(\w+)</li>', page.split("Time by stage")[1]))
+        colours.append(sorted(colour for colour, stage in legend.items() if stage in ("rollout", "update")))
+        assert legend["c0"] == "rollout"
+        assert len(legend) == len(seconds)
+    assert colours[0] == colours[1]
+
+
+def test_the_critic_has_a_heading_of_its_own(tmp_path: Path) -> None:
+    record = record_of(1, {"critic/loss": 1.0, "critic/explained": 0.5, "gigpo/shared": 0.5}, "train")
+    page = write_run(tmp_path / "a", "train", [record])
+    assert re.findall(r'<section id="(\w+)">', page)[:2] == ["algorithm", "critic"]

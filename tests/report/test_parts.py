@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from isentrope.instruments.log import Record
 from isentrope.report.axes import Chart, Panel, Series
 from isentrope.report.episodes import LEVELS, MOST_NATS, level_of
-from isentrope.report.figures import stage_marks
+from isentrope.report.figures import SECTIONS, draw, stage_marks
 from isentrope.report.scale import Scale, decimals, nice_ticks, spread
 from isentrope.report.svg import line_chart, stacked_bars
 from isentrope.report.text import clipped, duration, safe, short, visible
@@ -160,3 +160,38 @@ def test_a_change_of_stage_is_marked_where_it_happens() -> None:
     assert drawn.count('class="change"') == 1
     assert "stage &lt;2&gt;" in drawn
     assert "outside" not in drawn
+
+
+@pytest.mark.parametrize("width", [340, 460])
+@pytest.mark.parametrize("low", [-0.004, -12_345.0, -3e-7])
+def test_labels_of_the_y_axis_have_room(width: int, low: float) -> None:
+    chart = Chart([Panel([Series("a", [0.0, 1.0], [low, 0.0])])], "x", width=width)
+    drawn = ElementTree.fromstring(line_chart(chart))
+    labels = [one for one in drawn.findall(f"{SVG}text") if one.attrib.get("text-anchor") == "end"]
+    assert any((one.text or "").startswith("-") for one in labels)
+    for label in labels:
+        assert float(label.attrib["x"]) - 7 * len(label.text or "") >= 0, label.text
+
+
+def test_a_mark_at_the_right_edge_stays_on_the_page() -> None:
+    series = Series("a", [float(x) for x in range(31)], [0.0] * 31)
+    for at in (2.0, 29.0):
+        chart = Chart([Panel([series], marks=((at, "stage 2"),))], "x", width=340)
+        (label,) = [
+            one for one in ElementTree.fromstring(line_chart(chart)).iter(f"{SVG}text") if one.text == "stage 2"
+        ]
+        x, width = float(label.attrib["x"]), 7 * len("stage 2")
+        left, right = (x - width, x) if label.attrib.get("text-anchor") == "end" else (x, x + width)
+        assert left >= 0
+        assert right <= 340
+
+
+def test_a_reason_that_did_not_occur_is_zero_and_not_a_gap() -> None:
+    (plot,) = [one for one in SECTIONS["Behaviour"] if "verdict/" in one.keys]
+    records: list[Record] = [{"step": step, "valid_ratio": 1.0} for step in range(4)] + [{"step": 4}]
+    records[0] |= {"valid_ratio": 0.5, "verdict/too_long": 0.5}
+    records[3] |= {"valid_ratio": 0.5, "verdict/too_long": 0.5}
+    figure = draw(plot, records)
+    assert figure is not None
+    stops = json.loads(ElementTree.fromstring(figure.pictures[0]).attrib["data-hover"])["stops"]
+    assert [rows[0][2] for _, _, rows in stops] == ["50.0%", "0.0%", "0.0%", "50.0%"]

@@ -19,6 +19,11 @@ from typing import Any
 import torch
 import torch.utils.tensorboard
 
+try:  # once here instead of in every child: it takes seconds
+    import peft  # noqa: F401
+except ImportError:
+    pass
+
 from isentrope import pipeline, warmup
 from isentrope.instruments import log
 from isentrope.policy.policy import Policy
@@ -113,6 +118,9 @@ KINDS: dict[str, tuple[str, ...]] = {
         "agent.context=window",
     ),
     "ppo": ("learn.algorithm=ppo", "critic.warmup=1", "critic.lr=1e-2"),
+    "lora": ("policy.lora_rank=2", "learn.gradient_checkpointing=true", "learn.kl=0.1"),
+    "lora_on": ("policy.lora_rank=2", "learn.algorithm=ppo", "critic.lr=1e-2", "learn.kl=0.1"),
+    "bfloat16": ("run.weights=bfloat16", "learn.algorithm=ppo", "critic.lr=1e-2"),
     "dapo": ("learn.algorithm=dapo", "learn.resample=2"),
 }
 

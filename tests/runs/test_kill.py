@@ -39,6 +39,11 @@ KILLS = [
     ("methods", "checkpoint_named", 2),
     ("ppo", "after_update", 5),
     ("ppo", "checkpoint_unnamed", 3),
+    ("lora", "after_update", 5),
+    ("lora", "checkpoint_begun", 2),
+    ("lora_on", "after_update", 9),
+    ("bfloat16", "after_update", 9),
+    ("bfloat16", "checkpoint_unnamed", 3),
     ("dapo", "episodes", 4),
     ("dapo", "rollout", 14),
 ]
@@ -91,7 +96,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         fresh, "sft.epochs=40", "sft.lr=1e-2", "run.eval_every=0", "sft.orders=['think_act','act_think']"
     )
     warm_up(config, place / "warm", quiet=True)
-    return {kind: fresh if kind in ("train", "sft") else place / "warm" for kind in KINDS}
+    adapters = toy_config(place / "warm", "policy.lora_rank=2", "run.eval_every=0")
+    warm_up(adapters, place / "adapters", quiet=True)
+    others = {"train": fresh, "sft": fresh, "lora_on": place / "adapters"}
+    return {kind: others.get(kind, place / "warm") for kind in KINDS}
 
 
 @pytest.fixture(scope="module")

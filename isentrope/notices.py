@@ -1,0 +1,89 @@
+"""What a run says in words: before it starts, at its start, at its end, and when something is not right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from isentrope.config.schema import RunConfig
+from isentrope.console import Watch
+from isentrope.errors import ConfigError, TaskError
+from isentrope.evaluate import summary
+from isentrope.instruments.log import METRICS, read_records
+from isentrope.instruments.metrics import FAILURES
+from isentrope.policy.policy import Policy
+from isentrope.train.run_folder import RunFolder
+from isentrope.types import Episode
+
+_MOST_DETAIL = 400
+
+
+def check_prompt(config: RunConfig) -> None:
+    """The pocket model has never read the full prompt: nothing that it answers there is valid."""
+    if config.policy.model == "pocket" and config.agent.prompt == "full":
+        raise ConfigError(
+            'agent.prompt = "full" with policy.model = "pocket": the pocket model can read the brief prompt alone, so '
+            "none of its answers would be valid. Name a language model (--set policy.model=smollm2, a model folder or "
+            "a name on the Hugging Face hub), or keep the pocket model with --set agent.prompt=brief"
+        )
+
+
+def say_start(watch: Watch, config: RunConfig, policy: Policy, folder: RunFolder, found: Path | None) -> None:
+    """Who learns what, by which means and where; `found` is the checkpoint that the run goes on from."""
+    if folder.kind == "train" and found and int(found.name.removeprefix("step-")) >= config.run.steps:
+        return  # there is nothing left to do
+    if folder.resumed and not found:
+        nothing = "nothing to resume" if folder.fresh else "no checkpoint was written"
+        watch.say(f"{nothing} at {folder.path}: beginning a new run")
+    elif found:
+        watch.say(f"{folder.path}: going on from {found.name}")
+    size = sum(parameter.numel() for parameter in policy.module.parameters()) / 1e6
+    what = f"{config.policy.model} ({size:.3g} million parameters, {policy.device}) in {config.task.world}"
+    if folder.kind != "train":
+        whose = "its own successes" if folder.kind == "rft" else "an expert's games"
+        watch.say(f"{folder.kind}: {what} imitates {whose}; folder {folder.path}")
+        return
+    methods = f" with {', '.join(config.methods)}" if config.methods else ""
+    rollout, steps = config.rollout, config.run.steps
+    watch.say(
+        f"train: {what} by {config.learn.algorithm}{methods}; {steps} step{'' if steps == 1 else 's'} of "
+        f"{rollout.groups} × {rollout.group_size} episodes; folder {folder.path}"
+    )
+
+
+def say_end(watch: Watch, path: Path) -> None:
+    watch.say(f"done: {path}; its page: isentrope report {path}")
+
+
+def finished(watch: Watch, config: RunConfig, path: Path, steps: int) -> dict[str, float]:
+    """For a run that was resumed after its end: its last evaluation, said and given."""
+    evaluations = [record for record in read_records(path / METRICS) if record.get("kind") == "eval"]
+    last = evaluations[-1] if evaluations else {}
+    metrics = {key: float(value) for key, value in last.items() if key.startswith("eval/") and value is not None}
+    said = f" Last evaluation, step {last['step']}: {summary(metrics, config.eval.splits)}." if metrics else ""
+    watch.say(f"{path} is finished: all {steps} steps are done.{said} Its page: isentrope report {path}")
+    return metrics
+
+
+def look_at_rollout(watch: Watch, step: int, episodes: Sequence[Episode], metrics: Mapping[str, float]) -> None:
+    """Stop where every task failed, and say so if the policy does not know how to answer."""
+    check_tasks(episodes)
+    if step == 1 and metrics.get("valid_ratio") == 0:
+        watch.say(
+            "WARNING: not one response of the first rollout was a valid action. The policy does not know the form of "
+            "an answer (tags around its action), so there is nothing yet to learn from. Warm it up on expert games "
+            "(isentrope sft RECIPE --out runs/warm) and train from there (--set policy.model=runs/warm); if it should "
+            "know, see in the report what it writes, and whether agent.max_response is long enough"
+        )
+
+
+def check_tasks(episodes: Sequence[Episode]) -> None:
+    """A world whose every task fails is broken: nothing can be learnt from it."""
+    failed = [episode for episode in episodes if episode.stop in FAILURES]
+    if failed and len(failed) == len(episodes):
+        first = failed[0]
+        advice = "; isentrope check-task WORLD tests a world alone" if first.stop != "engine_error" else ""
+        raise TaskError(
+            f"all {len(failed)} episodes failed, so there is nothing to learn from. The first, {first.split} game "
+            f"{first.index}, ended as {first.stop}: {first.detail[:_MOST_DETAIL] or 'no detail'}{advice}"
+        )
