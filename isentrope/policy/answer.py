@@ -12,7 +12,8 @@ from torch import Tensor
 
 from isentrope.agent.tokens import Dialect
 from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.torch_engine import TAIL_BYTES, draw
+
+TAIL_BYTES = 64  # what a stop rule may look back on
 
 
 @dataclass
@@ -69,13 +70,14 @@ def draw_next(answers: Sequence[Answer], logits: Tensor, dialect: Dialect) -> Te
     p = words.exp()
     entropy = -torch.where(p > 0, p * words, 0.0).sum(-1)  # a word of probability 0 adds nothing, not NaN
     uniforms = [answer.request.uniforms[len(answer.ids)] for answer in answers]
-    tokens = draw(p, torch.tensor(uniforms, dtype=torch.float64, device=device))
+    precise = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
+    tokens = draw(p, torch.tensor(uniforms, dtype=precise, device=device))
     if 0 in chosen:
         greedy = torch.tensor([t == 0 for t in chosen], device=device)
         tokens = torch.where(greedy, words.argmax(-1), tokens)
     logp = words.gather(1, tokens[:, None]).squeeze(1)
-    # float64 holds every token id exactly, so ids and numbers travel together: one wait for the device, not two
-    values = cast("list[list[float]]", torch.stack([tokens.double(), logp.double(), entropy.double()]).tolist())
+    # float32 holds every id up to 16 million exactly, so ids and numbers travel together: one wait for the device
+    values = cast("list[list[float]]", torch.stack([tokens.float(), logp, entropy]).tolist())
     for answer, token, token_logp, token_entropy, t in zip(answers, *values, chosen, strict=True):
         answer.add(int(token), token_logp, token_entropy, t or 1.0, dialect)
     return tokens
@@ -88,3 +90,15 @@ def _base_entropies(answers: Sequence[Answer], logits: Tensor) -> list[float]:
     base = torch.tensor([answer.request.temperature or 1.0 for answer in answers], device=logits.device)
     words = torch.log_softmax(logits.float() / base[:, None], dim=-1)
     return cast("list[float]", (-(words.exp() * words).sum(-1)).tolist())
+
+
+def draw(p: Tensor, uniforms: Tensor) -> Tensor:
+    """The word at which the cumulative probability passes each row's uniform number.
+
+    Summed in the uniforms' precision and scaled to the true total: no uniform number falls beyond the last word.
+    """
+    total = p.to(uniforms.dtype).cumsum(-1)
+    target = (uniforms * total[:, -1])[:, None]
+    token = torch.searchsorted(total, target, right=True).squeeze(1)
+    last = p.shape[1] - 1 - (p > 0).flip(-1).int().argmax(-1)
+    return torch.minimum(token, last)

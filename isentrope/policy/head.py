@@ -22,12 +22,13 @@ def chunk_rows(vocabulary: int, device: str = "cpu") -> int:
 
 
 def log_probs(hidden: Tensor, weight: Tensor, temperature: Tensor) -> Tensor:
-    """log softmax(h Wᵀ / τ) for every word, in float32: the one place where logits are made."""
-    return torch.log_softmax(_logits(hidden, weight.to(hidden.dtype)) / temperature[:, None], dim=-1)
+    """log softmax(h Wᵀ / τ) for every word, in float32."""
+    return torch.log_softmax(logits(hidden, weight) / temperature[:, None], dim=-1)
 
 
-def _logits(hidden: Tensor, weight: Tensor) -> Tensor:
-    """In float32. Rounded to bfloat16, a logit of 20 would be off by up to 0.06."""
+def logits(hidden: Tensor, weight: Tensor) -> Tensor:
+    """h Wᵀ in float32: rounded to bfloat16, a logit of 20 would be off by up to 0.06."""
+    weight = weight.to(hidden.dtype)
     if hidden.dtype != torch.bfloat16:
         return (hidden @ weight.T).float()
     if hidden.is_cuda:

@@ -86,11 +86,11 @@ class OpenAIEngine:
         done: queue.SimpleQueue[tuple[int, Answer | BaseException]] = queue.SimpleQueue()
         for number in range(len(requests)):
             waiting.put(number)
-        for _ in range(min(self.settings.concurrency, len(requests))):
-            # As daemons they do not hold the program up when it is interrupted while a server keeps them waiting.
-            threading.Thread(target=self._work, args=(requests, waiting, done), daemon=True).start()
         sampled: dict[int, Sampled] = {}
         try:
+            for _ in range(min(self.settings.concurrency, len(requests))):
+                # As daemons they do not hold the program up when it is interrupted while a server keeps them waiting.
+                threading.Thread(target=self._work, args=(requests, waiting, done), daemon=True).start()
             while len(sampled) < len(requests):
                 number, outcome = done.get()
                 sampled[number] = self._taken(requests[number], outcome, len(requests))
