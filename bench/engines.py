@@ -26,7 +26,7 @@ from isentrope.policy.head import log_probs
 from isentrope.policy.load import load_policy
 from isentrope.policy.policy import Policy
 from isentrope.policy.torch_engine import TorchEngine
-from isentrope.policy.vllm_engine import VllmEngine
+from isentrope.policy.vllm.engine import VllmEngine
 from isentrope.setup import use_threads
 
 SIZES = {"conversations": 32, "turns": 4, "rounds": 3, "prompt": 300, "new": 40, "told": 40, "threads": 1}

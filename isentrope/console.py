@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from isentrope.cli.safe import plain
 from isentrope.report.text import duration
 
 LINE_SECONDS = 15.0  # plain lines come no faster than this
@@ -18,7 +19,8 @@ class Watch:
     """One bar for the whole run and one for what it is doing now. `quiet` shows nothing: for tests and libraries.
 
     Without a terminal, steps are lines of the output, and how far a stage has come goes to the error stream: whoever
-    keeps the output of an evaluation in a file wants its numbers alone.
+    keeps the output of an evaluation in a file wants its numbers alone. Names of models, worlds and splits may be
+    somebody else's words, from the config of a run, so nothing in a line acts on the terminal.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -26,11 +28,11 @@ class Watch:
         self._aside = Console(quiet=quiet, highlight=False, stderr=True)
         self._plain = not quiet and not self.console.is_terminal
         self._progress = Progress(
-            TextColumn("{task.description:<22}"),
+            TextColumn("{task.description:<22}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(elapsed_when_finished=True),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             console=self.console,
             disable=quiet or not self.console.is_terminal,
         )
@@ -46,6 +48,7 @@ class Watch:
         self._progress.stop()
 
     def begin(self, name: str, total: int, done: int = 0) -> None:
+        name = plain(name)
         self._main = self._progress.add_task(name, total=total, completed=done, note="")
         self._name, self._total, self._first, self._done = name, total, done, done
         self._began = time.monotonic()
@@ -53,7 +56,7 @@ class Watch:
     def advance(self, note: str = "") -> None:
         """One more step of the run is done; `note` says how it went."""
         if self._main is not None:
-            self._progress.update(self._main, advance=1, note=note)
+            self._progress.update(self._main, advance=1, note=plain(note))
         self._done += 1
         at_an_end = self._done in (self._first + 1, self._total)
         if self._plain and (at_an_end or time.monotonic() - self._last_step >= LINE_SECONDS):
@@ -61,12 +64,13 @@ class Watch:
             self._last_step = self._last_line
 
     def say(self, line: str) -> None:
-        self.console.print(line, markup=False, soft_wrap=True)
+        self.console.print(plain(line), markup=False, emoji=False, soft_wrap=True)
         self._last_line = time.monotonic()
 
     @contextmanager
     def stage(self, name: str, total: int) -> Generator[Callable[[int], None]]:
         """A bar for one stage; gives the function that moves it on."""
+        name = plain(name)
         bar = self._progress.add_task(f"  {name}", total=total, note="")
         done, began = 0, time.monotonic()
 
@@ -75,7 +79,7 @@ class Watch:
             done += count
             self._progress.update(bar, advance=count)
             if self._plain and time.monotonic() - max(began, self._last_line) >= LINE_SECONDS:
-                self._aside.print(f"  {name} {done}/{total}", markup=False, soft_wrap=True)
+                self._aside.print(f"  {name} {done}/{total}", markup=False, emoji=False, soft_wrap=True)
                 self._last_line = time.monotonic()
 
         try:

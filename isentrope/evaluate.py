@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from isentrope.config.schema import EngineSettings, RunConfig
-from isentrope.config.text import as_table, config_to_toml
+from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.errors import ConfigError, RunError, TaskError
 from isentrope.instruments.metrics import eval_metrics, key_part
+from isentrope.instruments.stops import FAULTS
 from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
+from isentrope.notices import check_tasks
 from isentrope.policy.engines import make_engine
 from isentrope.policy.load import load_policy
+from isentrope.policy.models.find import kept_checkpoints
 from isentrope.results.measure import Evaluation, SplitResult, measure
+from isentrope.results.played import digest, played_settings
 from isentrope.results.record import Record
-from isentrope.results.rows import SAME_TEST
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.store import write_episodes
 from isentrope.setup import use_threads
@@ -38,6 +37,7 @@ def evaluate(arena: Arena, games: int, watch: Watch, episodes_at: str | None = N
         metrics |= eval_metrics(split, episodes)
         if episodes_at:
             write_episodes(Path(episodes_at.format(split=split)), episodes)
+        check_tasks(episodes, "measure", FAULTS)
     return metrics
 
 
@@ -47,16 +47,6 @@ def evaluation_plan(config: RunConfig) -> RolloutPlan:
     for method in make_methods(config):
         plan = method.evaluation(plan)
     return plan
-
-
-def summary(metrics: dict[str, float], splits: Sequence[str]) -> str:
-    """One line, e.g. "seen 71.1 % [67, 75], unseen 70.3 % [66, 74]"."""
-    return ", ".join(
-        f"{split} {100 * metrics[f'eval/{split}/success']:.1f} % "
-        f"[{100 * metrics[f'eval/{split}/low']:.0f}, {100 * metrics[f'eval/{split}/high']:.0f}]"
-        for split in splits
-        if f"eval/{split}/success" in metrics
-    )
 
 
 @dataclass(frozen=True)
@@ -88,18 +78,29 @@ def evaluate_model(
         for step, folder in _candidates(config, model, exam.checkpoint):
             with _arena(config, folder) as arena:
                 served = str(getattr(arena.engine, "model", "")) if config.engine.kind == "openai" else ""
-                evaluations.append(_evaluation(arena, plan, exam, step, watch))
+                try:
+                    evaluations.append(_evaluation(arena, plan, exam, step, watch))
+                except BaseException:  # an interrupt too: what was sampled until then was paid for
+                    _say_spent(watch, arena.engine.notes())
+                    raise
                 notes.append(arena.engine.notes())
     told = model or served or config.engine.model or config.policy.model
+    settings = played_settings(config, plan, exam.episodes)
     return Record(
         name=name or Path(told).name or told,
         model=told,
         seed=config.run.seed,
-        config_digest=_digest(config),
-        settings=_settings(config, plan, exam),
+        config_digest=digest(config, settings, exam.all_games),
+        settings=settings | _choice(config, model, exam.checkpoint),
         evaluations=tuple(evaluations),
         notes=tuple(notes),
     )
+
+
+def _say_spent(watch: Watch, notes: Mapping[str, float]) -> None:
+    if notes:
+        told = ", ".join(f"{key.replace('_', ' ')}: {value:,.6g}" for key, value in notes.items())
+        watch.say(f"broken off; until then {told}")
 
 
 def _candidates(config: RunConfig, model: str | None, which: str | int | None) -> list[tuple[int | None, str | None]]:
@@ -123,7 +124,7 @@ def _candidates(config: RunConfig, model: str | None, which: str | int | None) -
 def checkpoints_of(run: Path, which: str | int) -> list[tuple[int, Path]]:
     """The models of a run's checkpoints by step: "best", "last", "all" or one step; step 0 is where it began."""
     folder = run / "checkpoints"
-    found = {int(path.name.removeprefix("step-")): path / "policy" for path in sorted(folder.glob("step-*"))}
+    found = {step: path / "policy" for step, path in kept_checkpoints(folder).items()}
     if (run / "reference").is_dir() and which == 0:
         found[0] = run / "reference"
     if not found:
@@ -146,7 +147,8 @@ def _arena(config: RunConfig, folder: str | None) -> Arena:
         return Arena(config, make_engine(config, None))
     # adapters of the folder are taken into the weights: nothing learns here, so no new ones are wanted
     config = replace(config, policy=replace(config.policy, model=folder, lora_rank=0))
-    return Arena(config, make_engine(config, load_policy(config.policy, config.run)))
+    policy = load_policy(config.policy, config.run, max_context=config.agent.max_context)
+    return Arena(config, make_engine(config, policy))
 
 
 def _evaluation(arena: Arena, plan: RolloutPlan, exam: Exam, step: int | None, watch: Watch) -> Evaluation:
@@ -161,6 +163,7 @@ def _evaluation(arena: Arena, plan: RolloutPlan, exam: Exam, step: int | None, w
         if exam.episodes_at is not None:
             when = "" if step is None else f"{step:06d}-"
             write_episodes(exam.episodes_at / f"eval-{when}{key_part(split)}.parquet", episodes)
+        check_tasks(episodes, "measure", FAULTS)
     return Evaluation(step, found)
 
 
@@ -177,23 +180,13 @@ def _games(arena: Arena, split: str, all_games: bool) -> int:
     return max(1, size - settings.first_game)
 
 
-def _digest(config: RunConfig) -> str:
-    """Of the settings that decide what is measured: not of where it runs."""
-    engine = EngineSettings(kind=config.engine.kind, model=config.engine.model)
-    run, task = replace(config.run, device="auto", threads=0), replace(config.task, workers=0)
-    text = config_to_toml(replace(config, engine=engine, run=run, task=task))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _settings(config: RunConfig, plan: RolloutPlan, exam: Exam) -> dict[str, Any]:
-    played = {"agent.order": plan.order, "eval.temperature": plan.temperature, "eval.episodes": exam.episodes}
-    told = {key: value for key, value in _leaves(config) if key in SAME_TEST}
-    told |= {"engine.kind": config.engine.kind, "methods": list(config.methods), **played}
-    plain: dict[str, Any] = json.loads(json.dumps(told, default=str, sort_keys=True))
-    return plain
-
-
-def _leaves(config: RunConfig) -> Iterator[tuple[str, Any]]:
-    for section, table in as_table(config).items():
-        if isinstance(table, dict) and section != "method":
-            yield from ((f"{section}.{key}", value) for key, value in table.items())  # type: ignore[union-attr]
+def _choice(config: RunConfig, model: str | None, which: str | int | None) -> dict[str, str]:
+    """How the checkpoint of a run was chosen: the best of several figures is too high, so tables say it."""
+    folder = Path(model or config.policy.model) / "checkpoints"
+    if config.engine.kind == "openai" or not folder.is_dir():
+        return {}
+    best = best_checkpoint(folder)
+    wanted = which in (None, "best") or (best is not None and which == int(best[0].removeprefix("step-")))
+    if wanted:
+        return {"eval.checkpoint": "best" if best is not None else "last"}
+    return {"eval.checkpoint": f"step {which}" if isinstance(which, int) else str(which)}

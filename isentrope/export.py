@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 
+from isentrope.disk import flush_folder, share_as
 from isentrope.errors import EngineError, RunError, writing
 from isentrope.export_card import model_card
 from isentrope.policy.load import find_folder, load_folder
-from isentrope.policy.lora import merged
+from isentrope.policy.lora.adapters import merged
+from isentrope.policy.models.find import best_step, kept_checkpoints
 from isentrope.policy.policy import Policy
-from isentrope.train.checkpoint import best_checkpoint, flush_folder
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
@@ -47,6 +48,7 @@ def export(source: Path, out: Path, dtype: str = "bfloat16", step: int | None = 
             standard = _has_tokenizer(part)
             _write_generation_config(part, policy)
             (part / "README.md").write_text(model_card(source, folder, part, dtype, parameters, standard), "utf-8")
+            share_as(part / "README.md")
             flush_folder(part)
             part.rename(out)
             flush_folder(out.parent.resolve(), deep=False)
@@ -62,12 +64,10 @@ def _chosen(source: Path, step: int | None) -> Path:
         return find_folder(str(source))
     folder = checkpoints / f"step-{step:06d}" / "policy"
     if not folder.is_dir():
-        there = sorted(int(path.name.removeprefix("step-")) for path in checkpoints.glob("step-*"))
-        best = best_checkpoint(checkpoints)
+        there, best = kept_checkpoints(checkpoints), best_step(checkpoints)
         found = f"it has {', '.join(map(str, there))}" if there else "it has none"
         raise EngineError(
-            f"{source} has no checkpoint of step {step}; {found}"
-            + (f" (best: {int(best[0].removeprefix('step-'))})" if best else "")
+            f"{source} has no checkpoint of step {step}; {found}" + (f" (best: {best})" if best is not None else "")
         )
     return folder
 

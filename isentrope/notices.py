@@ -8,9 +8,8 @@ from pathlib import Path
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.errors import ConfigError, TaskError
-from isentrope.evaluate import summary
 from isentrope.instruments.log import METRICS, read_records
-from isentrope.instruments.metrics import FAILURES
+from isentrope.instruments.stops import FAILURES
 from isentrope.policy.policy import Policy
 from isentrope.train.run_folder import RunFolder
 from isentrope.types import Episode
@@ -51,6 +50,17 @@ def say_start(watch: Watch, config: RunConfig, policy: Policy, folder: RunFolder
     )
 
 
+def summary(metrics: Mapping[str, float], splits: Sequence[str]) -> str:
+    """One line, e.g. "seen 71.1 % [67, 75], unseen 70.3 % [66, 74]"."""
+    return ", ".join(
+        f"{split} {100 * metrics[f'eval/{split}/success']:.1f} % "
+        f"[{100 * metrics[f'eval/{split}/low']:.0f}, {100 * metrics[f'eval/{split}/high']:.0f}]"
+        + (f" ({metrics[f'eval/{split}/failures']:.0f} lost to a fault)" if f"eval/{split}/failures" in metrics else "")
+        for split in splits
+        if f"eval/{split}/success" in metrics
+    )
+
+
 def say_end(watch: Watch, path: Path) -> None:
     watch.say(f"done: {path}; its page: isentrope report {path}")
 
@@ -77,13 +87,16 @@ def look_at_rollout(watch: Watch, step: int, episodes: Sequence[Episode], metric
         )
 
 
-def check_tasks(episodes: Sequence[Episode]) -> None:
-    """A world whose every task fails is broken: nothing can be learnt from it."""
-    failed = [episode for episode in episodes if episode.stop in FAILURES]
+def check_tasks(episodes: Sequence[Episode], purpose: str = "learn from", stops: Sequence[str] = FAILURES) -> None:
+    """A world whose every task fails is broken: nothing can be learnt from it, and nothing is measured by it."""
+    failed = [episode for episode in episodes if episode.stop in stops and not episode.success]
     if failed and len(failed) == len(episodes):
         first = failed[0]
-        advice = "; isentrope check-task WORLD tests a world alone" if first.stop != "engine_error" else ""
+        advice = {
+            "engine_error": "",
+            "clock": "; raise it, or play fewer games at once (rollout.batch): it counts from the start of them all",
+        }.get(first.stop, "; isentrope check-task WORLD tests a world alone")
         raise TaskError(
-            f"all {len(failed)} episodes failed, so there is nothing to learn from. The first, {first.split} game "
+            f"all {len(failed)} episodes failed, so there is nothing to {purpose}. The first, {first.split} game "
             f"{first.index}, ended as {first.stop}: {first.detail[:_MOST_DETAIL] or 'no detail'}{advice}"
         )

@@ -10,15 +10,15 @@ from pathlib import Path
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.errors import TaskError, TrainError
-from isentrope.evaluate import evaluate, summary
+from isentrope.evaluate import evaluate
 from isentrope.instruments.log import MetricsLog
 from isentrope.instruments.metrics import FAILURES, rollout_metrics, timing_metrics
 from isentrope.methods.base import Method
 from isentrope.methods.registry import make_methods
-from isentrope.notices import check_prompt, finished, look_at_rollout, say_end, say_start
+from isentrope.notices import check_prompt, finished, look_at_rollout, say_end, say_start, summary
 from isentrope.policy.engines import make_engine
-from isentrope.policy.load import choose_device, load_folder, load_policy
-from isentrope.policy.lora import reference_of
+from isentrope.policy.load import load_checkpoint, load_folder, load_policy
+from isentrope.policy.lora.adapters import reference_of
 from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.dynamic import sample_groups
@@ -50,11 +50,11 @@ def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fals
 
 def _policies(config: RunConfig, folder: RunFolder, found: Path | None) -> tuple[Policy, Policy | None]:
     """The policy as it is now, and the reference: the policy as it was at step 0, kept in the run folder."""
-    run = config.run
+    run, longest = config.run, config.agent.max_context
     if found:
-        policy = load_folder(found / "policy", choose_device(run.device), run.dtype, run.weights)
+        policy = load_checkpoint(found / "policy", config.policy, run, config.learn, config.critic, longest)
     else:
-        policy = load_policy(config.policy, run, config.learn)
+        policy = load_policy(config.policy, run, config.learn, config.critic, longest)
         folder.write_reference(policy)
     folder.write_tokens(policy.dialect)
     if config.learn.gradient_checkpointing:

@@ -9,12 +9,12 @@ from pathlib import Path
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.errors import TaskError
-from isentrope.evaluate import evaluate, evaluation_plan, summary
+from isentrope.evaluate import evaluate, evaluation_plan
 from isentrope.instruments.log import MetricsLog
 from isentrope.methods.registry import make_methods
-from isentrope.notices import check_prompt, check_tasks, finished, say_end, say_start
+from isentrope.notices import check_prompt, check_tasks, finished, say_end, say_start, summary
 from isentrope.policy.engines import make_engine
-from isentrope.policy.load import LARGE, choose_device, load_folder, load_policy
+from isentrope.policy.load import LARGE, load_checkpoint, load_policy
 from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.demonstrate import demonstrations
@@ -41,11 +41,11 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
     kind = "rft" if config.sft.source == "own" else "sft"
     with RunFolder(out, config, resume, kind) as folder, Watch(quiet) as watch:
         found = latest_checkpoint(folder.checkpoints) if resume else None
-        run = config.run
+        run, learn, longest = config.run, replace(config.learn, kl=0.0), config.agent.max_context  # no reference here
         if found:
-            policy = load_folder(found / "policy", choose_device(run.device), run.dtype, run.weights)
+            policy = load_checkpoint(found / "policy", config.policy, run, learn, max_context=longest)
         else:
-            policy = load_policy(config.policy, run, replace(config.learn, kl=0.0))  # no reference here
+            policy = load_policy(config.policy, run, learn, max_context=longest)
         folder.write_tokens(policy.dialect)
         if config.learn.gradient_checkpointing:
             policy.model.compute_twice()

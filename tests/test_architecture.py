@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "isentrope"
 
-LEAVES = {"types", "errors", "masked", "seeding"}  # import only each other; anyone may import them
+LEAVES = {"types", "errors", "masked", "seeding", "disk"}  # import only each other; anyone may import them
 STAGES = (
     "config", "tasks", "agent", "policy", "rollout", "batch", "advantages",
     "losses", "methods", "train", "instruments", "results", "report",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,7 +70,24 @@ def test_the_two_commands_exist() -> None:
     assert re.search(r"^make demo\nmake test$", README, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+WITH_A_SERVER = [command for command in COMMANDS if " serve " in command or "URL" in command]
+
+
+def test_readme_commands_with_a_server(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    serve, evaluate = sorted(WITH_A_SERVER, key=lambda command: "URL" in command)
+    arguments = [sys.executable, "-m", *shlex.split(serve), "--port", "0", "--set", "run.device=cpu"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().split()[2].rstrip(",")
+            output = call(evaluate.replace("URL", url), "--games", "1", *small("task.max_turns=1"))
+        finally:
+            process.kill()
+    assert "success" in output
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in WITH_A_SERVER])
 def test_readme_command(command: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     name = command.split()[1]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isentrope.cli.options import RecipeOption, SetOption
-from isentrope.cli.settings import recipe_or_recorded
+from isentrope.cli.settings import recipe_or_run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from isentrope.results.measure import SplitResult
     from isentrope.results.record import Record
     from isentrope.results.statistics import Share
+
+
+CUT_BY = {"clock": "cut off by the clock", "context_limit": "out of context"}
 
 
 class Order(StrEnum):
@@ -77,7 +80,6 @@ def evaluate(
         raise typer.BadParameter("give one of --step and --checkpoint", param_hint="--step")
     config = _settings(recipe, model, sets, {
         "eval.games": _number(games), "eval.temperature": temperature, "run.seed": seed, "eval.first_game": first_game,
-        "agent.order": order.value if order else None,
     })  # fmt: skip
     if model is not None and config.engine.kind != "openai":
         config = replace(config, policy=replace(config.policy, model=model))
@@ -117,7 +119,7 @@ def _settings(
 ) -> RunConfig:
     """The settings, the command's own options laid over them: they are checked like any other."""
     laid = [f"{key}={value}" for key, value in options.items() if value is not None]
-    return recipe_or_recorded(recipe, Path(model) if model else None, [*(sets or []), *laid])
+    return recipe_or_run(recipe, Path(model) if model else None, [*(sets or []), *laid])
 
 
 def show(record: Record, console: Console) -> None:
@@ -153,6 +155,8 @@ def results_table(title: str, splits: Mapping[str, SplitResult]) -> Table:
             table.add_row("", name.replace("_", " "), "", "", text, "")
         if result.failures:
             table.add_row("", "lost to a fault", "", str(result.failures), "", "")
+        for stop, count in result.cut.items():
+            table.add_row("", CUT_BY[stop], "", str(count), "", "")
         table.add_section()
     return table
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import typer
 
-from isentrope.errors import IsentropeError
+from isentrope.errors import EngineError, IsentropeError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,6 +23,13 @@ _TITLES = {
 }
 
 
+_TO_SAVE_MEMORY = (
+    "To need less memory: a smaller learn.micro_tokens or learn.gradient_checkpointing=true (both may be changed with "
+    "--resume), a smaller rollout.batch or agent.max_context, or adapters (policy.lora_rank); isentrope models MODEL "
+    "says what a model takes"
+)
+
+
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
     """Our own errors as one panel and exit code 2, Ctrl-C as one line and 130; a bug keeps its traceback."""
 
@@ -32,8 +40,14 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except IsentropeError as error:
             show_error(error)
             raise typer.Exit(2) from None
+        except RuntimeError as error:
+            if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported here
+                raise
+            show_error(EngineError(f"{_first_line(error)}. {_TO_SAVE_MEMORY}"))
+            raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            typer.echo("Stopped. A training run continues with --resume.", err=True)
+            hint = " The run continues with --resume." if "resume" in inspect.signature(command).parameters else ""
+            typer.echo(f"Stopped.{hint}", err=True)
             raise typer.Exit(130) from None
 
     return run
@@ -47,3 +61,7 @@ def show_error(error: IsentropeError) -> None:
 
     title = _TITLES.get(type(error).__name__, "Error")
     Console(stderr=True).print(Panel(shown(str(error)), title=title, title_align="left", border_style="red"))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n")[0].split(". ")[0]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from isentrope.cli.options import RecipeOption, SetOption
-from isentrope.cli.settings import recipe_or_recorded
+from isentrope.cli.settings import recipe_or_run
 
 
 def serve(
@@ -25,7 +25,7 @@ def serve(
     ] = "",
 ) -> None:
     """Serve a model or a run's best checkpoint to any client that speaks OpenAI's chat protocol."""
-    config = recipe_or_recorded(recipe, Path(model), sets)
+    config = recipe_or_run(recipe, Path(model), sets)
     from isentrope.serve.start import serve as run_server
 
     run_server(config, model, host, port, key_env, name)

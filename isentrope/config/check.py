@@ -11,11 +11,16 @@ from isentrope.config.suggest import did_you_mean
 from isentrope.errors import ConfigError
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def impossible(config: RunConfig) -> list[str]:
     """All that is wrong with the config as a whole; empty if it can be run."""
     return [*_shapes(config), *_learning(config), *_methods(config)]
+
+
+def is_variable_name(text: str) -> bool:
+    return _VARIABLE.fullmatch(text) is not None
 
 
 def check_training(config: RunConfig) -> None:
@@ -44,6 +49,12 @@ def _shapes(config: RunConfig) -> Iterator[str]:
         )
     if not _DEVICE.fullmatch(config.run.device):
         yield f'run.device = "{config.run.device}": expected auto, cpu, mps, cuda or cuda:N'
+    if config.engine.key_env and not is_variable_name(config.engine.key_env):
+        # not repeated: it may well be the key itself
+        yield (
+            "engine.key_env: expected the name of an environment variable that holds the key, such as OPENAI_API_KEY "
+            "(letters, digits and _); what stands there cannot be one. A key itself never belongs into settings"
+        )
     for name, text in (("policy.model", policy.model), ("task.world", config.task.world)):
         if not text.strip():
             yield f"{name} is empty"

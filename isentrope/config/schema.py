@@ -48,7 +48,12 @@ class RunSettings:
     eval_every: int = setting(0, "evaluate every so many steps; 0: only before the first and after the last", low=0)
     checkpoint_every: int = setting(10, "write a checkpoint every so many steps", low=1)
     keep_last: int = setting(2, "checkpoints to keep besides the best one", low=1)
-    store_episodes: int = setting(1, "store the episodes of every so many steps; 0: never", low=0)
+    store_episodes: int = setting(
+        1,
+        "store the training episodes of every so many steps; 0: of none (those of the first and last evaluation always "
+        "are)",
+        low=0,
+    )
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,11 @@ class EngineSettings:
     memory: float = setting(0.4, "vllm: share of the GPU's memory that it may take", above=0, high=1)
     url: str = setting("http://127.0.0.1:8000/v1", "openai: address of the server, up to and with its /v1")
     model: str = setting("", "openai: the model's name there; empty: the first that the server lists")
-    key_env: str = setting("OPENAI_API_KEY", "openai: environment variable that holds the key, if one is needed")
+    key_env: str = setting(
+        "auto",
+        "openai: environment variable that holds the key; auto: OPENAI_API_KEY, for api.openai.com and this machine "
+        "alone; empty: no key",
+    )
     concurrency: int = setting(16, "openai: requests at a time", low=1)
     timeout: float = setting(120.0, "openai: seconds to wait for an answer", above=0)
     retries: int = setting(5, "openai: times a failed request is made again", low=0)

@@ -134,7 +134,8 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("eval/{split}/games/{kind}", "games", "Games of type {kind} of the {split} split that were played."),
         Entry("eval/{split}/return", "reward", "Mean return on the {split} split."),
         Entry("eval/{split}/turns", "turns", "Mean number of turns of a game on the {split} split."),
-        Entry("eval/{split}/failures", "games", "Games of {split} lost to a faulty task or server: not solved."),
+        Entry("eval/{split}/failures", "games", "Games of {split} lost to a fault or to the clock: not solved."),
+        Entry("eval/{split}/cut/{stop}", "games", "Games of {split} that ended as {stop}: clock or context_limit."),
         Entry("eval/{split}/valid_ratio", "share", "Share of the turns on {split} games that were valid actions."),
     ),
     "a server": (

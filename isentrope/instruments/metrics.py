@@ -12,12 +12,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from isentrope.instruments.stops import FAILURES, cut_off, lost_to_faults
 from isentrope.types import Episode, Floats, Turn
 
 Metrics = dict[str, float]
 EDGE = 10  # tokens at the start and at the end of an episode that have an entropy of their own
-# stops that say something about the task or the engine, nothing about the policy
-FAILURES = ("task_error", "time_limit", "engine_error")
 
 
 def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
@@ -61,8 +60,10 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
     metrics |= {f"games/{kind}": float(count) for kind, count in kinds.items()}
     if "valid_ratio" in validity:
         metrics["valid_ratio"] = validity["valid_ratio"]
-    if outcome["failures"]:
-        metrics["failures"] = outcome["failures"]
+    metrics |= {f"cut/{stop}": float(count) for stop, count in cut_off(episodes).items()}
+    faults = lost_to_faults(episodes)
+    if faults:
+        metrics["failures"] = float(faults)
     return {f"eval/{key_part(split)}/{key}": value for key, value in metrics.items()}
 
 

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 from isentrope.agent.tokens import Dialect
-from isentrope.policy.engine import Request, Sampled
-
-TAIL_BYTES = 64  # what a stop rule may look back on
+from isentrope.policy.engine import TAIL_BYTES, Request, Sampled
 
 
 @dataclass
@@ -61,14 +59,14 @@ class Answer:
 def draw_next(answers: Sequence[Answer], logits: Tensor, dialect: Dialect) -> Tensor:
     """Draw the next token of each answer from its row of raw logits and write it down; gives the tokens.
 
-    Temperature, log-prob, entropy and draw all come from the same distribution. Four numbers a token go to the host.
+    Temperature, log-prob, entropy and draw all come from the same distribution. Three numbers a token go to the host.
     """
     device = logits.device
     chosen = [a.next_temperature(h) for a, h in zip(answers, _base_entropies(answers, logits), strict=True)]
     temperatures = torch.tensor([t or 1.0 for t in chosen], device=device)
     words = torch.log_softmax(logits.float() / temperatures[:, None], dim=-1)
     p = words.exp()
-    entropy = -torch.where(p > 0, p * words, 0.0).sum(-1)  # a word of probability 0 adds nothing, not NaN
+    entropy = _entropy(words)
     uniforms = [answer.request.uniforms[len(answer.ids)] for answer in answers]
     precise = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
     tokens = draw(p, torch.tensor(uniforms, dtype=precise, device=device))
@@ -88,8 +86,13 @@ def _base_entropies(answers: Sequence[Answer], logits: Tensor) -> list[float]:
     if not any(answer.needs_entropy() for answer in answers):
         return [0.0] * len(answers)
     base = torch.tensor([answer.request.temperature or 1.0 for answer in answers], device=logits.device)
-    words = torch.log_softmax(logits.float() / base[:, None], dim=-1)
-    return cast("list[float]", (-(words.exp() * words).sum(-1)).tolist())
+    return cast("list[float]", _entropy(torch.log_softmax(logits.float() / base[:, None], dim=-1)).tolist())
+
+
+def _entropy(words: Tensor) -> Tensor:
+    """Of log-probs over all words; one of probability 0 adds nothing, not NaN."""
+    p = words.exp()
+    return -torch.where(p > 0, p * words, 0.0).sum(-1)
 
 
 def draw(p: Tensor, uniforms: Tensor) -> Tensor:

@@ -14,6 +14,8 @@ from typing import Protocol
 from isentrope.agent.tokens import Dialect
 from isentrope.types import Floats, Ints, TokenTemperature
 
+TAIL_BYTES = 64  # the end of a response that a stop rule is shown
+
 
 @dataclass(frozen=True)
 class Request:

@@ -14,12 +14,12 @@ def make_engine(config: RunConfig, policy: Policy | None) -> Engine:
     if config.engine.kind == "openai":
         if policy is not None:
             check_training(config)
-        from isentrope.policy.openai_engine import OpenAIEngine
+        from isentrope.policy.server.openai_engine import OpenAIEngine
 
         return OpenAIEngine(config.engine)
     assert policy is not None
     if config.engine.kind == "vllm":
-        from isentrope.policy.vllm_engine import VllmEngine
+        from isentrope.policy.vllm.engine import VllmEngine
 
         return VllmEngine(policy, config)
     return TorchEngine(policy)

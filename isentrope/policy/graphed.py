@@ -26,7 +26,7 @@ class GraphedDecoder:
         self.counts = torch.zeros(rows, dtype=torch.long, device=device)
         self._pool: Any = None
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
-        self._place = 0
+        self._place = -1
 
     def __call__(self, ids_R: Tensor, counts_R: Tensor, reach: int) -> Tensor:
         """The hidden state of each row after its new token; rows whose count is 0 stay as they are.

@@ -54,11 +54,12 @@ class _TokenHead(torch.autograd.Function):
         return logp_N, entropy_N
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:
         hidden_ND, weight_VD, target_N, temperature_N, entropy_N = ctx.saved_tensors
         grad_logp, grad_entropy = grads
         grad_hidden = torch.empty_like(hidden_ND)
-        grad_weight = torch.zeros(weight_VD.shape, dtype=torch.float32, device=weight_VD.device)
+        learns = ctx.needs_input_grad[1]  # a head that stays as it is (adapters) needs no gradient as large as itself
+        grad_weight = torch.zeros(weight_VD.shape, dtype=torch.float32, device=weight_VD.device) if learns else None
         for a in range(0, hidden_ND.shape[0], ctx.rows):
             part = slice(a, a + ctx.rows)
             words = log_probs(hidden_ND[part], weight_VD, temperature_N[part])
@@ -67,8 +68,9 @@ class _TokenHead(torch.autograd.Function):
             g.scatter_add_(1, target_N[part, None], grad_logp[part, None])
             g /= temperature_N[part, None]
             grad_hidden[part] = g.to(hidden_ND.dtype) @ weight_VD.to(hidden_ND.dtype)
-            grad_weight += g.T @ hidden_ND[part].float()
-        return grad_hidden, grad_weight.to(weight_VD.dtype), None, None, None
+            if grad_weight is not None:
+                grad_weight += g.T @ hidden_ND[part].float()
+        return grad_hidden, None if grad_weight is None else grad_weight.to(weight_VD.dtype), None, None, None
 
 
 def token_head(

@@ -22,7 +22,7 @@ class RowCache:
     def __init__(self, rows: int, device: torch.device) -> None:
         self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
         self.layers: list[tuple[Tensor, Tensor]] = []
-        self._columns = 0
+        self._columns = self._moves = 0
         self._positions = self.lengths[:, None]
         self._rows: Tensor | None = None
         self._seen = 0
@@ -32,7 +32,9 @@ class RowCache:
         if columns > self._columns:
             step = 512 if self.lengths.is_cuda else 64
             self._columns = -(-max(columns, self._columns + self._columns // 2) // step) * step
-            self.layers = [(self._wider(keys), self._wider(values)) for keys, values in self.layers]
+            self._moves += 1
+            for i, (keys, values) in enumerate(self.layers):  # one by one: the old and the new never stand side by side
+                self.layers[i] = (self._wider(keys), self._wider(values))
 
     def _wider(self, old: Tensor) -> Tensor:
         rows, heads, have, size = old.shape
@@ -41,12 +43,14 @@ class RowCache:
         return new
 
     def place(self) -> int:
-        return self.layers[0][0].data_ptr() if self.layers else 0
+        return self._moves
 
     def keep(self, rows: Tensor) -> None:
         """Forget every conversation but these."""
         self.lengths = self.lengths[rows]
-        self.layers = [(keys[rows], values[rows]) for keys, values in self.layers]
+        self._moves += 1
+        for i, (keys, values) in enumerate(self.layers):
+            self.layers[i] = (keys[rows], values[rows])
 
     def begin(self, positions_RT: Tensor, rows: Tensor | None, seen: int) -> None:
         """Say where the next pass writes, and how many columns it looks at."""

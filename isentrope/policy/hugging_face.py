@@ -10,16 +10,16 @@ import errno
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from isentrope.errors import ConfigError, EngineError, writing
-from isentrope.policy.catalogue import unsupported
 from isentrope.policy.hf_cache import RowCache, register_attention
-from isentrope.policy.quiet import quiet_transformers
+from isentrope.policy.models.catalogue import unsupported
+from isentrope.policy.models.quiet import quiet_transformers
 
 
 class HuggingFaceModel(nn.Module):
@@ -38,16 +38,26 @@ class HuggingFaceModel(nn.Module):
             raise EngineError("Hugging Face models need transformers: pip install 'isentrope[hf]'") from error
         try:
             with quiet_transformers():
-                lm: Any = AutoModelForCausalLM.from_pretrained(
+                lm, report = cast("Any", AutoModelForCausalLM).from_pretrained(
                     folder,
+                    output_loading_info=True,
                     dtype="auto",  # as the folder has it, so that no more memory is taken than its own size
                     attn_implementation=register_attention(),
                     local_files_only=True,
                     trust_remote_code=False,
                     use_safetensors=True,
                 )
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
             raise EngineError(f"cannot load a causal language model from {folder}: {error}") from error
+        missing: list[str] = sorted(report["missing_keys"])
+        if missing:  # transformers would fill them with random numbers and say so in passing
+            raise EngineError(
+                f"{folder} lacks {len(missing)} of the tensors that its config.json asks for, such as {missing[0]}; "
+                "the folder is incomplete, or its tensors have other names"
+            )
+        settings = lm.generation_config
+        if settings is not None and (settings.temperature or settings.top_p or settings.top_k):
+            settings.do_sample = True  # else transformers refuses to save them
         return cls(lm)
 
     def head_weight(self) -> Tensor:

@@ -7,15 +7,16 @@ from pathlib import Path
 import torch
 
 from isentrope.agent.tokens import TAGS, Dialect
-from isentrope.config.schema import LearnSettings, PolicySettings, RunSettings
+from isentrope.config.schema import CriticSettings, LearnSettings, PolicySettings, RunSettings
 from isentrope.errors import ConfigError, EngineError
-from isentrope.policy.available import base_folder
-from isentrope.policy.catalogue import check_folder, read_facts
-from isentrope.policy.find import POCKET, find_folder
 from isentrope.policy.llama import Llama, Shape
-from isentrope.policy.lora import is_adapter, load_adapter, merged, with_adapters
-from isentrope.policy.lora_base import Base
-from isentrope.policy.memory import check_memory
+from isentrope.policy.lora.adapters import is_adapter, load_adapter, merged, with_adapters
+from isentrope.policy.lora.base import Base
+from isentrope.policy.models.available import base_folder
+from isentrope.policy.models.catalogue import check_folder, read_facts
+from isentrope.policy.models.find import POCKET, find_folder
+from isentrope.policy.models.memory import check_memory
+from isentrope.policy.models.positions import check_positions
 from isentrope.policy.pocket_tokens import PocketTokens
 from isentrope.policy.policy import Policy
 from isentrope.seeding import stream_key
@@ -59,8 +60,15 @@ def new_model(settings: PolicySettings, vocabulary: int, seed: int) -> Llama:
     return model
 
 
-def load_policy(settings: PolicySettings, run: RunSettings, learn: LearnSettings | None = None) -> Policy:
-    """The policy that a run begins with. With `learn`, its memory is looked at for training, else for sampling."""
+def load_policy(
+    settings: PolicySettings,
+    run: RunSettings,
+    learn: LearnSettings | None = None,
+    critic: CriticSettings | None = None,
+    max_context: int = 0,
+) -> Policy:
+    """The policy that a run begins with. With `learn`, its memory is looked at for training, else for sampling; with
+    `max_context`, whether it has so many positions."""
     device = choose_device(run.device)
     if settings.model == "new":
         if settings.lora_rank:
@@ -71,13 +79,44 @@ def load_policy(settings: PolicySettings, run: RunSettings, learn: LearnSettings
         model = new_model(settings, tokens.size, run.seed)
         return _placed(model, tokens, device, run.dtype, run.weights)
     folder = find_folder(settings.model)
-    facts = read_facts(base_folder(folder))
-    held = _held(run.dtype, run.weights, device, facts.parameters)[1]
-    check_memory(settings.model, facts, device, settings.lora_rank, held, learn)
+    _check_fits(folder, device, settings, run, learn, critic, max_context)
+    if is_adapter(folder) and not settings.lora_rank:
+        # added in float32: a change of half a hundredth of a weight would lose a third of itself in bfloat16
+        plain = merged(load_folder(folder, device, "float32", "float32", settings.chat_template))
+        return _placed(plain.module, plain.dialect, device, run.dtype, run.weights)
     policy = load_folder(folder, device, run.dtype, run.weights, settings.chat_template)
     if settings.lora_rank:
         return with_adapters(policy, settings, run.seed, Base(settings.model, str(folder.resolve())))
-    return merged(policy)
+    return policy
+
+
+def load_checkpoint(
+    folder: Path,
+    settings: PolicySettings,
+    run: RunSettings,
+    learn: LearnSettings,
+    critic: CriticSettings | None = None,
+    max_context: int = 0,
+) -> Policy:
+    """The policy that a run goes on with, from a checkpoint's folder; looked at before as by `load_policy`."""
+    device = choose_device(run.device)
+    _check_fits(folder, device, settings, run, learn, critic, max_context)
+    return load_folder(folder, device, run.dtype, run.weights)
+
+
+def _check_fits(
+    folder: Path,
+    device: torch.device,
+    settings: PolicySettings,
+    run: RunSettings,
+    learn: LearnSettings | None,
+    critic: CriticSettings | None,
+    max_context: int,
+) -> None:
+    facts = read_facts(base_folder(folder))
+    check_positions(settings.model, facts, max_context)
+    held = _held(run.dtype, run.weights, device, facts.parameters)[1]
+    check_memory(settings.model, facts, device, settings.lora_rank, held, learn, critic)
 
 
 def load_folder(folder: Path, device: torch.device, dtype: str, weights: str = "auto", template: str = "") -> Policy:
@@ -88,13 +127,16 @@ def load_folder(folder: Path, device: torch.device, dtype: str, weights: str = "
         return load_adapter(folder, load_folder(base_folder(folder), device, dtype, weights, template))
     if (folder / "pocket_tokens.json").is_file():
         return _placed(Llama.load(folder), PocketTokens.load(folder), device, dtype, weights)
-    from isentrope.policy.hf_tokens import ChatTokens
+    from isentrope.policy.chat.tokens import ChatTokens
+    from isentrope.policy.hf_check import check_model
     from isentrope.policy.hugging_face import HuggingFaceModel
 
     facts = check_folder(folder)
     dialect = ChatTokens.load(folder, template)
     check_tags(dialect, facts.vocabulary, folder)
-    return _placed(HuggingFaceModel.load(folder), dialect, device, dtype, weights)
+    policy = _placed(HuggingFaceModel.load(folder), dialect, device, dtype, weights)
+    check_model(policy)
+    return policy
 
 
 def check_tags(dialect: Dialect, rows: int, folder: Path) -> None:

@@ -24,7 +24,7 @@ class Cache(Protocol):
     def reserve(self, columns: int) -> None: ...
 
     def place(self) -> int:
-        """Where the cache lies in memory: another number after it has moved."""
+        """How often the cache has moved in memory."""
         ...
 
 

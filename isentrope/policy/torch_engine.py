@@ -31,6 +31,7 @@ class TorchEngine:
         if self.device.type == "cuda":
             # cuDNN's attention plans anew for every shape, 90 ms each, and lengths change with every token
             torch.backends.cuda.enable_cudnn_sdp(False)
+        self._graphs = self.device.type == "cuda"
         self._cache: Cache | None = None
         self._graphed: GraphedDecoder | None = None
         self._reach = 0  # columns of the cache that a turn may touch
@@ -46,7 +47,7 @@ class TorchEngine:
     def _hold(self, cache: Cache, rows: int) -> None:
         self._cache = cache
         # a new graph only when there is a new cache: the old one's memory goes back first
-        self._graphed = GraphedDecoder(self.policy, cache, rows) if self.device.type == "cuda" else None
+        self._graphed = GraphedDecoder(self.policy, cache, rows) if self._graphs else None
 
     def keep(self, slots: Sequence[int]) -> None:
         """Forget every conversation but these, once that frees a good part of the batch."""
@@ -98,12 +99,24 @@ class TorchEngine:
         if width == 1 and self._graphed:
             ids, counts = np.zeros((2, len(self._rows)), dtype=np.int64)
             ids[rows], counts[rows] = [tokens[0] for tokens in fed], 1
-            hidden = self._graphed(self._tensor(ids), self._tensor(counts), self._reach)
-            return hidden[self._tensor(np.array(rows))]
+            hidden = self._through_graph(self._tensor(ids), self._tensor(counts))
+            if hidden is not None:
+                return hidden[self._tensor(np.array(rows))]
         parts = _of_like_width([len(tokens) for tokens in fed])
         states = [self._read([live[i] for i in part], [fed[i] for i in part]) for part in parts]
         order = np.argsort(np.concatenate(parts))
         return states[0] if len(parts) == 1 else torch.cat(states)[self._tensor(order)]
+
+    def _through_graph(self, ids_R: Tensor, counts_R: Tensor) -> Tensor | None:
+        """None if the model cannot be recorded, because it waits for the device on its way: then without graphs."""
+        assert self._graphed is not None
+        try:
+            return self._graphed(ids_R, counts_R, self._reach)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:
+            self._graphs, self._graphed = False, None
+            return None
 
     def _read(self, live: Sequence[Answer], fed: Sequence[Sequence[int]]) -> Tensor:
         """One pass over these conversations, the shorter pieces padded to the longest."""

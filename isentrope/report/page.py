@@ -127,7 +127,7 @@ def _numbers(run: Run, warmup: Run | None) -> str:
     if training:
         planned = run.setting("run", "steps") if run.of_kind("train") else None
         done = len({record["step"] for record in training})
-        cards.append(_card("Steps" if planned else "Updates", f"{done:,}", f"of {planned}" if planned else ""))
+        cards.append(_card("Steps" if planned else "Updates", f"{done:,}", f"of {safe(planned)}" if planned else ""))
     seconds = seconds_of(run)
     if seconds:
         cards.append(_card("Time", duration(seconds), f"{duration(seconds / max(len(training), 1))} a step"))

@@ -1,6 +1,7 @@
 """The difference in success between two rows, with the interval that what was recorded allows.
 
-both have two seeds or more   Welch's interval over seeds: it holds for another training of both
+both have two seeds or more   Welch's interval over seeds: it holds for another training of both; not where all
+                              seeds of a row came out alike, on both sides
 both know the same games      paired by game: it holds for these weights on other games
 else                          the two as independent samples of games
 """
@@ -21,12 +22,15 @@ def compare(first: Sequence[Source], second: Sequence[Source], split: str, at: s
     """first - second on one split, and how the interval was made."""
     if len(first) > 1 and len(second) > 1:
         values = [[_share(source, split, at).value for source in sources] for sources in (first, second)]
-        return welch(*values), f"Welch's interval over {len(first)} and {len(second)} seeds"
+        found = welch(*values)
+        if found is not None:
+            return found, f"Welch's interval over {len(first)} and {len(second)} seeds"
     ours, theirs = _by_game(first, split, at), _by_game(second, split, at)
     elsewhere = differing(first[0], second[0], ("task.world", "task.options"))  # then equal numbers are other games
     if ours and theirs and _kinds(ours) == _kinds(theirs) and not elsewhere:
-        related = correlation_of(_rates(ours), _rates(theirs))
-        found = difference_of(_pooled(ours), _pooled(theirs), related)
+        a, b = _pooled(ours), _pooled(theirs)
+        related = correlation_of(_rates(ours), _rates(theirs), min(a.effective, b.effective))
+        found = difference_of(a, b, related)
         return found, f"interval over {len(ours)} games, paired (correlation {related:.2f})"
     a, b = (_over_games(games, sources, split, at) for games, sources in ((ours, first), (theirs, second)))
     return difference_of(a, b), "interval over games that were not the same, or not recorded one by one"

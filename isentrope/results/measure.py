@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from isentrope.instruments.metrics import FAILURES, key_part
+from isentrope.instruments.metrics import key_part
+from isentrope.instruments.stops import cut_off, lost_to_faults
 from isentrope.results.statistics import Share, mean_and_std, share_of
 from isentrope.types import Episode
 
@@ -28,7 +29,8 @@ class SplitResult:
     kinds: Mapping[str, Share]
     means: Mapping[str, float] = field(default_factory=dict[str, float])  # of EXTRAS, those that are known
     outcomes: tuple[Outcome, ...] | None = None  # by game, in the order of the games; None: not known
-    failures: int = 0  # episodes that a task or a server broke, counted as not solved
+    failures: int = 0  # episodes that a task, a server or the clock broke, counted as not solved
+    cut: Mapping[str, int] = field(default_factory=dict[str, int])  # episodes by stop: clock (failures too), context
 
     @property
     def average(self) -> float | None:
@@ -79,13 +81,15 @@ def measure(
         means["valid_ratio"] = _mean([turn.valid for turn in turns])
         if tokens_known:
             means["response_tokens"] = _mean([len(turn.response_ids) for turn in turns])
-    return of_outcomes(outcomes, means, sum(episode.stop in FAILURES for episode in episodes))
+    return of_outcomes(outcomes, means, lost_to_faults(episodes), cut_off(episodes))
 
 
-def of_outcomes(outcomes: Sequence[Outcome], means: Mapping[str, float], failures: int = 0) -> SplitResult:
+def of_outcomes(
+    outcomes: Sequence[Outcome], means: Mapping[str, float], failures: int = 0, cut: Mapping[str, int] | None = None
+) -> SplitResult:
     kinds = ordered_kinds({outcome.kind for outcome in outcomes})
     shares = {kind: _share([outcome for outcome in outcomes if outcome.kind == kind]) for kind in kinds}
-    return SplitResult(_share(outcomes), shares, dict(means), tuple(outcomes), failures)
+    return SplitResult(_share(outcomes), shares, dict(means), tuple(outcomes), failures, dict(cut or {}))
 
 
 def ordered_kinds(kinds: set[str]) -> list[str]:

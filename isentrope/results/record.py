@@ -4,12 +4,15 @@
      "name": "GRPO", "model": "runs/grpo-0", "seed": 0, "config_digest": "…", "settings": {"task.world": …},
      "evaluations": [{"step": 30, "notes": {}, "splits": {"unseen": {
          "games": 512, "episodes": 512, "successes": 455, "success": 0.889, "low": 0.859, "high": 0.913,
-         "average": 0.887, "failures": 0, "kinds": {"pick": {"games": …, "successes": …, "success": …, …}, …},
+         "average": 0.887, "failures": 0, "cut": {},
+         "kinds": {"pick": {"games": …, "successes": …, "success": …, …}, …},
          "means": {"score": …, "return": …, "turns": …, "valid_ratio": …, "response_tokens": …},
          "outcomes": [[0, "pick", 1, 1], …]}}}]}
 
-An outcome is game, kind, episodes solved, episodes played. Readers of this module take the counts from the outcomes
-alone; the other figures stand there for people and for other programs. Equal evaluations give equal bytes.
+An outcome is game, kind, episodes solved, episodes played. `failures` are episodes lost to a fault, and `cut` says how
+many the clock (failures too) and the limit of the context ended: {"clock": 3, "context_limit": 1}. Readers of this
+module take the counts from the outcomes alone; the other figures stand there for people and for other programs. Equal
+evaluations give equal bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ from typing import Any, cast
 
 from isentrope import __version__
 from isentrope.errors import RunError
+from isentrope.instruments.stops import CUTS
 from isentrope.results.measure import EXTRAS, Evaluation, Outcome, SplitResult, of_outcomes
+from isentrope.results.numbers import count, finite
 from isentrope.results.statistics import Share
 from isentrope.rollout.files import write_atomically
 
@@ -75,6 +80,7 @@ def _split(result: SplitResult) -> Table:
         **_share(result.success),
         "average": result.average,
         "failures": result.failures,
+        "cut": dict(result.cut),
         "kinds": {kind: _share(share) for kind, share in result.kinds.items()},
         "means": dict(result.means),
         "outcomes": [[one.game, one.kind, one.wins, one.episodes] for one in result.outcomes or ()],
@@ -135,7 +141,7 @@ def _record(table: Table) -> Record:
     return Record(
         name=_typed(table["name"], str, "name"),
         model=_typed(table["model"], str, "model"),
-        seed=_count(table["seed"], "seed"),
+        seed=count(table["seed"], "seed"),
         config_digest=_typed(table["config_digest"], str, "config_digest"),
         settings=_typed(table["settings"], dict, "settings"),
         evaluations=tuple(_evaluation(one) for one in evaluations),
@@ -145,7 +151,7 @@ def _record(table: Table) -> Record:
 
 
 def _evaluation(table: Table) -> Evaluation:
-    step = None if table["step"] is None else _count(table["step"], "step")
+    step = None if table["step"] is None else count(table["step"], "step")
     splits = cast(Table, _typed(table["splits"], dict, "splits"))
     return Evaluation(step, {name: _result(_typed(split, dict, name)) for name, split in splits.items()})
 
@@ -157,14 +163,14 @@ def _result(table: Table) -> SplitResult:
     if len(outcomes) != table["games"]:
         raise ValueError(f"{len(outcomes)} outcomes for {table['games']!r} games")
     means = {key: value for key, value in _numbers(table["means"]).items() if key in EXTRAS}
-    return of_outcomes(outcomes, means, _count(table.get("failures", 0), "failures"))
+    stops = cast(Table, _typed(table.get("cut", {}), dict, "cut"))
+    cut = {stop: count(stops[stop], stop) for stop in CUTS if stop in stops}
+    return of_outcomes(outcomes, means, count(table.get("failures", 0), "failures"), cut)
 
 
 def _outcome(row: Sequence[Any]) -> Outcome:
     game, kind, wins, episodes = row
-    outcome = Outcome(
-        _count(game, "game"), _typed(kind, str, "kind"), _count(wins, "wins"), _count(episodes, "episodes")
-    )
+    outcome = Outcome(count(game, "game"), _typed(kind, str, "kind"), count(wins, "wins"), count(episodes, "episodes"))
     if not outcome.wins <= outcome.episodes or outcome.episodes == 0:
         raise ValueError(f"game {outcome.game} was solved {outcome.wins} times in {outcome.episodes} episodes")
     return outcome
@@ -172,17 +178,11 @@ def _outcome(row: Sequence[Any]) -> Outcome:
 
 def _numbers(value: Any) -> dict[str, float]:
     table = cast(Table, _typed(value, dict, "means"))
-    return {key: float(number) for key, number in table.items() if isinstance(number, int | float)}
+    return {key: finite(number, key) for key, number in table.items() if isinstance(number, int | float)}
 
 
 def _list(value: Any) -> list[Any]:
     return _typed(value, list, "a list")
-
-
-def _count(value: Any, name: str) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{name} is {value!r}, expected a count")
-    return value
 
 
 def _typed(value: Any, kind: type[Any], name: str) -> Any:

@@ -33,7 +33,7 @@ _ACTING = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")  # characters that act inst
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': r"\textquotedbl{}", "[": "{[}", "]": "{]}",
+    "|": r"\textbar{}", '"': "''", "[": "{[}", "]": "{]}",
 }  # fmt: skip
 _MARKDOWN = set("\\`*_{}[]<>()#+!|~&$")
 

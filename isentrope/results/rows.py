@@ -15,6 +15,7 @@ SAME_TEST = (  # what decides how hard the test is: a row's sources must agree, 
     "task.world",
     "task.options",
     "task.max_turns",
+    "task.episode_seconds",
     "eval.temperature",
     "eval.first_game",
     "eval.episodes",
@@ -23,6 +24,10 @@ SAME_TEST = (  # what decides how hard the test is: a row's sources must agree, 
     "agent.window",
     "agent.prompt",
     "agent.show_admissible",
+    "agent.max_response",
+    "agent.max_context",
+    "agent.overflow",
+    "policy.chat_template",
 )
 _OWN_TO_A_SEED = (  # what may differ between two seeds of one row without a word
     "run.seed",
@@ -48,7 +53,9 @@ def read_rows(paths: Sequence[str], named: Sequence[str]) -> list[Row]:
     for pattern in paths:
         for path in _paths(pattern):
             source = read_source(path)
-            sources.setdefault(source.name, []).append(source)
+            found = sources.setdefault(source.name, [])
+            _check_name(source, found)
+            found.append(source)
     for entry in named:
         name, equals, pattern = entry.partition("=")
         if not equals or not name.strip() or not pattern:
@@ -57,6 +64,17 @@ def read_rows(paths: Sequence[str], named: Sequence[str]) -> list[Row]:
     if not sources:
         raise ConfigError("nothing to show: give run folders, files of isentrope eval, or --row NAME=PATH")
     return [make_row(name, found) for name, found in sources.items()]
+
+
+def _check_name(source: Source, others: Sequence[Source]) -> None:
+    """Refuse two models that share a row only because the last parts of their names are the same."""
+    for other in others:
+        unnamed = all(one.model and one.name == Path(one.model).name for one in (source, other))
+        if unnamed and source.model != other.model and source.seed == other.seed:
+            raise RunError(
+                f"{other.path} and {source.path} are both called {source.name!r}, but their models differ "
+                f"({other.model}, {source.model}); tell them apart with --row NAME=PATH, or with isentrope eval --name"
+            )
 
 
 def _paths(pattern: str) -> list[Path]:
@@ -99,10 +117,32 @@ def check_row(row: Row, mixed: bool) -> list[str]:
         if tests:
             more = f" and {len(tests) - 3} more" if len(tests) > 3 else ""
             notes.append(f"{row.name}: {first.path} and {other.path} differ in {'; '.join(tests[:3])}{more}")
-    for is_run in (True, False):
+    for is_run, what in ((True, "runs"), (False, "files")):
         seeds = [source.seed for source in row.sources if source.is_run == is_run]
-        if is_run and len(set(seeds)) < len(seeds):
-            notes.append(f"{row.name}: two of its runs have the same seed ({', '.join(map(str, seeds))})")
+        if len(set(seeds)) < len(seeds):
+            notes.append(f"{row.name}: two of its {what} have the same seed ({', '.join(map(str, seeds))})")
+    return notes + _check_models(row, mixed)
+
+
+def _check_models(row: Row, mixed: bool) -> list[str]:
+    """The files of a row should be of as many models, one for each training: playing one again is no other seed."""
+    notes, seen = list[str](), dict[str, Source]()
+    for source in row.sources:
+        if not source.model:
+            continue
+        first = seen.setdefault(source.model, source)
+        if first is source:
+            continue
+        if not mixed:
+            raise RunError(
+                f"the row {row.name!r} has one model twice: {first.path} and {source.path} are both of {source.model}, "
+                "and playing it again is not another seed. Play more with isentrope eval --episodes, give them rows "
+                "of their own, or allow it with --mixed"
+            )
+        notes.append(f"{row.name}: {first.path} and {source.path} are of one model, not of two trainings")
+    if len(seen) > 1:
+        models = ", ".join(_short(model) for model in seen)
+        notes.append(f"{row.name}: its files are of {len(seen)} models ({models})")
     return notes
 
 
@@ -125,16 +165,18 @@ def differing(first: Source, second: Source, keys: Sequence[str]) -> list[str]:
     for key in keys:
         if key == "agent.order" and first.is_run != second.is_run:
             continue
-        found += _unequal(key, _known(first, key), _known(second, key))
+        a, b = _known(first, key), _known(second, key)
+        found += [] if a is None or b is None else _unequal(key, a, b)
     return found
 
 
 def _unequal(key: str, a: Any, b: Any) -> list[str]:
-    if a is None or b is None or a == b:
+    if a == b:
         return []
     if isinstance(a, dict) and isinstance(b, dict):
         one, other = cast("dict[str, Any]", a), cast("dict[str, Any]", b)
-        return [text for name in sorted(one) for text in _unequal(f"{key}.{name}", one[name], other.get(name))]
+        names = sorted(one.keys() | other.keys())
+        return [text for name in names for text in _unequal(f"{key}.{name}", one.get(name), other.get(name))]
     return [f"{key} ({_short(a)}, {_short(b)})"]
 
 
@@ -147,5 +189,5 @@ def _known(source: Source, key: str) -> Any:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = "not set" if value is None else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -14,9 +14,12 @@ from typing import Any, cast
 from isentrope.errors import RunError
 from isentrope.instruments.log import METRICS, read_records
 from isentrope.instruments.log import Record as Line
+from isentrope.instruments.metrics import wilson
+from isentrope.instruments.stops import CUTS
 from isentrope.results.measure import Evaluation, Outcome, SplitResult, measure, ordered_kinds
+from isentrope.results.numbers import MOST, finite
 from isentrope.results.record import read_record
-from isentrope.results.statistics import Share, share_of
+from isentrope.results.statistics import Share
 from isentrope.rollout.store import eval_path, read_episodes
 
 _SUCCESS = re.compile(r"eval/([^/]+)/success")
@@ -35,6 +38,7 @@ class Source:
     evaluations: tuple[Evaluation, ...]
     is_run: bool
     steps: int | None = None  # of a run, when it is done; None: not known
+    model: str = ""  # of a file: what was evaluated; two spellings of one folder are the same
 
     @property
     def trained(self) -> tuple[Evaluation, ...]:
@@ -49,9 +53,21 @@ def read_source(path: Path) -> Source:
         raise RunError(f"there is no {path}; give a run folder or a file that isentrope eval --out wrote")
     record = read_record(path)
     evaluations = sorted(record.evaluations, key=lambda one: -1 if one.step is None else one.step)
-    told = [record.model, record.seed, record.config_digest, [one.step for one in evaluations]]
+    model = record.model if record.settings.get("engine.kind") == "openai" else _local(record.model)
+    told = [model, record.seed, record.config_digest, [one.step for one in evaluations]]
     identity = hashlib.sha256(json.dumps(told).encode()).hexdigest()
-    return Source(path, record.name, record.seed, identity, record.settings, tuple(evaluations), is_run=False)
+    return Source(
+        path, record.name, record.seed, identity, record.settings, tuple(evaluations), is_run=False, model=model
+    )
+
+
+def _local(model: str) -> str:
+    """A folder by the path it really has; any other name as it stands, but for a ./ in front of it and the like."""
+    path = Path(model)
+    try:
+        return str(path.resolve() if path.exists() else path)
+    except (OSError, ValueError):  # a name that no folder can have
+        return model
 
 
 def _read_run(path: Path) -> Source:
@@ -78,17 +94,19 @@ def _read_run(path: Path) -> Source:
         settings=config,
         evaluations=evaluations,
         is_run=True,
-        steps=steps if isinstance(steps, int) and command == "train" else None,
+        steps=steps if isinstance(steps, int) and steps <= MOST and command == "train" else None,
     )
 
 
 def _evaluation(line: Line, log: Path) -> Evaluation:
     splits = [found[1] for key in line if (found := _SUCCESS.fullmatch(key))]
     try:
+        finite(line["step"], "step")
         return Evaluation(int(line["step"]), {split: _split(line, f"eval/{split}") for split in splits})
     except (KeyError, TypeError, ValueError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise RunError(
-            f"{log} is damaged: the evaluation at step {line['step']} lacks {error}; leave it out"
+            f"{log} is damaged: the evaluation at step {line['step']!r:.60}: {reason}; leave it out"
         ) from error
 
 
@@ -104,16 +122,19 @@ def _split(line: Line, base: str) -> SplitResult:
     return SplitResult(
         success=_share(line[f"{base}/success"], line[f"{base}/games"]),
         kinds=shares,
-        means={name: float(value) for name, value in means.items() if value is not None},
+        means={name: finite(value, name) for name, value in means.items() if value is not None},
+        failures=round(finite(line.get(f"{base}/failures", 0), "failures")),
+        cut={stop: round(finite(line[key], key)) for stop in CUTS if (key := f"{base}/cut/{stop}") in line},
     )
 
 
 def _share(success: float, games: float) -> Share:
     """From the share and the number of games, each of which was played once."""
-    if not 0.0 <= success <= 1.0 or games < 1:
-        raise ValueError(f"a success of 0 to 1 (it has {success!r} of {games!r} games)")
-    count, wins = round(games), round(success * games)
-    return share_of([1] * wins + [0] * (count - wins), [1] * count)
+    count = round(finite(games, "games"))
+    if not 0.0 <= success <= 1.0 or count < 1:
+        raise ValueError(f"success is {success!r:.60} of {games!r} games, expected 0 to 1 of one game or more")
+    value = round(success * count) / count
+    return Share(value, *wilson(value * count, count), count, count, float(count))
 
 
 def with_outcomes(source: Source, evaluation: Evaluation, split: str) -> tuple[Outcome, ...] | None:

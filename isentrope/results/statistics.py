@@ -5,7 +5,7 @@ clustered    several episodes of a game are not independent: Wilson's interval w
              The design effect is how much larger the variance between games is than that of independent episodes
              (Kish 1965); episodes / design effect stands in the place of the number of games.
 difference   square-and-add of two Wilson intervals (Newcombe 1998, method 10 for independent shares); for the same
-             games with the correlation between the two (Newcombe 1998, paired method 8; Zou and Donner 2008)
+             games with the correlation between the two, corrected downwards (Newcombe 1998, paired method 10)
 seeds        Welch's t interval of the difference between two means over seeds
 """
 
@@ -76,22 +76,33 @@ def _add(a: float, b: float, correlation: float) -> float:
     return math.sqrt(max(0.0, a * a - 2 * correlation * a * b + b * b))
 
 
-def correlation_of(first: Mapping[object, float], second: Mapping[object, float]) -> float:
-    """Pearson's correlation over the games that both have; 0 where one of the two does not vary."""
+def correlation_of(first: Mapping[object, float], second: Mapping[object, float], count: float) -> float:
+    """The correlation over the games that both have, 0 where one of the two does not vary.
+
+    Newcombe's correction: a positive covariance is reduced by 1/(2·count), at most to 0. Otherwise two that solve the
+    same games would seem to differ by nothing, for certain. `count` is the number of games, or for several episodes of
+    each the independent episodes that say as much.
+    """
     games = [game for game in first if game in second]
     a = np.array([first[game] for game in games], dtype=np.float64)
     b = np.array([second[game] for game in games], dtype=np.float64)
     if len(games) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return 0.0
-    return float(np.clip(np.corrcoef(a, b)[0, 1], -1.0, 1.0))
+    covariance = float(np.mean((a - np.mean(a)) * (b - np.mean(b)), dtype=np.float64))
+    if covariance > 0:
+        covariance = max(0.0, covariance - 1 / (2 * count))
+    return min(1.0, max(-1.0, covariance / (float(a.std()) * float(b.std()))))
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """The difference of two means over seeds, at least two on each side, with Welch's 95 % t interval."""
+def welch(first: Sequence[float], second: Sequence[float]) -> Difference | None:
+    """The difference of two means over seeds, at least two on each side, with Welch's 95 % t interval.
+
+    None where the seeds of neither side differ: then they do not tell how much seeds differ.
+    """
     (mean_a, std_a), (mean_b, std_b) = mean_and_std(first), mean_and_std(second)
     value, a, b = mean_a - mean_b, (std_a or 0.0) ** 2 / len(first), (std_b or 0.0) ** 2 / len(second)
     if a + b == 0.0:
-        return Difference(value, value, value)
+        return None
     freedom = (a + b) ** 2 / (a * a / (len(first) - 1) + b * b / (len(second) - 1))
     half = t_quantile(freedom) * math.sqrt(a + b)
     return Difference(value, value - half, value + half)

@@ -23,6 +23,7 @@ from isentrope.results.layout import (
     ordered_columns,
 )  # fmt: skip
 from isentrope.results.measure import SplitResult, ordered_kinds
+from isentrope.results.notes import choice, lost
 from isentrope.results.rows import Row, check_row, check_rows
 from isentrope.results.source import Source
 from isentrope.results.statistics import mean_and_std
@@ -86,14 +87,23 @@ def curve_sources(row: Row) -> list[Source]:
     return runs or [source for source in row.sources if len(source.trained) > 1]
 
 
+def _played(row: Row, split: str, at: str) -> list[Source]:
+    return [source for source in shown_sources(row) if chosen(source, split, at) is not None]
+
+
 def _row(row: Row, split: str, choices: Choices, notes: list[str]) -> TableRow | None:
     picked = [(source, chosen(source, split, choices.at)) for source in shown_sources(row)]
     missing = [source.path for source, one in picked if one is None]
     if len(missing) == len(picked):
         return None
-    if missing:
-        raise RunError(f"the row {row.name!r} mixes splits: {missing[0]} was not evaluated on {split!r}, others were")
-    results = [one.splits[split] for _, one in picked if one is not None]
+    if missing and not choices.mixed:
+        raise RunError(
+            f"the row {row.name!r} mixes splits: {missing[0]} was not evaluated on {split!r}, others were; give them "
+            "rows of their own, or allow it with --mixed"
+        )
+    notes += [f"{row.name}: {path} was not evaluated on {split} and is left out" for path in missing]
+    picked = [(source, one) for source, one in picked if one is not None]
+    results = [one.splits[split] for _, one in picked]
     games = {result.success.games for result in results}
     if len(games) > 1:
         counts = ", ".join(f"{source.path}: {r.success.games}" for (source, _), r in zip(picked, results, strict=True))
@@ -103,11 +113,7 @@ def _row(row: Row, split: str, choices: Choices, notes: list[str]) -> TableRow |
                 "or allow it with --mixed"
             )
         notes.append(f"{row.name}: numbers of games differ ({counts})")
-    broken = sum(result.failures for result in results)
-    if broken:
-        notes.append(f"{row.name}: {broken} episodes on {split} were lost to a fault and count as not solved")
-    untrained = [source.path for source, one in picked if source.is_run and one is not None and not one.step]
-    notes += [f"{row.name}: {path} has no evaluation after step 0 yet: that one is shown" for path in untrained]
+    notes += lost(row.name, split, results) + choice(row.name, picked)
     cells = _success_cells(results) | _curve_cells(row, split, choices.window, notes)
     if any(abs(r.means.get("score", r.success.value) - r.success.value) > 1e-9 for r in results) or choices.more:
         cells |= _mean_cells(results, ("score",))
@@ -146,6 +152,9 @@ def _curve_cells(row: Row, split: str, window: Window, notes: list[str]) -> dict
         reached = max((one.step or 0 for one in source.evaluations), default=0)
         if reached < last_step(source):
             notes.append(f"{row.name}: {source.path} was evaluated up to step {reached} of {last_step(source)} only")
+    seeds = max(len(sources), len(shown_sources(row)))
+    if bests and len(bests) < seeds:
+        notes.append(f"{row.name}: Succ.* is over {len(bests)} of {seeds} seeds; the others have no such evaluations")
     if bests and len(late) not in (0, len(sources)):
         notes.append(f"{row.name}: Succ. has {len(late)} of {len(sources)} runs; the others have not come so far")
     return cells
@@ -175,7 +184,8 @@ def _with_differences(
         if row is base:
             done.append(shown)
             continue
-        found, how = compare(shown_sources(row), shown_sources(base), split, choices.at)
+        ours, theirs = (_played(one, split, choices.at) for one in (row, base))
+        found, how = compare(ours, theirs, split, choices.at)
         cell = Cell(100 * found.value, None, 100 * found.low, 100 * found.high)
         done.append(TableRow(shown.name, shown.seeds, shown.games, shown.cells | {DIFFERENCE: cell}))
         notes.append(f"{row.name} against {base.name}: {how}")

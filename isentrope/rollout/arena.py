@@ -37,6 +37,8 @@ class Arena:
         groups: int = 0,
     ) -> list[Episode]:
         """The episodes of a training step: groups on instances that are new at every step, and at every attempt."""
+        if attempt == 0:
+            self.engine.notes()  # an evaluation before this step is not part of it
         rollout, seed = self.config.rollout, self.config.run.seed
         instances = pick_instances(self.world, "train", groups or rollout.groups, seed, step, attempt)
         name = f"train/{step}" if attempt == 0 else f"train/{step}/{attempt}"

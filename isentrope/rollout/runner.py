@@ -99,7 +99,7 @@ class Runner:
         answers = dict(zip([r.slot for r in requests], self.engine.sample(requests), strict=True)) if requests else {}
         failed = {slot: a for slot, a in answers.items() if a.stop == "error"}
         for slot, answer in failed.items():
-            live[slot].stop, live[slot].detail = "engine_error", answer.detail
+            _end_as_failed(live[slot], "engine_error", answer.detail)
         parsed = {
             slot: parse_response(self.engine.dialect.pieces(list(a.ids)), plan.order, a.stop)
             for slot, a in answers.items()
@@ -188,9 +188,12 @@ class Runner:
 
 
 def _fail(play: _Play, failure: Failure) -> None:
-    play.stop = "time_limit" if failure.kind == "time_limit" else "task_error"
-    play.detail = f"{failure.kind}: {failure.detail}"
-    play.success = False
+    stop = "time_limit" if failure.kind == "time_limit" else "task_error"
+    _end_as_failed(play, stop, f"{failure.kind}: {failure.detail}")
+
+
+def _end_as_failed(play: _Play, stop: str, detail: str) -> None:
+    play.stop, play.detail, play.success = stop, detail, False  # whatever it had reached before
 
 
 def _anchor(view: View) -> str:

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-MAX_STOPS, MAX_STOP_BYTES = 4, 64  # as far as an engine looks back
+from isentrope.policy.engine import TAIL_BYTES
+
+MAX_STOPS = 4
+_COLDEST = 1e-4  # a temperature below it, other than 0, would divide logits beyond what numbers hold
 _NEUTRAL: dict[str, tuple[object, ...]] = {  # fields that would change the answer -> values with which they do not
     "n": (1,),
     "stream": (False,),
@@ -60,7 +63,7 @@ def read_chat(body: Mapping[str, Any], max_response: int) -> Chat:
     return Chat(
         system=system,
         said=said,
-        temperature=_number(body, "temperature", 1.0, 0.0, 10.0),
+        temperature=_temperature(body.get("temperature")),
         max_tokens=max_response if limit is None else _whole(limit, "max_tokens"),
         stop=_stops(body.get("stop")),
         seed=None if body.get("seed") is None else _whole(body["seed"], "seed", low=None),
@@ -107,12 +110,12 @@ def _part(part: Any) -> str | None:
     return text if fields.get("type") == "text" and isinstance(text, str) else None
 
 
-def _number(body: Mapping[str, Any], name: str, default: float, low: float, high: float) -> float:
-    value = body.get(name)
+def _temperature(value: Any) -> float:
     if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise BadRequest(f"{name} must be a number from {low:g} to {high:g}", param=name)
+        return 1.0
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not (value == 0 or _COLDEST <= value <= 10):
+        raise BadRequest(f"temperature must be 0 or a number from {_COLDEST:g} to 10", param="temperature")
     return float(value)
 
 
@@ -126,9 +129,9 @@ def _stops(value: Any) -> tuple[str, ...]:
     stops = [value] if isinstance(value, str) else value or []
     if isinstance(stops, list):
         texts = [text for text in cast("list[Any]", stops) if isinstance(text, str)]
-        fit = all(0 < len(text.encode("utf-8", "replace")) <= MAX_STOP_BYTES for text in texts)
+        fit = all(0 < len(text.encode("utf-8", "replace")) <= TAIL_BYTES for text in texts)
         if fit and len(texts) == len(cast("list[Any]", stops)) <= MAX_STOPS:
             return tuple(texts)
     raise BadRequest(
-        f"stop must be a text or a list of at most {MAX_STOPS} texts of at most {MAX_STOP_BYTES} bytes", param="stop"
+        f"stop must be a text or a list of at most {MAX_STOPS} texts of at most {TAIL_BYTES} bytes", param="stop"
     )

@@ -8,7 +8,9 @@ import time
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
+from urllib.parse import urlsplit
 
+from isentrope.policy.server.api_key import is_local
 from isentrope.serve.chat import BadRequest, read_chat
 from isentrope.serve.speaker import Reply, Speaker
 
@@ -29,6 +31,14 @@ class Server(ThreadingHTTPServer):
 
     def admits(self, authorization: str) -> bool:
         return not self._key or hmac.compare_digest(authorization.encode(), f"Bearer {self._key}".encode())
+
+    def answers_to(self, host: str) -> bool:
+        """Whether a request for this Host is meant for us. Without a key only names of this machine are: a web page
+        could give its own name our address, and then read what is answered to it."""
+        try:
+            return bool(self._key) or is_local(urlsplit(f"//{host}").hostname or "")
+        except ValueError:
+            return False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is none of our business; anything else was answered with a 500."""
@@ -72,6 +82,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, method: str) -> dict[str, Any]:
         server, path = cast("Server", self.server), self.path.partition("?")[0].rstrip("/")
+        if not server.answers_to(self.headers.get("Host", "")):
+            raise BadRequest("without a key only names of this machine are answered to, as http://127.0.0.1", 403)
         if not server.admits(self.headers.get("Authorization", "")):
             raise BadRequest("a key is needed: Authorization: Bearer KEY", 401, code="invalid_api_key")
         routes = {"/v1/models": "GET", f"/v1/models/{server.model}": "GET", "/v1/chat/completions": "POST"}

@@ -52,6 +52,7 @@ class Speaker:
         self._waiting: queue.Queue[_Waiting] = queue.Queue(maxsize=4 * slots)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
+        self._broken = False  # whether the engine failed, so that what it holds of any conversation may be wrong
         self._engine.open(range(slots))
         self._thread.start()
 
@@ -100,11 +101,15 @@ class Speaker:
 
     def _answer(self, together: Sequence[_Waiting]) -> None:
         try:
+            if self._broken:
+                self._engine.open(range(self._slots.count))
+                self._slots, self._broken = Slots(self._slots.count), False
             slots = self._slots.assign([waiting.prompt for waiting in together])
             requests = [self._request(w, slot) for w, slot in zip(together, slots, strict=True)]
             sampled = self._engine.sample(requests)
             replies = [self._reply(w, s) for w, s in zip(together, sampled, strict=True)]
         except Exception as error:  # of these requests, whatever it is; the next ones may do better
+            self._broken = True
             for waiting in together:
                 waiting.reply.set_exception(error)
             return

@@ -11,10 +11,10 @@ from pathlib import Path
 from isentrope.config.schema import RunConfig
 from isentrope.errors import ConfigError, EngineError
 from isentrope.evaluate import evaluation_plan
-from isentrope.policy.api_key import is_local
 from isentrope.policy.engine import Engine
 from isentrope.policy.engines import make_engine
 from isentrope.policy.load import load_policy
+from isentrope.policy.server.api_key import is_local
 from isentrope.serve.http import Server
 from isentrope.serve.speaker import Speaker
 from isentrope.setup import use_threads
@@ -25,11 +25,12 @@ SLOTS = 16  # conversations whose keys and values are kept; so many are sampled 
 def serve(config: RunConfig, model: str, host: str, port: int, key_env: str, name: str) -> None:
     """Serve a model folder or a run's best checkpoint. Returns when interrupted."""
     key = _key(host, key_env)
-    config = replace(config, policy=replace(config.policy, model=model))
+    # adapters of the folder are taken into the weights: nothing learns here, so no new ones are wanted
+    config = replace(config, policy=replace(config.policy, model=model, lora_rank=0))
     if config.engine.kind == "openai":
         raise ConfigError('engine.kind = "openai" is a server itself; serve with engine.kind = "torch" or "vllm"')
     use_threads(config)
-    engine = make_engine(config, load_policy(config.policy, config.run))
+    engine = make_engine(config, load_policy(config.policy, config.run, max_context=config.agent.max_context))
     with running(config, engine, (host, port), name or Path(model).name or "model", key) as server:
         # The port may have been 0, for any that is free.
         print(f"{server.model} at http://{host}:{server.server_address[1]}/v1, until interrupted (Ctrl-C)", flush=True)
@@ -65,7 +66,8 @@ def _key(host: str, key_env: str) -> str:
     key = os.environ.get(key_env, "").strip() if key_env else ""
     if key_env and not key:
         raise ConfigError(
-            f"--key-env {key_env}: that environment variable is empty; put the key there that clients send"
+            "--key-env: expected the name of an environment variable that holds the key that clients send; there is "
+            "none of the name given, or it is empty"
         )
     if not key and not is_local(host):
         raise ConfigError(

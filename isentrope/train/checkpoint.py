@@ -12,7 +12,6 @@ full disk at any moment leaves the older ones as they were. No pickle: tensors a
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save  # pyright: ignore[reportUnknownVariableType]
 
+from isentrope.disk import flush_folder
 from isentrope.errors import RunError, writing
 from isentrope.policy.policy import Policy
 from isentrope.rollout.files import write_atomically
@@ -131,13 +131,3 @@ def join_tensors(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
     if "list" in value:
         return [join_tensors(child, tensors) for child in value["list"]]
     return value["value"]
-
-
-def flush_folder(folder: Path, deep: bool = True) -> None:
-    """Make sure that the folder's files are on the disk before something relies on them."""
-    for path in [*(folder.rglob("*") if deep else ()), folder]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

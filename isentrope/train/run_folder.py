@@ -125,8 +125,20 @@ class RunFolder:
         self.close()
 
 
-FREE_TO_CHANGE = ("run.device", "run.threads", "run.keep_last", "task.workers")
-"""Settings that a resumed run may change: they say where it runs, not what it computes."""
+FREE_TO_CHANGE = (
+    "run.device",
+    "run.threads",
+    "run.keep_last",
+    "run.checkpoint_every",
+    "task.workers",
+    "engine.memory",
+    "engine.url",
+    "engine.model",
+    "engine.key_env",
+    "learn.micro_tokens",
+    "learn.gradient_checkpointing",
+)
+"""Settings that a resumed run may change: they say where and how it runs, not what it computes, rounding aside."""
 
 
 def differences(before: RunConfig, now: RunConfig) -> list[str]:

@@ -141,7 +141,11 @@ def test_interrupting(stand_in: Any) -> None:
     stand_in("isentrope.pipeline", "train", KeyboardInterrupt())
     done = invoke("train", "--out", "x")
     assert done.exit_code == 130
-    assert done.stderr.strip().count("\n") == 0
+    assert done.stderr == "Stopped. The run continues with --resume.\n"
+    stand_in("isentrope.report.page", "write_report", KeyboardInterrupt())
+    done = invoke("report", "x")
+    assert done.exit_code == 130
+    assert done.stderr == "Stopped.\n"  # there is nothing to resume
 
 
 def test_interrupting_a_real_process() -> None:

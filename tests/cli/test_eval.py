@@ -122,6 +122,60 @@ def test_checkpoints_of_a_run(run: Path, tmp_path: Path) -> None:
     assert steps("--step", 0) == [0]
 
 
+def test_how_the_checkpoint_was_chosen_is_recorded(run: Path, recipe: Path, tmp_path: Path) -> None:
+    def chosen(*arguments: object) -> str | None:
+        return evaluated(tmp_path, *arguments, "--games", 1)[0].settings.get("eval.checkpoint")
+
+    best = int(json.loads((run / "checkpoints" / "best.json").read_text())["name"].removeprefix("step-"))
+    assert chosen(run) == chosen(run, "--checkpoint", "best") == chosen(run, "--step", best) == "best"
+    assert chosen(run, "--step", 3 - best) == f"step {3 - best}"
+    assert (chosen(run, "--checkpoint", "last"), chosen(run, "--checkpoint", "all")) == ("last", "all")
+    assert chosen("--recipe", recipe) is None
+
+
+def test_the_digest_is_of_what_was_played(recipe: Path, run: Path, tmp_path: Path) -> None:
+    def of(*options: object) -> str:
+        return evaluated(tmp_path, "--recipe", recipe, *options)[0].config_digest
+
+    plain = of()
+    for same in ("learn.lr=1.0", "rollout.groups=9", "sft.epochs=9", "run.steps=99", "run.threads=2", "methods=[]"):
+        assert of("--set", same) == plain
+    others = [("--episodes", 2), ("--games", "all"), ("--games", 3), ("--seed", 1), ("--temperature", 1)]
+    others += [("--order", "act"), ("--first-game", 1), ("--set", "agent.max_response=9")]
+    assert len({plain, *(of(*other) for other in others)}) == 1 + len(others)
+    spelt = recipe.parent / "." / ".." / recipe.parent.name / "model"
+    assert of(spelt) == of(recipe.parent / "model") == plain
+    assert of(run) == plain  # --recipe in place of the run's own settings
+
+
+def test_the_order_may_be_one_that_a_method_does_not_train(recipe: Path, tmp_path: Path) -> None:
+    for method, order in (("no_think", "think_act"), ("actre", "act")):
+        options = ["--set", f"methods=['{method}']", "--order", order, "--games", 2]
+        record, _ = evaluated(tmp_path, "--recipe", recipe, *options, "--save-episodes", tmp_path)
+        assert record.settings["agent.order"] == order
+        assert {episode.order for episode in read_episodes(tmp_path / "eval-seen.parquet")} == {order}
+
+
+def test_games_that_were_cut_off_are_shown(recipe: Path, tmp_path: Path) -> None:
+    options = ["--set", "agent.max_context=60", "--set", "agent.overflow=end", "--games", 2]
+    record, text = evaluated(tmp_path, "--recipe", recipe, *options)
+    seen = record.evaluations[0].splits["seen"]
+    assert (seen.cut, seen.failures) == ({"context_limit": 2}, 0)
+    assert "out of context" in text
+
+
+def test_an_evaluation_in_which_every_game_broke_is_no_result(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "record.json"
+    broken = ("--set", "task.world=tests.runs.test_notices:BrokenWorld")
+    for options, words in ((broken, "the shop is closed"), (("--set", "task.episode_seconds=1e-9"), "ended as clock")):
+        done = invoke("eval", "--recipe", recipe, *options, "--out", out)
+        assert done.exit_code == 2
+        text = " ".join(done.stderr.replace("│", " ").split())
+        assert "all 6 episodes failed, so there is nothing to measure" in text
+        assert words in text
+        assert not out.exists()
+
+
 def test_a_checkpoint_does_as_it_did_in_the_run(run: Path, tmp_path: Path) -> None:
     record, _ = evaluated(tmp_path, run, "--step", 2, "--save-episodes", tmp_path)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

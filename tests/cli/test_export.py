@@ -57,6 +57,7 @@ def test_adapters_are_merged_and_transformers_gives_the_same_logits(run: Path, t
     torch.testing.assert_close(their_logits(tmp_path / "a"), ours, atol=1e-4, rtol=1e-4)
     base = their_logits(run.parent / "base")
     assert float((base - ours).abs().max()) > 1e-2  # the adapters did learn something
+    assert len({path.stat().st_mode for path in (tmp_path / "a").iterdir()}) == 1  # who may read one may read all
     names = {path.name for path in (tmp_path / "a").iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json", "README.md"} <= names
     assert not any(name.startswith("adapter") for name in names)
@@ -103,6 +104,7 @@ def test_a_run_of_our_own_model_and_the_step_one_asks_for(tmp_path: Path) -> Non
     assert "has no Hugging Face form" in card
     assert "No evaluation was made at step 2" in card
     assert load_policy(config.policy, config.run).dialect.size == load_folder(tmp_path / "a", CPU, "auto").dialect.size
+    (tmp_path / "run/checkpoints/step-foo").mkdir()
     with pytest.raises(EngineError, match=r"no checkpoint of step 3; it has 2, 4"):
         export(tmp_path / "run", tmp_path / "b", step=3)
 

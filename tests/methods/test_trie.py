@@ -49,7 +49,7 @@ STRADDLING = ("<action", "<action>", ">(", "></", ">g", ">go", "action>l", " 1<"
 def byte_level(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A byte-level tokenizer of Hugging Face's kind."""
     pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
-    from isentrope.policy.hf_tokens import ChatTokens
+    from isentrope.policy.chat.tokens import ChatTokens
     from tests.policy.test_hugging_face import make_folder
 
     folder: Path = make_folder(tmp_path_factory.mktemp("hf"))

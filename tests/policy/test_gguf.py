@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import struct
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +15,13 @@ import pytest
 import torch
 
 from isentrope.errors import EngineError
-from isentrope.policy import gguf as conversion
-from isentrope.policy import smollm2
-from isentrope.policy.catalogue import Facts, read_facts
-from isentrope.policy.find import find_folder, present_folder
-from isentrope.policy.gguf import NOTE, convert, converted_folder, gguf_facts
-from isentrope.policy.gguf_header import read_gguf_header
+from isentrope.policy.models import gguf as conversion
+from isentrope.policy.models import smollm2
+from isentrope.policy.models.available import find_facts
+from isentrope.policy.models.catalogue import Facts, read_facts
+from isentrope.policy.models.find import find_folder, present_folder
+from isentrope.policy.models.gguf import NOTE, convert, converted_folder, gguf_facts
+from isentrope.policy.models.gguf_header import read_gguf_header
 
 transformers: Any = pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
 pytest.importorskip("gguf", reason="pip install 'isentrope[hf]'")
@@ -135,6 +138,67 @@ def test_what_a_killed_conversion_left_is_swept(
     assert fresh.exists()
 
 
+def test_another_process_may_sweep_at_once(
+    made: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cache / ".making-a").mkdir(parents=True)
+    look = Path.stat
+
+    def gone(path: Path, **how: bool) -> os.stat_result:
+        if path.name == ".making-a":
+            raise FileNotFoundError(path)
+        return look(path, **how)
+
+    monkeypatch.setattr(Path, "stat", gone)
+    monkeypatch.setattr(conversion, "_convert_into", lambda *_: None)
+    assert (convert(made[0]) / NOTE).is_file()
+
+
+def test_one_that_was_deleted_in_part_is_made_again(
+    made: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = converted_folder(made[0])
+    target.mkdir(parents=True)
+    (target / "config.json").write_text("old")
+    (target / "left.txt").write_text("old")
+    monkeypatch.setattr(conversion, "_convert_into", lambda place, *_: (place / "config.json").write_text("new"))
+    assert convert(made[0]) == target
+    assert {file.name for file in target.iterdir()} == {"config.json", NOTE}
+    assert (target / "config.json").read_text() == "new"
+    assert [place.name for place in cache.iterdir()] == [target.name]
+
+
+def test_others_may_read_it_as_any_folder(made: tuple[Path, Path], tmp_path: Path) -> None:
+    usual = tmp_path / "usual"
+    usual.mkdir()
+    (usual / "file").write_text("")
+    assert made[1].stat().st_mode == usual.stat().st_mode
+    assert {file.stat().st_mode for file in made[1].iterdir()} == {(usual / "file").stat().st_mode}
+
+
+def test_it_is_on_the_disk_before_it_has_its_name(
+    made: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[tuple[str, bool]] = []
+    there = converted_folder(made[0])
+    monkeypatch.setattr(conversion, "flush_folder", lambda place, **_: flushed.append((place.name, there.exists())))
+    monkeypatch.setattr(conversion, "_convert_into", lambda *_: None)
+    convert(made[0])
+    assert flushed == [("model", False), (cache.name, True)]
+
+
+def test_a_full_disk(made: tuple[Path, Path], cache: Path) -> None:
+    """Files may not grow beyond 50 kB, which safetensors reports in its own way."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        with pytest.raises(EngineError, match="free some space or set ISENTROPE_CACHE"):
+            convert(made[0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(cache.iterdir()) == []
+
+
 def test_a_missing_tensor_is_refused_and_nothing_is_left(model: Any, tmp_path: Path, cache: Path) -> None:
     file = tiny_gguf.write_gguf(tmp_path / "hole.gguf", model, leave_out="blk.1.ffn_up.weight")
     with pytest.raises(EngineError, match=r"lacks 1 tensors.*up_proj"):
@@ -154,6 +218,43 @@ def test_files_that_are_no_whole_gguf(made: tuple[Path, Path], tmp_path: Path, c
     file.write_bytes(lying)
     with pytest.raises(EngineError, match="a length of"):
         read_gguf_header(file)
+
+
+def hostile(path: Path, name: str, value: Any, kind: Any, embedding: int = 2) -> Path:
+    """A header alone, with one setting of choice; its embedding has so many dimensions."""
+    import gguf
+
+    def text(word: str) -> bytes:
+        return struct.pack("<Q", len(word)) + word.encode()
+
+    packed = text(value) if kind == gguf.GGUFValueType.STRING else struct.pack("<f", value)
+    path.write_bytes(
+        b"GGUF" + struct.pack("<IQQ", 3, 1, 2)
+        + text("general.architecture") + struct.pack("<I", gguf.GGUFValueType.STRING) + text("llama")
+        + text(name) + struct.pack("<I", kind) + packed
+        + text("token_embd.weight") + struct.pack("<I", embedding) + struct.pack("<Q", 4) * embedding
+        + struct.pack("<IQ", 0, 0)
+    )  # fmt: skip
+    return path
+
+
+def test_headers_that_lie(tmp_path: Path, cache: Path) -> None:
+    from gguf import GGUFValueType as Kind
+
+    file = tmp_path / "bad.gguf"
+    assert gguf_facts(hostile(file, "llama.block_count", 3.0, Kind.FLOAT32)).layers == 3
+    for value, kind in (("abc", Kind.STRING), (float("nan"), Kind.FLOAT32), (float("inf"), Kind.FLOAT32)):
+        hostile(file, "split.count", value, kind)
+        with pytest.raises(EngineError, match=r"split.count = .*expected a whole number"):
+            convert(file)
+        hostile(file, "llama.block_count", value, kind)
+        with pytest.raises(EngineError, match=r"llama.block_count = .*expected a whole number"):
+            gguf_facts(file)
+    hostile(file, "llama.block_count", 3.0, Kind.FLOAT32, embedding=0)
+    with pytest.raises(EngineError, match=r"token_embd.weight has 0 dimensions"):
+        gguf_facts(file)
+    with pytest.raises(EngineError, match="cannot read a llama model"):
+        convert(file)
 
 
 def test_too_little_memory_to_unpack(made: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,6 +280,12 @@ def shape(facts: Facts) -> Facts:
 def test_facts_before_the_conversion_are_those_after(made: tuple[Path, Path]) -> None:
     before, after = gguf_facts(made[0]), read_facts(made[1])
     assert shape(before) == shape(after)
+
+
+def test_a_file_below_the_home_folder(made: tuple[Path, Path], cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(made[0].parent))
+    folder, facts, _ = find_facts(f"~/{made[0].name}", get=False)
+    assert (folder, shape(facts)) == (None, shape(gguf_facts(made[0])))
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ import pytest
 from isentrope.agent.context import Context
 from isentrope.agent.prompts import Wording
 from isentrope.errors import EngineError
-from isentrope.policy.chat_template import TODAY
-from isentrope.policy.hf_tokens import ChatTokens
+from isentrope.policy.chat.template import TODAY
+from isentrope.policy.chat.tokens import ChatTokens
 from isentrope.tasks.contract import View
 from tests.policy.families import CHATML, FAMILIES, QWEN3, make_folder, make_tokenizer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.policy.hf_tokens import ChatTokens
+from isentrope.policy.chat.tokens import ChatTokens
 from tests.policy.test_hf_tokens import ANSWERED, ASKED, SYSTEM, by_parts, by_template, text_of
 
 FOLDER = os.environ.get("ISENTROPE_TEST_SMOLLM2", "")

@@ -14,8 +14,8 @@ import pytest
 from safetensors.numpy import save
 
 from isentrope.errors import EngineError
-from isentrope.policy.find import find_folder, present_folder
-from isentrope.policy.hub import cached_folder, cached_models, download, hub_name
+from isentrope.policy.models.find import find_folder, present_folder
+from isentrope.policy.models.hub import cached_folder, cached_models, download, hub_name
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {
@@ -141,7 +141,7 @@ def test_a_download_takes_weights_and_tokenizer_but_no_pickle_and_no_code(hub: s
 
 
 def test_a_name_that_the_hub_does_not_know(hub: str) -> None:
-    with pytest.raises(EngineError, match="no such model"):
+    with pytest.raises(EngineError, match="there is no such folder here, and the hub has no such model"):
         download("org/other", "main", endpoint=hub)
 
 
@@ -167,5 +167,7 @@ def test_nothing_is_fetched_where_nothing_could_be_loaded(cache: Path, files: di
 
 def test_no_network_is_said_so(cache: Path) -> None:
     pytest.importorskip("huggingface_hub", reason="pip install 'isentrope[hf]'")
-    with pytest.raises(EngineError, match=r"org/small is not in .*could not be reached"):
+    with pytest.raises(
+        EngineError, match=r"there is no folder org/small here; org/small is not in .*could not be reached"
+    ):
         download("org/small", "main", endpoint="http://127.0.0.1:9")

@@ -14,8 +14,10 @@ from isentrope.config.schema import CriticSettings, LearnSettings, PolicySetting
 from isentrope.errors import ConfigError, EngineError
 from isentrope.methods.seal import Seal
 from isentrope.policy.load import load_folder, load_policy
-from isentrope.policy.lora import merged, reference_of
-from isentrope.policy.lora_model import LoraModel, plain_weights
+from isentrope.policy.lora.adapters import merged, reference_of
+from isentrope.policy.lora.base import Base
+from isentrope.policy.lora.model import LoraModel, plain_weights
+from isentrope.policy.models.available import base_folder
 from isentrope.policy.policy import Policy
 from isentrope.train.critic import Critic
 from isentrope.train.imitate import imitate
@@ -247,3 +249,10 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
         adapted(tmp_path / "a", lora_rank=8)
     with pytest.raises(ConfigError, match="random weights have to learn"):
         load_policy(PolicySettings(model="new", lora_rank=4), RUN)
+
+
+def test_adapters_that_stand_on_themselves_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    Base(str(tmp_path), str(tmp_path)).save(tmp_path)
+    with pytest.raises(EngineError, match="stand on other adapters"):
+        base_folder(tmp_path)

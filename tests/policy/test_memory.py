@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from isentrope.config.schema import LearnSettings
+from isentrope.config.schema import CriticSettings, LearnSettings
 from isentrope.errors import EngineError
-from isentrope.policy import memory
-from isentrope.policy.memory import (
+from isentrope.pipeline import train
+from isentrope.policy.models import memory
+from isentrope.policy.models.memory import (
     BFLOAT16,
     FLOAT32,
     Need,
@@ -21,6 +22,10 @@ from isentrope.policy.memory import (
     gib,
     training_need,
 )
+from isentrope.train.critic import Critic
+from isentrope.warmup import warm_up
+from tests.policy.helpers import small_policy
+from tests.runs.helpers import make_model, toy_config
 
 CPU = torch.device("cpu")
 
@@ -57,6 +62,39 @@ def test_the_optimiser_really_holds_that_much() -> None:
     moments = [v for state in adam.state.values() for v in state.values() if v.dim() == 2]
     gradients = [p.grad for p in layer.parameters() if p.grad is not None]
     assert sum(t.nbytes for t in [*moments, *gradients]) == training_need(Size(), FLOAT32).optimiser
+
+
+def test_a_separate_critic_is_one_more_model_that_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = training_need(Size(), FLOAT32)
+    assert training_need(Size(), FLOAT32, critic=True).certain == 2 * alone.certain
+    monkeypatch.setattr(memory, "free_memory", lambda _: 20 * 2**30)
+    big = Size(parameters=2**30)
+    gae = LearnSettings(advantage="gae")
+    for learn, critic in ((gae, None), (gae, CriticSettings(kind="head")), (LearnSettings(), CriticSettings())):
+        check_memory("big", big, CPU, 0, torch.float32, learn, critic)
+    with pytest.raises(EngineError, match=r"16.0 GiB for the critic.*critic.kind=head"):
+        check_memory("big", big, CPU, 0, torch.float32, gae, CriticSettings())
+
+
+def test_the_critic_really_is_that_large() -> None:
+    policy = small_policy()
+    critic = Critic(policy, CriticSettings(), LearnSettings())
+    assert critic.body is not None
+    size = Size(parameters=sum(p.numel() for p in policy.module.parameters()))
+    held = sum(p.nbytes for p in critic.body.module.parameters())
+    learning = sum(p.numel() for p in critic.optimiser.parameters) - sum(p.numel() for p in critic.head.parameters())
+    assert held + (FLOAT32 + memory.ADAM) * learning == training_need(size, FLOAT32, critic=True).critic
+
+
+def test_a_run_that_goes_on_is_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may go on elsewhere, or beside another program."""
+    config = toy_config(make_model(tmp_path / "model"), "run.steps=2", "sft.epochs=1", "sft.games=4")
+    for name, command in (("train", train), ("sft", warm_up)):
+        command(config, tmp_path / name, quiet=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(memory, "free_memory", lambda _: 10_000)
+            with pytest.raises(EngineError, match="for gradients and optimiser"):
+                command(config, tmp_path / name, resume=True, quiet=True)
 
 
 def test_computing_twice_needs_less() -> None:

@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 from isentrope.cli.main import app
 from isentrope.config.schema import LearnSettings, PolicySettings, RunSettings
 from isentrope.errors import EngineError
-from isentrope.policy import memory, smollm2
-from isentrope.policy.available import available, find_facts
-from isentrope.policy.catalogue import check_folder, read_facts, unsupported
-from isentrope.policy.find import POCKET, find_folder, present_folder
 from isentrope.policy.load import check_tags, load_folder, load_policy
+from isentrope.policy.models import memory, smollm2
+from isentrope.policy.models.available import available, find_facts
+from isentrope.policy.models.catalogue import check_folder, read_facts, unsupported
+from isentrope.policy.models.find import POCKET, find_folder, present_folder
+from isentrope.policy.models.gguf import NOTE
 from isentrope.policy.pocket_tokens import PocketTokens
 
 CPU = torch.device("cpu")
@@ -71,6 +72,12 @@ def test_facts_are_those_of_the_loaded_model() -> None:
         ({"architectures": ["T5ForConditionalGeneration"]}, "no causal language model"),
         ({"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_attention"),
+        ({"sliding_window": 4095}, "sliding window of 4095"),
+        ({"sliding_window": 4095, "use_sliding_window": True}, "sliding window"),
+        ({"sliding_window": "wide"}, "sliding window"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "type dynamic"),
+        ({"rope_scaling": {"type": "longrope"}}, "type longrope"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "longrope"}}}, "type longrope"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantised"),
         ({"auto_map": {"AutoConfig": "evil.Config"}, "model_type": "evil"}, "never run"),
     ],
@@ -91,6 +98,35 @@ def test_code_beside_a_known_model_is_left_alone(folder: Path) -> None:
     change(folder, auto_map={"AutoModelForCausalLM": "own.Model"})
     assert check_folder(folder).layers == 4
     assert unsupported({"architectures": ["Qwen2ForCausalLM"], "layer_types": ["full_attention"] * 3}) is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"sliding_window": None},
+        {"sliding_window": 4096},  # as many as there are positions
+        {"sliding_window": 1000, "use_sliding_window": False},
+        {"sliding_window": 1000, "layer_types": ["full_attention"]},
+        {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+    ],
+)
+def test_windows_and_positions_that_do_no_harm(folder: Path, values: dict[str, object]) -> None:
+    change(folder, **values)
+    check_folder(folder)
+
+
+def test_windows_of_real_families() -> None:
+    """With what their config.json leaves out, which transformers fills in."""
+    transformers = pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
+    first_mistral = transformers.MistralConfig(sliding_window=4096, max_position_embeddings=32768)
+    phi3_mini = transformers.Phi3Config(sliding_window=2047, max_position_embeddings=4096)
+    for config in (first_mistral, phi3_mini):
+        assert "sliding window" in (unsupported(config.to_dict()) or "")
+    later_mistral = transformers.MistralConfig(sliding_window=None, max_position_embeddings=32768)
+    qwen = transformers.Qwen2Config(sliding_window=4096, use_sliding_window=False, max_position_embeddings=32768)
+    for config in (later_mistral, qwen, transformers.LlamaConfig(), transformers.GPTNeoXConfig()):
+        assert unsupported(config.to_dict()) is None
 
 
 def test_pickled_weights_are_refused(folder: Path) -> None:
@@ -184,6 +220,15 @@ def test_smollm2_is_taken_out_of_its_package_and_checked(monkeypatch: pytest.Mon
     assert [place.name for place in file.parent.iterdir()] == [smollm2.FILE]
 
 
+def test_half_a_conversion_of_smollm2_is_none(tmp_path: Path) -> None:
+    folder = smollm2.converted_folder(Path(smollm2.FILE), smollm2.SHA256)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    assert smollm2.converted() is None
+    (folder / NOTE).write_text("{}")
+    assert smollm2.converted() == folder
+
+
 def test_pip_without_a_network_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
@@ -219,7 +264,7 @@ def test_one_model_is_shown_with_its_memory(folder: Path) -> None:
 
 
 def test_the_list_needs_neither_torch_nor_transformers() -> None:
-    code = "import sys; from isentrope.policy.available import available; list(available()); "
+    code = "import sys; from isentrope.policy.models.available import available; list(available()); "
     code += "sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -134,6 +134,13 @@ def test_hostile_text_stays_text(plain: str, hostile: str) -> None:
     assert not set(hostile) & set("\u202e\u2028\x00\x1b")
 
 
+def test_a_number_of_steps_that_is_text_stays_text(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "x", steps=3)
+    config = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(re.sub(r"steps = \d+", "steps = '<img src=x onerror=alert(1)>'", config))
+    assert "img" not in Tags(report(run)).tags
+
+
 def test_a_long_run_with_long_episodes_stays_small(tmp_path: Path) -> None:
     run = make_run(tmp_path / "big", steps=100)
     rng = np.random.default_rng(0)

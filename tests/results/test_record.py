@@ -48,6 +48,21 @@ def test_notes_that_are_no_numbers_are_left_out() -> None:
     assert as_json(made)["evaluations"][0]["notes"] == {"cost": 1.5}
 
 
+def test_games_that_were_cut_off_are_kept(tmp_path: Path) -> None:
+    splits = {"seen": of_outcomes(outcomes([1, 0]), {}, 1, {"clock": 1, "context_limit": 2})}
+    made = Record("a", "m", 0, "d", {}, (Evaluation(None, splits),), ({},))
+    write_record(tmp_path / "a.json", made)
+    assert read_record(tmp_path / "a.json") == made
+    table = json.loads((tmp_path / "a.json").read_text())
+    assert split_of(table)["cut"] == {"clock": 1, "context_limit": 2}
+    split_of(table)["cut"] |= {"other": "x"}
+    (tmp_path / "a.json").write_text(json.dumps(table))
+    assert read_record(tmp_path / "a.json") == made  # what a later program may have added
+    del split_of(table)["cut"]
+    (tmp_path / "a.json").write_text(json.dumps(table))
+    assert read_record(tmp_path / "a.json").evaluations[0].splits["seen"].cut == {}
+
+
 def split_of(table: dict[str, Any]) -> dict[str, Any]:
     return table["evaluations"][0]["splits"]["seen"]
 
@@ -72,6 +87,14 @@ DAMAGE: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda t: split_of(t).update(outcomes=[[0, "pick", 0, 0], [1, "heat", 0, 1]]), "0 episodes"),
     (lambda t: split_of(t).update(outcomes=[[0.5, "pick", 0, 1], [1, "heat", 0, 1]]), "game is 0.5"),
     (lambda t: split_of(t).update(means=3), "means is 3"),
+    (lambda t: split_of(t).update(means={"turns": float("nan")}), "turns is nan"),
+    (lambda t: split_of(t).update(means={"turns": float("-inf")}), "turns is -inf"),
+    (lambda t: split_of(t).update(means={"turns": 10**400}), "turns is 1000"),
+    (lambda t: t["evaluations"][0].update(notes={"cost": float("inf")}), "cost is inf"),
+    (lambda t: t["evaluations"][0].update(step=10**400), "step is 1000"),
+    (lambda t: split_of(t).update(outcomes=[[0, "pick", 1, 10**400], [1, "heat", 0, 1]]), "episodes is 1000"),
+    (lambda t: split_of(t).update(cut=[]), "cut is"),
+    (lambda t: split_of(t).update(cut={"clock": -1}), "clock is -1"),
     (lambda t: split_of(t).pop("outcomes"), "'outcomes'"),
 ]
 

@@ -74,6 +74,13 @@ def test_latex() -> None:
     )
 
 
+def test_quotes_in_latex_need_no_package() -> None:
+    """\\textquotedbl is not there in LaTeX's own font encoding."""
+    text = render([table(name='the "best"')], "latex")
+    assert "the ''best''" in text
+    assert "textquotedbl" not in text
+
+
 def test_csv() -> None:
     head, ours, paper = csv.reader(io.StringIO(render([table()], "csv")))
     assert head[:9] == ["split", "row", "seeds", "games", "from paper", "pick", "pick std", "pick low", "pick high"]

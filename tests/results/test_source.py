@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from isentrope.errors import RunError
+from isentrope.instruments.log import record_of
 from isentrope.instruments.metrics import eval_metrics
 from isentrope.results.measure import measure
+from isentrope.results.rows import read_rows
 from isentrope.results.source import read_source, with_outcomes
+from isentrope.results.table import Choices, make_tables
 from isentrope.rollout.store import eval_path, write_episodes
 from isentrope.types import Episode
 from tests.methods.helpers import ragged
@@ -55,6 +58,38 @@ def test_episodes_lost_to_a_task_are_counted() -> None:
     assert (result.failures, result.success.value) == (8, 0.0)
     assert "valid_ratio" not in result.means
     assert measure([], 10.0, 0.0).success.games == 0
+
+
+def test_games_that_were_cut_off_are_counted() -> None:
+    """The clock is a fault of the machine; a full context is none, but a longer one might have helped."""
+    stops = ("clock", "clock", "context_limit", "turn_limit", "terminated", "terminated", "terminated", "terminated")
+    wins = (False, True, False, False, True, True, True, True)
+    pairs = zip(played(), zip(stops, wins, strict=True), strict=True)
+    episodes = [replace(episode, stop=stop, success=won) for episode, (stop, won) in pairs]
+    result = measure(episodes, 10.0, -0.1)
+    assert (result.failures, result.cut) == (1, {"clock": 2, "context_limit": 1})
+    assert result.success.value == 5 / 8
+    logged = eval_metrics("seen", episodes)
+    assert (logged["eval/seen/failures"], logged["eval/seen/cut/clock"]) == (1.0, 2.0)
+    assert logged["eval/seen/cut/context_limit"] == 1.0
+
+
+def test_what_a_run_says_of_lost_games_is_read(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run", {0: 0.1}, steps=10)
+    lost = {"eval/seen/failures": 3.0, "eval/seen/cut/clock": 2.0, "eval/seen/cut/context_limit": 4.0}
+    line = record_of(10, {**metrics(0.5, 10, "seen"), **lost}, "eval")
+    (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    seen = read_source(run).evaluations[0].splits["seen"]
+    assert (seen.failures, seen.cut) == (3, {"clock": 2, "context_limit": 4})
+    (table,) = make_tables(read_rows([], [f"GRPO={run}"]), Choices())
+    assert "GRPO: 3 episodes on seen were lost to a fault and count as not solved" in table.notes
+    assert "GRPO: 2 episodes on seen were cut off by the clock (task.episode_seconds)" in table.notes
+    assert "GRPO: 4 episodes on seen ended for want of context (agent.max_context)" in table.notes
+
+
+def test_a_run_that_claims_very_many_games(tmp_path: Path) -> None:
+    seen = read_source(run_folder(tmp_path / "run", {10: 0.25}, games=10**15)).evaluations[0].splits["seen"]
+    assert (seen.success.games, seen.success.value) == (10**15, 0.25)
 
 
 def test_a_run_and_its_record_agree(tmp_path: Path) -> None:
@@ -107,6 +142,14 @@ def test_a_step_written_twice_counts_once(tmp_path: Path) -> None:
     ({"eval/seen/success": "much"}, "damaged"),
     ({"eval/seen/games": 0}, "damaged"),
     ({"eval/seen/games": None}, "damaged"),
+    ({"eval/seen/games": float("inf")}, "damaged"),
+    ({"eval/seen/games": float("nan")}, "damaged"),
+    ({"eval/seen/games": 10**400}, "damaged"),
+    ({"eval/seen/success": 10**400}, "damaged"),
+    ({"eval/seen/turns": float("nan")}, "damaged"),
+    ({"eval/seen/failures": "x"}, "damaged"),
+    ({"eval/seen/cut/clock": float("inf")}, "damaged"),
+    ({"step": 10**400}, "damaged"),
 ])  # fmt: skip
 def test_damaged_evaluations(tmp_path: Path, change: dict[str, object], words: str) -> None:
     run = run_folder(tmp_path / "run", {10: 0.5})

@@ -15,10 +15,11 @@ from isentrope.policy.torch_engine import TorchEngine
 from isentrope.rollout.arena import pick_instances
 from isentrope.rollout.demonstrate import demonstrations, longest_sequence
 from isentrope.rollout.runner import Runner, Seat
+from isentrope.tasks.contract import Step
 from isentrope.tasks.pool import LocalTasks, WorkerTasks
 from isentrope.types import Episode, RolloutPlan
 from tests.policy.helpers import small_policy
-from tests.toys import ToyOptions, ToyWorld
+from tests.toys import ToyOptions, ToyTask, ToyWorld
 
 AGENT = AgentSettings(prompt="brief", max_response=30, max_context=2000)
 TASK = TaskSettings(max_turns=6)
@@ -133,6 +134,37 @@ def test_a_plan_may_set_the_temperature_of_each_token_from_the_admissible_action
     assert asked == [("add one", "take one", "look")]
     temperatures = episode.turns[0].temperatures.tolist()
     assert temperatures[:4] == [1.0, 1.0, 1.5, 1.0][: len(temperatures)]
+
+
+class Fickle(ToyTask):
+    """Says that it is solved, and goes on."""
+
+    def step(self, action: str) -> Step:
+        return replace(super().step(action), success=True, terminated=False)
+
+
+class FickleWorld(ToyWorld):
+    def open(self) -> ToyTask:
+        return Fickle(self._options)
+
+
+class Breaking(Scripted):
+    """An engine that has no answer after the first turn."""
+
+    def sample(self, requests: Sequence[Request]) -> list[Sampled]:
+        answers = super().sample(requests)
+        return answers if self.asked == 1 else [replace(a, stop="error", detail="down") for a in answers]
+
+
+def test_an_engine_that_breaks_takes_back_a_success() -> None:
+    world = FickleWorld()
+    for engine, ending in (
+        (Scripted([say("look")]), ("turn_limit", True)),
+        (Breaking([say("look")]), ("engine_error", False)),
+    ):
+        runner = Runner(engine, LocalTasks(world, 1), AGENT, TASK, batch=1)
+        [episode] = runner.play([Seat(world.instance("train", 0), 0, 0)], RolloutPlan(), 0, "test")
+        assert (episode.stop, episode.success) == ending
 
 
 def test_the_clock_ends_an_episode_without_making_it_a_failure() -> None:

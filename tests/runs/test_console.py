@@ -50,6 +50,30 @@ def test_a_long_stage_is_heard_of_beside_the_output(clock: Clock, capsys: pytest
     assert said.err.splitlines() == ["  evaluate seen 256/512", "  evaluate seen 512/512"]
 
 
+HOSTILE = "\x1b]0;owned\x07\x1b[2J[red]household[/red] :bomb:\u202e"
+
+
+def test_foreign_words_do_not_act_on_the_terminal(
+    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Watch() as watch:
+        watch.say(f"train: {HOSTILE}")
+        with watch.stage(HOSTILE, 2) as moved:
+            clock.now += 20
+            moved(1)
+    said = capsys.readouterr()
+    assert said.out == "train: [red]household[/red] :bomb:\n"
+    assert said.err == "  [red]household[/red] :bomb: 1/2\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal, with bars
+    with Watch() as watch:
+        watch.begin(HOSTILE, 2)
+        with watch.stage(HOSTILE, 2):
+            watch.advance(HOSTILE)
+    shown = capsys.readouterr().out
+    assert "  [red]household[/red]" in shown
+    assert not any(bad in shown for bad in ("\x07", "\x1b]", "\x1b[2J", "\u202e"))
+
+
 def test_long_lines_are_not_broken_and_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with Watch() as watch:
         watch.say("word " * 60 + "[red]end")

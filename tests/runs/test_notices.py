@@ -10,6 +10,7 @@ import pytest
 from isentrope.config.load import config_to_toml, load_config
 from isentrope.errors import ConfigError, TaskError
 from isentrope.instruments.log import read_records
+from isentrope.notices import summary
 from isentrope.pipeline import train
 from isentrope.rollout.store import read_episodes
 from isentrope.tasks.contract import Instance, View
@@ -33,6 +34,18 @@ class BrokenWorld(ToyWorld):
 
     def open(self) -> ToyTask:
         return BrokenTask(self._options)
+
+
+class BrokenInTrainingTask(BrokenTask):
+    def start(self, instance: Instance) -> View:
+        return super().start(instance) if instance.split == "train" else ToyTask.start(self, instance)
+
+
+class BrokenInTrainingWorld(BrokenWorld):
+    """No training game of it can be started."""
+
+    def open(self) -> ToyTask:
+        return BrokenInTrainingTask(self._options)
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +143,29 @@ def test_a_policy_that_cannot_answer_is_told_apart(
 
 
 def test_a_world_whose_every_task_fails_stops_the_run(model: Path, tmp_path: Path) -> None:
-    broken = "task.world=tests.runs.test_notices:BrokenWorld"
+    broken = "task.world=tests.runs.test_notices:BrokenInTrainingWorld"
     with pytest.raises(TaskError, match=r"all 6 episodes failed.*train game \d+.*task_error.*the shop is closed"):
         train(toy_config(model, *SHORT, broken), tmp_path / "a", quiet=True)
     last = read_records(tmp_path / "a/metrics.jsonl")[-1]
     assert (last["kind"], last["step"], last["failures"]) == ("train", 1, 6.0)
     with pytest.raises(TaskError, match="all 24 episodes failed"):
         warm_up(toy_config(model, broken, "sft.source=own"), tmp_path / "b", quiet=True)
+
+
+def test_an_evaluation_whose_every_game_fails_stops_the_run(model: Path, tmp_path: Path) -> None:
+    """It is no success of 0 %, which the log and the tables would take it for."""
+    broken = "task.world=tests.runs.test_notices:BrokenWorld"
+    with pytest.raises(TaskError, match=r"all 2 episodes failed, so there is nothing to measure.*seen game 0.*closed"):
+        train(toy_config(model, *SHORT, broken), tmp_path / "a", quiet=True)
+    assert len(read_episodes(tmp_path / "a/episodes/eval-000000-seen.parquet")) == 2  # to look at
+    with pytest.raises(TaskError, match=r"ended as clock.*episode_seconds.*rollout\.batch"):
+        train(toy_config(model, *SHORT, "task.episode_seconds=1e-9"), tmp_path / "b", quiet=True)
+
+
+def test_games_lost_to_a_fault_are_said() -> None:
+    metrics = {"eval/seen/success": 0.5, "eval/seen/low": 0.4, "eval/seen/high": 0.6}
+    assert summary(metrics, ["seen", "unseen"]) == "seen 50.0 % [40, 60]"
+    assert summary({**metrics, "eval/seen/failures": 3.0}, ["seen"]) == "seen 50.0 % [40, 60] (3 lost to a fault)"
 
 
 def test_a_run_folder_holds_what_was_recorded(model: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from isentrope.policy import api_client
+from isentrope.policy.server import api_client
 
 torch.set_num_threads(1)  # the models are tiny, and other programs may be using the cores
 

@@ -58,6 +58,25 @@ def drip(handler: _Handler) -> None:
         handler.wfile.flush()
 
 
+def drip_headers(handler: _Handler) -> None:
+    """A header line every now and then, for longer than anyone waits."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+    _again_and_again(handler, b"X-More: yes\r\n")
+
+
+def continue_on_and_on(handler: _Handler) -> None:
+    _again_and_again(handler, b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def _again_and_again(handler: _Handler, data: bytes) -> None:
+    """Until the client leaves; a client that does not is remembered."""
+    for _ in range(90):
+        if handler.server_of_test.released.wait(0.05):
+            return
+        handler.wfile.write(data)
+    handler.server_of_test.outwaited = True
+
+
 def reset(handler: _Handler) -> None:
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     handler.connection.close()
@@ -80,6 +99,7 @@ class Faulty:
     headers: list[dict[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     busiest: int = 0
+    outwaited: bool = False
     released: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     busy: int = 0

@@ -11,9 +11,9 @@ import numpy as np
 
 from isentrope.agent.format import is_complete
 from isentrope.config.schema import EngineSettings, RunConfig
-from isentrope.policy.byte_tokens import ByteTokens
 from isentrope.policy.engine import Engine, Request
-from isentrope.policy.openai_engine import OpenAIEngine
+from isentrope.policy.server.byte_tokens import ByteTokens
+from isentrope.policy.server.openai_engine import OpenAIEngine
 from isentrope.serve.http import Server
 from isentrope.serve.start import running
 

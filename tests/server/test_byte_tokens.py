@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from isentrope.agent.context import Context, longest_prompt
 from isentrope.config.schema import AgentSettings
-from isentrope.policy.byte_tokens import ByteTokens
+from isentrope.policy.server.byte_tokens import ByteTokens
 from isentrope.tasks.contract import View
 
 TOKENS = ByteTokens()

@@ -11,8 +11,21 @@ import numpy as np
 import pytest
 
 from isentrope.errors import EngineError
-from isentrope.policy import api_client
-from tests.server.faulty import Act, answer, completion, cut_short, drip, faulty, hang, refuse, reset, say
+from isentrope.policy.server import api_client
+from tests.server.faulty import (
+    Act,
+    answer,
+    completion,
+    continue_on_and_on,
+    cut_short,
+    drip,
+    drip_headers,
+    faulty,
+    hang,
+    refuse,
+    reset,
+    say,
+)
 from tests.server.helpers import GOOD, KEY, ask, engine_at
 
 
@@ -68,10 +81,11 @@ def test_a_fault_that_passes_is_tried_again(fault: Act) -> None:
         assert (said(got.ids), engine.notes()["retries"], len(server.bodies)) == (GOOD, 2, 3)
 
 
-@pytest.mark.parametrize("slow", [hang, drip])
+@pytest.mark.parametrize("slow", [hang, drip, drip_headers, continue_on_and_on])
 def test_an_answer_that_takes_too_long(slow: Act) -> None:
     with faulty(slow, say(GOOD)) as server:
         assert said(engine_at(server.url, timeout=0.3).sample([ask()])[0].ids) == GOOD
+        assert not server.outwaited
     with faulty(slow) as server, pytest.raises(EngineError, match=r"no answer within engine.timeout = 0.2 seconds"):
         engine_at(server.url, timeout=0.2, retries=1).sample([ask()])
 
@@ -127,6 +141,25 @@ def test_a_redirect_does_not_carry_the_key_away(monkeypatch: pytest.MonkeyPatch,
         with faulty(away) as server, pytest.raises(EngineError, match="redirects are not followed"):
             engine_at(server.url, key_env="MY_KEY").sample([ask()])
         assert elsewhere.headers == []
+
+
+@pytest.mark.parametrize("place", ["http://[nowhere", "http://x:port/", "gopher://x", "", "//[::1", "\udcff"])
+def test_a_redirect_to_no_address_is_an_answer_too(place: str) -> None:
+    def away(handler: Any) -> None:
+        handler.wfile.write(
+            b"HTTP/1.1 302 Found\r\nLocation: " + place.encode("utf-8", "surrogateescape") + b"\r\n\r\n"
+        )
+
+    with faulty(away) as server:
+        with pytest.raises(EngineError, match="redirects are not followed"):
+            engine_at(server.url).sample([ask()])
+        assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".example", "a..example"])
+def test_a_name_that_cannot_be_asked_for(host: str) -> None:
+    with pytest.raises(EngineError, match="see whether the server runs"):
+        engine_at(f"http://{host}/v1").sample([ask()])
 
 
 def test_the_words_of_a_server_are_made_fit_to_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,6 +249,45 @@ def test_tokens_and_cost_are_counted_from_asking_to_asking() -> None:
     assert set(engine.notes().values()) == {0}
 
 
+@pytest.mark.parametrize("count", [True, -1, 2**53, 10**400, 1.5, "12", None])
+def test_a_number_of_tokens_that_is_none(count: Any) -> None:
+    with faulty(answer(completion(GOOD) | {"usage": {"prompt_tokens": count, "completion_tokens": 10}})) as server:
+        engine = engine_at(server.url, price_in=2.0)
+        engine.sample([ask()])
+    notes = engine.notes()
+    assert (notes["prompt_tokens"], notes["sampled_tokens"], notes["uncounted"], notes["cost"]) == (0, 10, 1, 0)
+
+
+def test_answers_that_came_before_the_end_are_counted() -> None:
+    """The first one that is looked at breaks the engine, while two others are there."""
+    with faulty(say(GOOD)) as server:
+        engine = engine_at(server.url, concurrency=3)
+        engine.sample([ask()])
+        work, answers = engine._work, list[Any]()
+
+        def working(requests: Any, waiting: Any, done: Any) -> None:
+            answers.append(done)
+            work(requests, waiting, done)
+
+        def broken(*arguments: Any) -> Any:
+            while answers[0].qsize() < 2:
+                time.sleep(0.01)
+            raise ValueError("a bug")
+
+        engine._work, engine._taken = working, broken  # type: ignore[method-assign]
+        with pytest.raises(ValueError, match="a bug"):
+            engine.sample([ask(slot=i) for i in range(3)])
+    assert engine.notes()["sampled_tokens"] == 30
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_refusal_between_answers_is_not_the_end(status: int) -> None:
+    """A balancer with one bad machine behind it: the key and the address have proved right before."""
+    with faulty(say(GOOD), refuse(status), say(GOOD)) as server:
+        got = engine_at(server.url, concurrency=1).sample([ask(slot=i) for i in range(3)])
+    assert [g.stop for g in got] == ["tag", "error", "tag"]
+
+
 def test_servers_that_name_the_limit_otherwise_or_take_no_seed() -> None:
     refusals = (refuse(400, "use 'max_completion_tokens' instead"), refuse(422, "extra field not permitted: seed"))
     with faulty(*refusals, say(GOOD)) as server:
@@ -282,6 +354,7 @@ def test_a_key_that_cannot_be_sent_is_not_shown(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(("url", "fault"), [
     ("http://models.example/v1", "for all to read"), ("http://10.0.0.3:8000/v1", "for all to read"),
     ("http://localhost.evil.example/v1", "for all to read"), ("ftp://127.0.0.1/v1", "expected an address"),
+    ("http://127.0.0.1/vé", "expected an address"),
     ("127.0.0.1:8000", "expected an address"), ("http://127.0.0.1:port/v1", "expected an address"),
     ("https://me:secret@models.example/v1", "user name"), ("https://models.example/v1?key=secret", "user name"),
 ])  # fmt: skip

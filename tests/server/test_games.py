@@ -14,7 +14,7 @@ from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.policy.load import load_policy
-from isentrope.policy.openai_engine import OpenAIEngine
+from isentrope.policy.server.openai_engine import OpenAIEngine
 from isentrope.policy.torch_engine import TorchEngine
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.store import read_episodes
@@ -102,6 +102,15 @@ def test_a_refused_key_ends_the_evaluation_with_a_sentence(monkeypatch: pytest.M
     assert "$OPENAI_API_KEY" in output
     assert KEY not in output
     assert "Traceback" not in output
+
+
+def test_what_was_paid_for_is_told_when_the_evaluation_breaks_off() -> None:
+    with faulty(say(ADD), say(ADD), refuse(500, "down")) as server:
+        texts = (*TOY, f"engine.url={server.url}", "engine.model=m", "engine.concurrency=1", "engine.price_in=1000000")
+        code, output = invoke("eval", *[part for text in texts for part in ("--set", text)], "--games", "8")
+    assert code == 2
+    assert "prompt tokens: 200, sampled tokens: 20" in output
+    assert "cost: 200" in output
 
 
 @pytest.mark.parametrize("command", ["train", "sft", "rft"])

@@ -7,16 +7,18 @@ import math
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from isentrope.config.schema import AgentSettings, RolloutSettings, RunConfig
+from isentrope.config.schema import AgentSettings, PolicySettings, RolloutSettings, RunConfig, RunSettings
 from isentrope.errors import ConfigError, EngineError
+from isentrope.policy import torch_engine
 from isentrope.policy.engine import Request, Sampled
 from isentrope.policy.torch_engine import TorchEngine
 from isentrope.serve.chat import BadRequest, Chat
@@ -24,6 +26,7 @@ from isentrope.serve.http import MAX_BODY, Server
 from isentrope.serve.speaker import Memory, Slots, Speaker
 from isentrope.serve.start import running, serve
 from tests.policy.helpers import small_policy
+from tests.runs.helpers import make_model
 from tests.server.helpers import KEY, address, served
 
 CONFIG = RunConfig(
@@ -95,6 +98,7 @@ def test_the_models(server: Server) -> None:
     ({"messages": HELLO, "temperature": -1}, 400, "temperature must be"),
     ({"messages": HELLO, "temperature": "hot"}, 400, "temperature must be"),
     ({"messages": HELLO, "temperature": float("nan")}, 400, "temperature must be"),
+    ({"messages": HELLO, "temperature": 1e-40}, 400, "temperature must be 0 or"),
     ({"messages": HELLO, "max_tokens": 0}, 400, "max_tokens must be"),
     ({"messages": HELLO, "max_tokens": True}, 400, "max_tokens must be"),
     ({"messages": HELLO, "seed": 1.5}, 400, "seed must be"), ({"messages": HELLO, "stop": [1]}, 400, "stop must be"),
@@ -206,6 +210,49 @@ def test_an_engine_that_breaks_is_a_500_without_its_words() -> None:
     assert "secret words" not in str(got)
 
 
+def test_after_a_failure_the_next_answer_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine breaks in the middle of an answer, with half of it in its cache."""
+    asked = {"messages": HELLO, "temperature": 0}
+    config = replace(CONFIG, rollout=RolloutSettings(batch=1))
+    with served(config, TorchEngine(small_policy())) as server:
+        right = post(server, asked)[1]["choices"]
+    calls, draw_next = list[int](), torch_engine.draw_next
+
+    def fails_once(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("out of memory")
+        return draw_next(*arguments)
+
+    monkeypatch.setattr(torch_engine, "draw_next", fails_once)
+    with served(config, TorchEngine(small_policy())) as server:
+        assert post(server, asked)[0] == 500
+        assert post(server, asked)[1]["choices"] == right
+        assert post(server, asked)[1]["choices"] == right
+
+
+def test_an_engine_that_cannot_begin_anew_is_a_500_too() -> None:
+    engine = Scripted()
+    with served(CONFIG, engine) as server:
+        assert post(server, {"messages": HELLO})[0] == 500
+        engine.open = Recalcitrant(engine.open)  # type: ignore[method-assign]
+        engine.ids = np.array(small_policy().dialect.content("look"), dtype=np.int32)
+        assert [post(server, {"messages": HELLO})[0] for _ in range(3)] == [500, 200, 200]
+
+
+class Recalcitrant:
+    """Fails the first time."""
+
+    def __init__(self, does: Callable[[Sequence[int]], None]) -> None:
+        self.does, self.called = does, 0
+
+    def __call__(self, slots: Sequence[int]) -> None:
+        self.called += 1
+        if self.called == 1:
+            raise MemoryError
+        self.does(slots)
+
+
 def test_an_answer_goes_back_to_the_model_as_the_tokens_it_was_sampled_as() -> None:
     """The letters of a word that has a token of its own: its text alone would come back as that token."""
     tokens = small_policy().dialect
@@ -268,9 +315,47 @@ def test_a_key() -> None:
         assert post(server, {"messages": HELLO}, Authorization=f"Bearer {KEY}")[0] == 200
 
 
+@pytest.mark.parametrize(("host", "status"), [
+    ("127.0.0.1:8000", 200), ("localhost", 200), ("[::1]:80", 200), ("evil.example", 403), ("evil.example:8000", 403),
+    ("127.0.0.1.evil.example", 403), ("localhost@evil.example", 403), ("[::1", 403), ("", 403), ("192.168.0.2", 403),
+])  # fmt: skip
+def test_a_web_page_cannot_reach_it_by_a_name_of_its_own(server: Server, host: str, status: int) -> None:
+    assert post(server, {"messages": HELLO}, Host=host)[0] == status
+    assert post(server, None, "/models", Host=host)[0] == status
+
+
+def test_with_a_key_it_may_have_any_name() -> None:
+    with served(CONFIG, TorchEngine(small_policy()), key=KEY) as server:
+        assert post(server, None, "/models", Host="models.example", Authorization=f"Bearer {KEY}")[0] == 200
+        assert post(server, None, "/models", Host="models.example")[0] == 401
+
+
+def test_no_new_adapters_for_a_run_that_was_trained_with_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings of such a run ask for adapters, which are for learning: its model comes without."""
+    asked: list[RunConfig] = []
+
+    class Enough(Exception): ...
+
+    def remember(config: RunConfig, policy: object) -> TorchEngine:
+        asked.append(config)
+        raise Enough
+
+    monkeypatch.setattr("isentrope.serve.start.make_engine", remember)
+    config = replace(CONFIG, policy=PolicySettings(lora_rank=4), run=RunSettings(device="cpu", threads=1))
+    with pytest.raises(Enough):
+        serve(config, str(make_model(tmp_path)), "127.0.0.1", 0, "", "")
+    assert asked[0].policy.lora_rank == 0
+
+
+def test_a_key_given_as_a_name_is_not_repeated() -> None:
+    with pytest.raises(ConfigError, match="--key-env: expected the name") as caught:
+        serve(CONFIG, "pocket", "127.0.0.1", 0, KEY, "")
+    assert KEY not in str(caught.value)
+
+
 def test_where_it_refuses_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_KEY_HERE", raising=False)
-    for host, key_env, fault in (("0.0.0.0", "", "reached by others"), ("127.0.0.1", "NO_KEY_HERE", "is empty")):
+    for host, key_env, fault in (("0.0.0.0", "", "reached by others"), ("127.0.0.1", "NO_KEY_HERE", "it is empty")):
         with pytest.raises(ConfigError, match=fault):
             serve(CONFIG, "pocket", host, 0, key_env, "")
     with served(CONFIG, TorchEngine(small_policy())) as server:

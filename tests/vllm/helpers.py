@@ -12,7 +12,7 @@ from isentrope.policy.engine import Request, Sampled
 from isentrope.policy.engines import make_engine
 from isentrope.policy.policy import Policy
 from isentrope.policy.torch_engine import TorchEngine
-from isentrope.policy.vllm_engine import VllmEngine
+from isentrope.policy.vllm.engine import VllmEngine
 
 TOLERANCE = 1e-4
 """Both engines and the scoring pass compute in float32 and must agree to this, in nats per token."""

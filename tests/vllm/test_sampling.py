@@ -14,7 +14,7 @@ from isentrope.methods.actre import ActRe, ActReOptions
 from isentrope.policy.engine import Request
 from isentrope.policy.load import load_policy
 from isentrope.policy.policy import Policy
-from isentrope.policy.vllm_engine import VllmEngine
+from isentrope.policy.vllm.engine import VllmEngine
 from isentrope.types import RolloutPlan, TokenTemperature
 from tests.vllm.helpers import TOLERANCE, assert_same, by_torch, never, requests_of, vllm_engine
 

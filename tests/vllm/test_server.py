@@ -16,10 +16,10 @@ import torch
 
 from isentrope.config.schema import EngineSettings
 from isentrope.errors import EngineError
-from isentrope.policy.byte_tokens import ByteTokens
 from isentrope.policy.engine import Request
 from isentrope.policy.load import load_folder
-from isentrope.policy.openai_engine import OpenAIEngine
+from isentrope.policy.server.byte_tokens import ByteTokens
+from isentrope.policy.server.openai_engine import OpenAIEngine
 from isentrope.policy.torch_engine import TorchEngine
 from tests.policy.test_hugging_face import CHATML, make_tokenizer, transformers
 from tests.vllm.helpers import never

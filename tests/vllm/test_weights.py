@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from isentrope.config.schema import PolicySettings, RunSettings
-from isentrope.policy import vllm_start
+from isentrope.errors import EngineError
 from isentrope.policy.head import log_probs
 from isentrope.policy.load import load_policy
 from isentrope.policy.policy import Policy
+from isentrope.policy.vllm import start as vllm_start
 from tests.policy.helpers import PHRASES, small_policy
 from tests.vllm.helpers import TOLERANCE, assert_same, by_torch, config_of, requests_of, vllm_engine
 
@@ -66,11 +67,20 @@ def test_adapters_are_merged_on_the_way() -> None:
     policy = load_policy(PolicySettings(lora_rank=4), RunSettings(device="cpu"))
     requests = requests_of(policy, 4)
     with vllm_engine(policy) as engine:
+        engine.sample(requests)
         shake(policy)
         expected = by_torch(policy, requests)
         assert any(a.ids.tolist() != b.ids.tolist() for a, b in zip(engine.sample(requests), expected, strict=True))
         engine.refresh()
         assert_same(engine.sample(requests), expected)
+
+
+def test_weights_that_did_not_arrive_are_noticed_at_the_first_response() -> None:
+    policy = pocket()
+    with vllm_engine(policy) as engine:
+        shake(policy)  # as if vLLM had not known the names
+        with pytest.raises(EngineError, match="did not take all of this model's weights"):
+            engine.sample(requests_of(policy, 4))
 
 
 @pytest.mark.parametrize("tied", [True, False])

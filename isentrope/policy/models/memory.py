@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from isentrope.config.schema import LearnSettings
+from isentrope.config.schema import CriticSettings, LearnSettings
 from isentrope.errors import EngineError
 
 if TYPE_CHECKING:
@@ -44,11 +44,12 @@ class Need:
     weights: int
     optimiser: int = 0  # gradients, Adam's moments, float32 copies
     reference: int = 0
+    critic: int = 0  # a separate one: its weights, gradients and optimiser
     activations: int = 0
 
     @property
     def certain(self) -> int:
-        return self.weights + self.optimiser + self.reference
+        return self.weights + self.optimiser + self.reference + self.critic
 
     @property
     def total(self) -> int:
@@ -63,6 +64,7 @@ def training_need(
     masters: bool = True,
     tokens: int = 0,
     compute_twice: bool = False,
+    critic: bool = False,
 ) -> Need:
     count = sizes.parameters
     weights, learning = weight_bytes * count, count
@@ -79,6 +81,7 @@ def training_need(
         weights=weights,
         optimiser=optimiser,
         reference=weight_bytes * count if reference and not lora_rank else 0,  # adapters off is the reference
+        critic=weights + optimiser if critic else 0,  # a whole copy of the policy, which learns as it does
         activations=tokens * activations_per_token(sizes, compute_twice, weight_bytes),
     )
 
@@ -150,9 +153,10 @@ def check_memory(
     lora_rank: int,
     held: torch.dtype,
     learn: LearnSettings | None,
+    critic: CriticSettings | None = None,
 ) -> None:
     """Refuse what cannot fit: weights and optimiser alone over what is free. Warn where activations may not fit.
-    Without `learn` the model is only to be sampled from."""
+    Without `learn` the model is only to be sampled from; without `critic` there is none, whatever `learn` says."""
     free = free_memory(str(device))
     if free is None:
         return
@@ -166,6 +170,7 @@ def check_memory(
             learn.master_weights,
             learn.micro_tokens,
             learn.gradient_checkpointing,
+            learn.advantage == "gae" and critic is not None and critic.kind == "separate",
         )
     if need.certain > free:
         raise EngineError(f"{_sum(name, need, free, device)}. {_advice(lora_rank, learn, need, held.itemsize)}")
@@ -181,6 +186,7 @@ def _sum(name: str, need: Need, free: int, device: torch.device) -> str:
     parts = [f"{gib(need.weights)} for weights"]
     parts += [f"{gib(need.optimiser)} for gradients and optimiser"] if need.optimiser else []
     parts += [f"{gib(need.reference)} for the reference"] if need.reference else []
+    parts += [f"{gib(need.critic)} for the critic"] if need.critic else []
     parts += [f"about {gib(need.activations)} for activations"] if need.activations else []
     return f"{name} takes {', '.join(parts)}: {gib(need.total)}, and {gib(free)} are free on {device}"
 
@@ -191,4 +197,5 @@ def _advice(lora_rank: int, learn: LearnSettings | None, need: Need, size: int) 
     # Full training in bfloat16 keeps float32 copies, and gains nothing here.
     ways = ["policy.lora_rank=16"] if not lora_rank else ["run.weights=bfloat16"] if size == FLOAT32 else []
     ways += ["learn.kl=0, which needs no reference"] if need.reference else []
+    ways += ["critic.kind=head"] if need.critic else []
     return f"Try {', '.join([*ways, 'a smaller model'])}; for activations, a lower learn.micro_tokens"

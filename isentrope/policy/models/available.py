@@ -8,11 +8,13 @@ from importlib import metadata
 from pathlib import Path
 
 from isentrope.errors import EngineError
-from isentrope.policy import smollm2
-from isentrope.policy.catalogue import Facts, read_config, read_facts, unsupported
-from isentrope.policy.find import POCKET, find_folder, present_folder
-from isentrope.policy.gguf import NOTE, cache_folder, gguf_facts
-from isentrope.policy.hub import cached_models
+from isentrope.policy.models import smollm2
+from isentrope.policy.models.catalogue import Facts, read_config, read_facts
+from isentrope.policy.models.find import POCKET, find_folder, local_path, present_folder
+from isentrope.policy.models.gguf import NOTE, gguf_facts
+from isentrope.policy.models.home import cache_folder
+from isentrope.policy.models.hub import cached_models
+from isentrope.policy.models.supported import unsupported
 
 READY = "ready"
 
@@ -55,19 +57,26 @@ def find_facts(name: str, get: bool) -> tuple[Path | None, Facts, str]:
         return folder, read_facts(below), state if below == folder else f"{state}; adapters on {below}"
     if name == "smollm2":
         return None, smollm2.FACTS, _smollm2_state()
-    if Path(name).is_file():
-        return None, gguf_facts(Path(name)), "a GGUF file, converted on first use, or now with --get"
-    raise EngineError(f"{name} is not in the Hugging Face cache; isentrope models {name} --get downloads it")
+    file = local_path(name)
+    if file.is_file():
+        return None, gguf_facts(file), "a GGUF file, converted on first use, or now with --get"
+    raise EngineError(
+        f"{name} is not in the Hugging Face cache, and there is no folder {name} here; isentrope models {name} --get "
+        "downloads it from the hub"
+    )
 
 
 def base_folder(folder: Path) -> Path:
     """The model that adapters stand on; a model folder is its own."""
     if not (folder / "adapter_config.json").is_file():
         return folder
-    from isentrope.policy.lora_base import Base
+    from isentrope.policy.lora.base import Base
 
     base = Base.load(folder)
-    return base_folder(Path(base.folder) if Path(base.folder).is_dir() else find_folder(base.name))
+    found = Path(base.folder) if Path(base.folder).is_dir() else find_folder(base.name)
+    if (found / "adapter_config.json").is_file():
+        raise EngineError(f"{folder} has adapters that stand on other adapters, {found}; only a model can carry them")
+    return found
 
 
 def _smollm2_state() -> str:

@@ -17,7 +17,8 @@ from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any, Protocol, TypeVar, cast
 
-from isentrope.policy.api_key import Key, check_address
+from isentrope.policy.server.api_key import Key, check_address
+from isentrope.policy.server.http_line import Line, LineHandler, LineRequest, SecureLineHandler
 
 T = TypeVar("T")
 
@@ -42,18 +43,22 @@ class _Body(Protocol):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
+    """An answer that redirects is an answer like any other; where it points is not even read."""
+
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> None:
         return None
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 class ApiClient:
     def __init__(self, url: str, key_env: str, timeout: float, retries: int) -> None:
         self.url, self.timeout, self.retries = url.strip().rstrip("/"), timeout, retries
-        self._key = Key(key_env)
-        local = check_address(self.url, bool(self._key), key_env)
+        self._key = Key(key_env, self.url)
+        local = check_address(self.url, self._key)
         # A proxy that the environment names is used, but not on the way to this machine: it would be shown the key.
         proxies = urllib.request.ProxyHandler({}) if local else urllib.request.ProxyHandler()
-        self._opener = urllib.request.build_opener(proxies, _NoRedirect())
+        self._opener = urllib.request.build_opener(proxies, _NoRedirect(), LineHandler(), SecureLineHandler())
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._retried = 0
@@ -71,6 +76,10 @@ class ApiClient:
         with self._lock:
             count, self._retried = self._retried, 0
         return count
+
+    @property
+    def key_name(self) -> str:
+        return self._key.name
 
     def hide(self, text: str) -> str:
         return self._key.hide(text)
@@ -95,18 +104,22 @@ class ApiClient:
         if body is not None:
             headers["Content-Type"] = "application/json"
             data = json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, headers)
-        deadline = time.monotonic() + self.timeout
-        try:
-            with self._opener.open(request, timeout=self.timeout) as response:
-                return self._object(_read(response, deadline))
-        except urllib.error.HTTPError as error:
-            raise self._refusal(error, deadline) from None
-        except (OSError, HTTPException) as error:  # URLError, what urllib wraps things in, is an OSError
-            reason = getattr(error, "reason", None) or error
-            late = isinstance(reason, TimeoutError)
-            words = f"no answer within engine.timeout = {self.timeout:g} seconds" if late else self.clean(_name(reason))
-            raise Failed(words) from None
+        with Line(self.timeout) as line:
+            request = LineRequest(line, self.url + path, data, headers)
+            try:
+                with self._opener.open(request, timeout=self.timeout) as response:
+                    return self._object(_read(response, line))
+            except urllib.error.HTTPError as error:
+                raise self._refusal(error, line) from None
+            except (OSError, HTTPException, ValueError) as error:
+                raise self._failure(error, line) from None
+
+    def _failure(self, error: Exception, line: Line) -> Failed:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error  # urllib wraps most things
+        if line.late or isinstance(reason, TimeoutError):
+            return Failed(f"no answer within engine.timeout = {self.timeout:g} seconds")
+        # a ValueError is of what was sent, or of a certificate: it would be the same again
+        return Failed(self.clean(_name(reason)), again=not isinstance(reason, ValueError))
 
     def _object(self, text: bytes) -> dict[str, Any]:
         try:
@@ -117,12 +130,12 @@ class ApiClient:
             raise Failed(f"its answer is JSON but not an object: {self.clean(str(found))!r}")
         return cast("dict[str, Any]", found)
 
-    def _refusal(self, error: urllib.error.HTTPError, deadline: float) -> Failed:
+    def _refusal(self, error: urllib.error.HTTPError, line: Line) -> Failed:
         status = error.code
         with error:
             try:
-                body = _read(cast("_Body", error), deadline)
-            except (OSError, HTTPException, Failed):
+                body = _read(cast("_Body", error), line)
+            except (OSError, HTTPException, ValueError, Failed):
                 body = b""  # the status says enough
         if 300 <= status < 400:
             target = self.clean(error.headers.get("Location") or "another address")
@@ -138,16 +151,18 @@ class ApiClient:
         return line if len(line) <= _MAX_WORDS else line[:_MAX_WORDS] + " …"
 
 
-def _read(response: _Body, deadline: float) -> bytes:
+def _read(response: _Body, line: Line) -> bytes:
     """The whole body; it may neither be too large nor come too slowly."""
     body = bytearray()
-    while piece := response.read1(64 * 1024):
+    while True:
+        piece = response.read1(64 * 1024)
+        if line.late:  # what there is of it was cut off
+            raise TimeoutError
+        if not piece:
+            return bytes(body)
         body += piece
         if len(body) > MAX_BODY:
             raise Failed(f"its answer has more than {MAX_BODY // 2**20} MiB", again=False)
-        if time.monotonic() > deadline:
-            raise TimeoutError
-    return bytes(body)
 
 
 def _name(reason: object) -> str:

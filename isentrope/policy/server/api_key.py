@@ -7,27 +7,43 @@ import os
 from typing import Any
 from urllib.parse import urlsplit
 
+from isentrope.config.check import is_variable_name
 from isentrope.errors import EngineError
 
+AUTO = "auto"
+_USUAL = "OPENAI_API_KEY"
 _SECRET = 8  # characters from which a key is one: local servers are given "x" or "none", which are also words
 
 
 class Key:
-    """A key that can be sent and hidden but not shown."""
+    """A key that can be sent and hidden but not shown. `setting` is engine.key_env, `url` where it would go.
 
-    def __init__(self, variable: str) -> None:
-        self._variable = variable
-        self._text = os.environ.get(variable, "").strip() if variable else ""
+    Unless a variable is named, OpenAI's key goes to OpenAI and to this machine: no other server is given it for its
+    address alone.
+    """
+
+    def __init__(self, setting: str, url: str) -> None:
+        if setting and not is_variable_name(setting):
+            raise EngineError(
+                "engine.key_env: expected the name of an environment variable that holds the key; what stands there "
+                "cannot be one, and is not repeated here as it may be the key itself"
+            )
+        host = _host(url) or ""
+        usual = setting == AUTO and (host == "api.openai.com" or is_local(host))
+        self._variable = _USUAL if usual else "" if setting == AUTO else setting
+        self._text = os.environ.get(self._variable, "").strip() if self._variable else ""
+        # A key put where its name belongs may look like a name; then there is no variable of that name.
+        self.name = f"${self._variable}" if usual or self._variable in os.environ else ""
         if not all("!" <= char <= "~" for char in self._text):
             raise EngineError(
-                f"the key in ${variable} has characters that cannot be sent; copy it again, without spaces inside"
+                f"the key in {self.name} has characters that cannot be sent; copy it again, without spaces inside"
             )
 
     def __bool__(self) -> bool:
         return bool(self._text)
 
     def __repr__(self) -> str:
-        return f"Key({self._variable})"
+        return f"Key({self.name})"
 
     def __reduce__(self) -> Any:
         raise TypeError("a key is not written anywhere")
@@ -40,7 +56,7 @@ class Key:
         return text.replace(self._text, "[key]") if len(self._text) >= _SECRET else text
 
 
-def check_address(url: str, has_key: bool, key_env: str) -> bool:
+def check_address(url: str, key: Key) -> bool:
     """Whether the address is on this machine. Refuses one that cannot be asked safely."""
     try:
         parts = urlsplit(url)
@@ -50,18 +66,25 @@ def check_address(url: str, has_key: bool, key_env: str) -> bool:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise EngineError(
             "engine.url holds a user name, a password or a query, which would be written into config.toml; give the "
-            f"plain address of the server, and its key in ${key_env or 'a variable that engine.key_env names'}"
+            "plain address of the server, and its key in the environment variable that engine.key_env names"
         )
     shown = repr(url if len(url) <= 100 else url[:100] + "…")
-    if not host or parts.scheme not in ("http", "https"):
+    if not host or parts.scheme not in ("http", "https") or not parts.path.isascii():
         raise EngineError(f"engine.url = {shown}: expected an address like http://127.0.0.1:8000/v1")
     local = is_local(host)
-    if has_key and parts.scheme == "http" and not local:
+    if key and parts.scheme == "http" and not local:
         raise EngineError(
-            f"engine.url = {shown}: the key in ${key_env} would go over the network for all to read; use https, or set "
+            f"engine.url = {shown}: the key in {key.name} would go over the network for all to read; use https, or set "
             "engine.key_env to the empty string if that server needs no key"
         )
     return local
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:  # refused by check_address
+        return None
 
 
 def is_local(host: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from isentrope.policy.llama import Llama
-from isentrope.policy.lora_model import LoraModel, plain_weights
+from isentrope.policy.lora.model import LoraModel, plain_weights
 from isentrope.policy.policy import Backbone, Policy
 
 

@@ -20,8 +20,17 @@ from torch import Tensor, nn
 
 from isentrope.config.schema import PolicySettings
 from isentrope.errors import ConfigError, EngineError
-from isentrope.policy.lora_base import Base
-from isentrope.policy.lora_model import CONFIG, LEARNING, REFERENCE, WEIGHTS, LoraModel, ReferenceView, peft, root_of
+from isentrope.policy.lora.base import Base
+from isentrope.policy.lora.model import (
+    CONFIG,
+    LEARNING,
+    REFERENCE,
+    WEIGHTS,
+    LoraModel,
+    ReferenceView,
+    peft,
+    root_of,
+)
 from isentrope.policy.policy import Backbone, Policy
 
 

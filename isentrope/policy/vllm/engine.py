@@ -1,4 +1,4 @@
-"""The vLLM engine: its forward pass, paging and batching; our draws (vllm_draw.py); the policy's own weights.
+"""The vLLM engine: its forward pass, paging and batching; our draws (draw.py); the policy's own weights.
 
 vLLM runs in this process. Conversations need not be kept by hand: its prefix cache holds what it has read of them.
 The weights never touch the disk: vLLM starts with the model's shape alone and takes the weights from memory, at the
@@ -17,9 +17,10 @@ from isentrope.errors import EngineError
 from isentrope.policy.answer import Answer
 from isentrope.policy.engine import Request, Sampled
 from isentrope.policy.policy import Policy
-from isentrope.policy.vllm_draw import KEY, Board
-from isentrope.policy.vllm_start import start, vllm_module
-from isentrope.policy.vllm_weights import checkpoint_weights, pack_tied_head
+from isentrope.policy.vllm.compare import compare
+from isentrope.policy.vllm.draw import KEY, Board
+from isentrope.policy.vllm.start import start, vllm_module
+from isentrope.policy.vllm.weights import checkpoint_weights, pack_tied_head
 
 
 class VllmEngine:
@@ -27,6 +28,7 @@ class VllmEngine:
         self.policy, self.dialect = policy, policy.dialect
         self._board = Board(policy.dialect)
         self._count = self._prompt_tokens = self._cached_tokens = 0
+        self._compared = False
         self._engine: Any = start(policy, config, self._board)
         self._params = vllm_module("vllm.sampling_params")
         self.refresh()
@@ -69,7 +71,11 @@ class VllmEngine:
                 self._engine.abort_request(done)  # one that vLLM has finished itself is no longer there
                 for name in done:
                     del live[name]
-            return [self._board.answers[name].sampled() for name in names]
+            sampled = [self._board.answers[name].sampled() for name in names]
+            if requests and not self._compared:
+                self._compared = True
+                compare(self.policy, requests[0], sampled[0])
+            return sampled
         except torch.OutOfMemoryError as error:
             raise EngineError(
                 "vLLM ran out of memory while sampling; lower engine.memory, rollout.batch or agent.max_context"

@@ -19,21 +19,22 @@ import numpy as np
 
 from isentrope.config.schema import EngineSettings
 from isentrope.errors import EngineError
-from isentrope.policy.api_client import ApiClient, Failed
-from isentrope.policy.byte_tokens import ByteTokens
-from isentrope.policy.chat_answer import Answer, read_answer
 from isentrope.policy.engine import Request, Sampled
+from isentrope.policy.server.api_client import ApiClient, Failed
+from isentrope.policy.server.byte_tokens import ByteTokens
+from isentrope.policy.server.chat_answer import Answer, read_answer
 
-_HOPELESS = {401, 404}  # every other request would be refused likewise: the key, the address or the model is wrong
+_HOPELESS = {401, 404}  # before any answer: the key, the address or the model is wrong, for every other request too
 _ADVICE = {
     0: "see whether the server runs and engine.url is its address, up to and with its /v1",
     300: "set engine.url to the address where the server really is",
     400: "see whether the server takes chat messages, eval.temperature and agent.max_response as they are set",
-    401: "put a valid key into the environment variable that engine.key_env names (KEY)",
+    401: "put a valid key into KEY",
     403: "see whether the key in KEY may use this model",
     404: "see whether engine.url ends with the server's /v1 and engine.model is a name it knows",
     429: "lower engine.concurrency, raise engine.retries, or see whether the account has credit left",
 }
+_NO_KEY = "no key was sent: put one into an environment variable, and the variable's name into engine.key_env"
 
 
 @dataclass
@@ -47,6 +48,11 @@ class _Dealings:
     def add(self, **counts: float) -> None:
         for name, count in counts.items():
             self.counts[name] = self.counts.get(name, 0.0) + count
+
+    def count(self, answer: Answer) -> None:
+        self.add(prompt_tokens=answer.prompt_tokens, sampled_tokens=answer.sampled_tokens)
+        if not answer.counted:
+            self.add(uncounted=1)
 
 
 class OpenAIEngine:
@@ -96,8 +102,20 @@ class OpenAIEngine:
                 sampled[number] = self._taken(requests[number], outcome, len(requests))
         except BaseException:
             self._client.stop()  # an error or an interrupt: no thread begins anything new
+            self._count_rest(done)
             raise
         return [sampled[number] for number in range(len(requests))]
+
+    def _count_rest(self, done: queue.SimpleQueue[tuple[int, Answer | BaseException]]) -> None:
+        """Answers that nobody waits for any more were paid for too."""
+        while True:
+            try:
+                _, outcome = done.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(outcome, Answer):
+                self._dealings.add(requests=1)
+                self._dealings.count(outcome)
 
     def _work(
         self,
@@ -144,9 +162,7 @@ class OpenAIEngine:
         dealings.add(requests=1)
         if isinstance(outcome, Answer):
             dealings.failed_in_a_row, dealings.ever_answered = 0, True
-            dealings.add(prompt_tokens=outcome.prompt_tokens, sampled_tokens=outcome.sampled_tokens)
-            if not outcome.counted:
-                dealings.add(uncounted=1)
+            dealings.count(outcome)
             return outcome.sampled(request)
         if not isinstance(outcome, Failed):
             raise outcome
@@ -154,14 +170,16 @@ class OpenAIEngine:
         dealings.add(failed=1)
         at_once = self.settings.concurrency
         enough = max(4, at_once) if dealings.ever_answered else min(at_once, together)
-        if outcome.status in _HOPELESS or dealings.failed_in_a_row >= enough:
+        hopeless = outcome.status in _HOPELESS and not dealings.ever_answered
+        if hopeless or dealings.failed_in_a_row >= enough:
             raise EngineError(self._complaint(outcome))
         empty = np.zeros(0, dtype=np.float32)
         return Sampled(empty.astype(np.int32), empty, empty, empty, "error", _in_words(outcome))
 
     def _complaint(self, failure: Failed) -> str:
         status = 300 if 300 <= failure.status < 400 else failure.status
-        advice = _ADVICE.get(status, "").replace("KEY", f"${self.settings.key_env}")
+        named = self._client.key_name
+        advice = _NO_KEY if status in (401, 403) and not named else _ADVICE.get(status, "").replace("KEY", named)
         return f"{self._client.url}: {_in_words(failure)}" + (f"; {advice}" if advice else "")
 
     def _first_model(self) -> str:

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.errors import EngineError
-from isentrope.policy.catalogue import TOKENIZERS, weight_shapes
-from isentrope.policy.memory import gib
+from isentrope.policy.models.catalogue import TOKENIZERS
+from isentrope.policy.models.home import expanded
+from isentrope.policy.models.memory import gib
+from isentrope.policy.models.weight_files import weight_shapes
 
 WANTED = [
     "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*", "vocab.*",
@@ -36,9 +38,9 @@ def hub_name(text: str) -> tuple[str, str] | None:
 def hub_cache() -> Path:
     """Where huggingface_hub keeps what it downloaded."""
     if os.environ.get("HF_HUB_CACHE"):
-        return Path(os.environ["HF_HUB_CACHE"]).expanduser()
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
-    return Path(home).expanduser() / "hub"
+        return expanded(os.environ["HF_HUB_CACHE"], "HF_HUB_CACHE")
+    home = os.environ.get("HF_HOME") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    return expanded(home, "HF_HOME") / "hub"
 
 
 def cached_folder(repository: str, revision: str) -> Path | None:
@@ -127,9 +129,13 @@ def _explain(name: str, error: Exception) -> str:
     if "RevisionNotFound" in kind:
         return f"{name}: there is no such revision on the hub"
     if "RepositoryNotFound" in kind:
-        return f"{name}: the hub has no such model, or it is private: check the name, or log in with `hf auth login`"
+        return (
+            f"{name}: there is no such folder here, and the hub has no such model, or it is private: check the name, "
+            "or log in with `hf auth login`"
+        )
     return (
-        f"{name} is not in {hub_cache()} and the hub could not be reached ({kind}: {first}); "
+        f"there is no folder {name} here; {name} is not in {hub_cache()} and the hub could not be reached "
+        f"({kind}: {first}); "
         "download it where there is a network, then give its folder as policy.model, "
         "or see what is here: isentrope models"
     )

@@ -13,7 +13,7 @@ from safetensors.torch import save  # pyright: ignore[reportUnknownVariableType]
 from torch import Tensor, nn
 
 from isentrope.errors import EngineError, writing
-from isentrope.policy.lora_base import Base
+from isentrope.policy.lora.base import Base
 from isentrope.policy.policy import Backbone
 from isentrope.seeding import stream_key
 

@@ -10,20 +10,25 @@ import hashlib
 import importlib
 import importlib.util
 import json
-import os
 import re
 import shutil
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
+from isentrope.disk import flush_folder, share_as
 from isentrope.errors import EngineError
-from isentrope.policy.catalogue import Facts, unsupported
-from isentrope.policy.gguf_header import GgufHeader, read_gguf_header
-from isentrope.policy.memory import free_memory, gib
-from isentrope.policy.quiet import quiet_transformers, working
+from isentrope.policy.models.catalogue import Facts
+from isentrope.policy.models.gguf_header import GgufHeader, read_gguf_header
+from isentrope.policy.models.home import cache_folder
+from isentrope.policy.models.memory import free_memory, gib
+from isentrope.policy.models.quiet import quiet_transformers, working
+from isentrope.policy.models.supported import unsupported
 
 VERSION = 1  # of the conversion: a folder made by another version is made again
 NOTE = "isentrope.json"  # beside the weights: where they came from
@@ -33,17 +38,6 @@ STALE = 24 * 3600  # seconds after which a half-made folder has no maker any mor
 KNOWN_CUTS = {
     "smollm", "qwen2", "llama-bpe", "llama3", "llama-v3", "gpt-2", "gpt2", "default", "tekken", "gpt-4o", "qwen35",
 }  # fmt: skip
-
-
-def cache_folder() -> Path:
-    """Where converted models are kept: `$ISENTROPE_CACHE`, else the system's folder for caches."""
-    own = os.environ.get("ISENTROPE_CACHE")
-    if own:
-        return Path(own).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "isentrope"
-    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "isentrope"
 
 
 def converted_folder(file: Path, identity: str = "") -> Path:
@@ -67,15 +61,22 @@ def convert(file: Path, identity: str = "") -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target.parent)
         making = Path(tempfile.mkdtemp(prefix=".making-", dir=target.parent))
+        (model := making / "model").mkdir()  # with the usual permissions, which `making` has not
     except OSError as error:
         raise EngineError(f"cannot write {target.parent} ({error}); set ISENTROPE_CACHE to a folder you own") from error
     try:
         with working(f"converting {file.name} to float32, {gib(4 * header.parameters)}, once, into {target}"):
-            _convert_into(making, file, header)
+            _convert_into(model, file, header)
         made = {"file": file.name, "licence": header.settings.get("general.license", ""), "version": VERSION}
-        (making / NOTE).write_text(json.dumps(made) + "\n", encoding="utf-8")
-        making.rename(target)
-    except OSError as error:
+        (model / NOTE).write_text(json.dumps(made) + "\n", encoding="utf-8")
+        share_as(model / NOTE)
+        flush_folder(model)
+        with suppress(FileNotFoundError):
+            if not (target / NOTE).is_file():  # what is left of one that was deleted in part
+                target.rename(making / "old")
+        model.rename(target)
+        flush_folder(target.parent, deep=False)
+    except (OSError, SafetensorError) as error:  # a full disk is the latter
         if not (target / NOTE).is_file():  # else another process was done first, and its folder is as good
             raise EngineError(f"could not write {target}: {error}; free some space or set ISENTROPE_CACHE") from error
     finally:
@@ -86,12 +87,13 @@ def convert(file: Path, identity: str = "") -> Path:
 def _sweep(folder: Path) -> None:
     """What a killed conversion left behind is half a gigabyte at least."""
     for left in folder.glob(".making-*"):
-        if time.time() - left.stat().st_mtime > STALE:
-            shutil.rmtree(left, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another process sweeps too, or is done with it
+            if time.time() - left.stat().st_mtime > STALE:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _check(file: Path, header: GgufHeader) -> None:
-    if int(header.settings.get("split.count", 1)) > 1:
+    if header.whole("split.count", 1) > 1:
         raise EngineError(f"{file.name} is one part of several; join them first: llama-gguf-split --merge")
     for package in ("transformers", "gguf", "accelerate"):
         if importlib.util.find_spec(package) is None:
@@ -119,7 +121,9 @@ def _convert_into(folder: Path, file: Path, header: GgufHeader) -> None:
             )  # with the config at hand the file's long vocabulary is read fewer times: half of the whole time
     except ImportError as error:
         raise EngineError(f"GGUF files need one more package: {error}") from error
-    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, RuntimeError) as error:
+    except EngineError:
+        raise
+    except Exception as error:  # a file that is not as expected may end anywhere in the reader
         raise EngineError(f"cannot read a {header.architecture} model from {file.name}: {error}") from error
     missing: list[str] = sorted(report["missing_keys"])
     if missing:  # transformers would fill them with random numbers and say so in passing
@@ -164,6 +168,8 @@ def gguf_facts(file: Path) -> Facts:
     vocabulary = ("token_embd.weight", "output.weight")
     linear = [shape for name, shape in header.shapes.items() if len(shape) == 2 and name not in vocabulary]
     embedding = header.shapes.get("token_embd.weight", (0, 0))
+    if len(embedding) != 2:
+        raise EngineError(f"{file}: token_embd.weight has {len(embedding)} dimensions; expected 2: it is damaged")
     return Facts(
         folder=file,
         architecture=f"{header.architecture} (GGUF)",
@@ -178,4 +184,5 @@ def gguf_facts(file: Path) -> Facts:
         context=header.number("context_length"),
         chat_template="tokenizer.chat_template" in header.settings,
         licence=str(header.settings.get("general.license", "")),
+        learned_positions="position_embd.weight" in header.shapes,
     )
