@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,7 @@ class OfficialGames:
         for split, kind, game in found:
             if kind in kinds:
                 self._games.setdefault(_SPLIT_NAMES.get(split, split), []).append((kind, game))
+        self._games = {split: _mixed(games) for split, games in self._games.items()}
         if not self._games:
             raise TaskError(f"games = {path!r}: no game of the kinds {', '.join(kinds)} found there")
 
@@ -72,6 +74,17 @@ class OfficialGames:
         if not 0 <= index < len(games):
             raise TaskError(f"there is no official game number {index} in {split!r}: it has {len(games)} games")
         return games[index]
+
+
+def _mixed(games: list[tuple[str, Record | Path]]) -> list[tuple[str, Record | Path]]:
+    """Each kind spread evenly over the whole. On disk games stand by kind, and the first hundred would be of one."""
+    counts = Counter(kind for kind, _ in games)
+    seen: Counter[str] = Counter()
+    places: list[float] = []
+    for kind, _ in games:
+        places.append((seen[kind] + 0.5) / counts[kind])
+        seen[kind] += 1
+    return [games[i] for i in sorted(range(len(games)), key=lambda i: (places[i], games[i][0]))]
 
 
 def read_file(path: Path) -> Record:

@@ -121,3 +121,23 @@ def test_all_official_walkthroughs_win() -> None:
         assert engine.won, record.name
         count += 1
     assert count == 4027
+
+
+def test_kinds_are_spread_over_a_split(tmp_path: Path) -> None:
+    file = tmp_path / "games.jsonl"
+    counts = {"pick": 60, "heat": 20, "two": 10}
+    game = {kind: generate(kind, "train", 0, "small") for kind in counts}
+    lines = [
+        {"split": "train", "game": f"{kind}-{i}", "task": "t", "pddl_problem": write_problem(game[kind])}
+        for kind, count in counts.items()
+        for i in range(count)
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    games = OfficialGames(str(file), KINDS)
+    found = [games.kind("train", i) for i in range(90)]
+    assert {kind: found.count(kind) for kind in counts} == counts
+    for start in range(0, 90, 9):
+        part = found[start : start + 9]
+        assert part.count("pick") in (5, 6, 7)
+        assert part.count("heat") in (1, 2, 3)
+        assert part.count("two") == 1
