@@ -1,27 +1,21 @@
-"""The real SmolLM2 tokenizer, where it is at hand: ISENTROPE_TEST_SMOLLM2 names its folder."""
+"""The real SmolLM2 tokenizer, where it is at hand."""
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
 
 import pytest
 
 from isentrope.policy.chat.tokens import ChatTokens
+from isentrope.policy.models.smollm2 import converted
 from tests.policy.test_hf_tokens import ANSWERED, ASKED, SYSTEM, by_parts, by_template, text_of
 
-FOLDER = os.environ.get("ISENTROPE_TEST_SMOLLM2", "")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (Path(FOLDER) / "tokenizer.json").is_file(), reason="set ISENTROPE_TEST_SMOLLM2 to its folder"
-    ),
-]
+FOLDER = converted()
+pytestmark = pytest.mark.skipif(FOLDER is None, reason="needs SmolLM2: isentrope models smollm2 --get")
 
 
 @pytest.fixture(scope="module")
 def dialect() -> ChatTokens:
-    return ChatTokens.load(Path(FOLDER))
+    assert FOLDER is not None
+    return ChatTokens.load(FOLDER)
 
 
 def test_thirty_turns(dialect: ChatTokens) -> None:
