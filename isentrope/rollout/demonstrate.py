@@ -11,7 +11,7 @@ from isentrope.agent.format import parse_response, write_response
 from isentrope.agent.tokens import Dialect
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.errors import TaskError
-from isentrope.tasks.contract import Expert, Instance, World
+from isentrope.tasks.contract import Expert, Instance, Step, View, World
 from isentrope.types import Episode, Turn
 
 
@@ -60,31 +60,8 @@ def demonstrate(
             stop = "context_limit"
             break
         ids = dialect.answer(write_response(agent.order, move.thought, move.action))
-        parsed = parse_response(dialect.pieces(ids), agent.order, "tag")
         step = play.step(move.action)
-        continues, new = split_prefix(context.tokens, prompt)
-        response = np.array(ids, dtype=np.int32)
-        nothing = np.zeros(len(ids), dtype=np.float32)
-        turns.append(
-            Turn(
-                observation=view.text,
-                admissible=view.admissible,
-                anchor="",
-                context_ids=np.array(new, dtype=np.int32),
-                continues=continues,
-                response_ids=response,
-                logprobs=nothing,
-                entropies=nothing,
-                temperatures=nothing + 1,
-                think_span=parsed.think_span,
-                action_span=parsed.action_span,
-                action=move.action,
-                verdict="ok" if step.valid else "inadmissible",
-                stop="tag",
-                reward=task.success_reward * step.reward,
-                dropped=context.dropped,
-            )
-        )
+        turns.append(_turn(context, view, prompt, ids, move.action, step, task.success_reward))
         context.answered(prompt, ids, move.action)
         view, success = step.view, success or step.success
         if step.terminated or step.truncated:
@@ -103,4 +80,30 @@ def demonstrate(
         turns=tuple(turns),
         success=success,
         stop=stop,
+    )
+
+
+def _turn(
+    context: Context, view: View, prompt: list[int], ids: list[int], action: str, step: Step, success_reward: float
+) -> Turn:
+    parsed = parse_response(context.dialect.pieces(ids), context.order, "tag")
+    continues, new = split_prefix(context.tokens, prompt)
+    nothing = np.zeros(len(ids), dtype=np.float32)
+    return Turn(
+        observation=view.text,
+        admissible=view.admissible,
+        anchor="",
+        context_ids=np.array(new, dtype=np.int32),
+        continues=continues,
+        response_ids=np.array(ids, dtype=np.int32),
+        logprobs=nothing,
+        entropies=nothing,
+        temperatures=nothing + 1,
+        think_span=parsed.think_span,
+        action_span=parsed.action_span,
+        action=action,
+        verdict="ok" if step.valid else "inadmissible",
+        stop="tag",
+        reward=success_reward * step.reward,
+        dropped=context.dropped,
     )
