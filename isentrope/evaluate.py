@@ -77,7 +77,9 @@ def evaluate_model(
     with Watch(quiet) as watch:
         for step, folder in _candidates(config, model, exam.checkpoint):
             with _arena(config, folder) as arena:
-                served = str(getattr(arena.engine, "model", "")) if config.engine.kind == "openai" else ""
+                if config.engine.kind == "openai":
+                    served = str(getattr(arena.engine, "model", ""))
+                    watch.say(f"asking {served} at {config.engine.url}")  # an address with a secret was refused before
                 try:
                     evaluations.append(_evaluation(arena, plan, exam, step, watch))
                 except BaseException:  # an interrupt too: what was sampled until then was paid for

@@ -61,7 +61,7 @@ def export(source: Path, out: Path, dtype: str = "bfloat16", step: int | None = 
 def _chosen(source: Path, step: int | None) -> Path:
     checkpoints = source / "checkpoints"
     if step is None:
-        return find_folder(str(source))
+        return find_folder(str(source), setting="")
     folder = checkpoints / f"step-{step:06d}" / "policy"
     if not folder.is_dir():
         there, best = kept_checkpoints(checkpoints), best_step(checkpoints)

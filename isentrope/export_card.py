@@ -16,9 +16,13 @@ from isentrope.policy.lora.base import Base
 LOADING = """```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained("this folder")
-tokenizer = AutoTokenizer.from_pretrained("this folder")
+model = AutoModelForCausalLM.from_pretrained("PATH")  # of this folder
+tokenizer = AutoTokenizer.from_pretrained("PATH")
 ```
+
+Talk to it by its chat template, and stop an answer where its form ends: it was trained to be cut off there, not to
+write an end-of-text token. The form is in the list above; `think_act` and `act` end with `</action>`, `act_think`
+with `</think>`.
 """
 NO_TOKENIZER = """The weights load with `transformers` (`AutoModelForCausalLM`) and elsewhere as a Llama model. The
 tokenizer is Isentrope's own (`pocket_tokens.json`) and has no Hugging Face form: `isentrope eval`, `play` and `train`
@@ -59,10 +63,14 @@ def _training(run: Path, folder: Path) -> list[str]:
     what = {"sft": "imitation of expert games", "rft": "imitation of its own successes"}
     trained = what.get(kind, f"reinforcement learning ({config.learn.algorithm})")
     lines = [
-        f"- base: `{_plain(base)}`",
+        f"- base: `{_plain(base)}`; its licence holds for this model too",
         f"- task: `{_plain(config.task.world)}`, answers in the form `{config.agent.order}`",
         f"- training: {trained}, {how}, step {step}",
     ]
+    began = Path(config.policy.model)
+    if (began / "run.json").is_file():
+        before = json.loads((began / "run.json").read_text()).get("kind", "")
+        lines.append(f"- before that: {what.get(before, 'another run')} (`{_plain(str(began))}`)")
     if config.methods:
         lines.append(f"- methods: {', '.join(_plain(name) for name in config.methods)}")
     return [*lines, "", *_success(run, step, config)]

@@ -23,8 +23,16 @@ def check_prompt(config: RunConfig) -> None:
         raise ConfigError(
             'agent.prompt = "full" with policy.model = "pocket": the pocket model can read the brief prompt alone, so '
             "none of its answers would be valid. Name a language model (--set policy.model=smollm2, a model folder or "
-            "a name on the Hugging Face hub), or keep the pocket model with --set agent.prompt=brief"
+            "a name on the Hugging Face hub), or keep the pocket model: with its own recipe (for eval: "
+            "--recipe recipes/demo.toml) or with --set agent.prompt=brief"
         )
+
+
+def _size(policy: Policy, config: RunConfig) -> str:
+    counts = [(name, p.numel() / 1e6, p.requires_grad) for name, p in policy.module.named_parameters()]
+    model = sum(count for name, count, _ in counts if "lora_" not in name)
+    learning = sum(count for _, count, learns in counts if learns)
+    return f"{model:.3g} million parameters" + (f", {learning:.2g} million learn" if config.policy.lora_rank else "")
 
 
 def say_start(watch: Watch, config: RunConfig, policy: Policy, folder: RunFolder, found: Path | None) -> None:
@@ -36,8 +44,7 @@ def say_start(watch: Watch, config: RunConfig, policy: Policy, folder: RunFolder
         watch.say(f"{nothing} at {folder.path}: beginning a new run")
     elif found:
         watch.say(f"{folder.path}: going on from {found.name}")
-    size = sum(parameter.numel() for parameter in policy.module.parameters()) / 1e6
-    what = f"{config.policy.model} ({size:.3g} million parameters, {policy.device}) in {config.task.world}"
+    what = f"{config.policy.model} ({_size(policy, config)}, {policy.device}) in {config.task.world}"
     if folder.kind != "train":
         whose = "its own successes" if folder.kind == "rft" else "an expert's games"
         watch.say(f"{folder.kind}: {what} imitates {whose}; folder {folder.path}")

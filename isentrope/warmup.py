@@ -153,7 +153,8 @@ def _imitate_all(
         every, metrics = config.run.eval_every, {}
         if done == total or (every and done % every == 0):
             arena.engine.refresh()
-            metrics = evaluate(arena, config.eval.quick_games, watch)
+            stored = str(folder.path / "episodes" / f"eval-{done:06d}-{{split}}.parquet") if done == total else None
+            metrics = evaluate(arena, config.eval.quick_games, watch, stored)
             log.write(done, metrics, kind="eval")
             watch.say(f"{name} {done}/{total}: loss {loss:.3f}, {summary(metrics, config.eval.splits)}")
         if done == total or done % config.run.checkpoint_every == 0:

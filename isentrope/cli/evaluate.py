@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.cli.loading import say_loading_by
 from isentrope.cli.options import RecipeOption, SetOption
 from isentrope.cli.settings import recipe_or_run
 
@@ -78,6 +79,7 @@ def evaluate(
         raise typer.BadParameter("name a model or a run, or give a --recipe", param_hint="MODEL_OR_RUN")
     if step is not None and checkpoint is not None:
         raise typer.BadParameter("give one of --step and --checkpoint", param_hint="--step")
+    say_loading_by(recipe, Path(model) if model else None, sets, model)
     config = _settings(recipe, model, sets, {
         "eval.games": _number(games), "eval.temperature": temperature, "run.seed": seed, "eval.first_game": first_game,
     })  # fmt: skip
@@ -103,6 +105,7 @@ def evaluate(
     record = evaluate_model(config, model, exam, name)
     if out is not None:
         write_record(out, record)
+        typer.echo(f"wrote {out}", err=True)
     show(record, Console(highlight=False))
 
 

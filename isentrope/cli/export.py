@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from isentrope.cli.loading import say_loading
+
 
 class ExportDtype(StrEnum):
     bfloat16 = "bfloat16"
@@ -24,6 +26,7 @@ def export(
     step: Annotated[int | None, typer.Option("--step", min=0, help="Take the checkpoint of this step.")] = None,
 ) -> None:
     """Write the model as a standard Hugging Face folder, adapters merged, for transformers, vLLM and others."""
+    say_loading(str(source))
     from rich.console import Console
 
     from isentrope.cli.safe import shown

@@ -45,7 +45,8 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "table": (table, "isentrope table react.json --row 'GRPO=runs/grpo-*' --against GRPO\n\n"
               "isentrope table --row 'GRPO=runs/grpo-*' --rows recipes/papers/rows.toml --paper aem --format latex"),
     "serve": (serve, "isentrope serve runs/first --port 8000\n\n"
-              "isentrope eval --recipe recipes/demo.toml --set engine.kind=openai"),
+              "isentrope eval --recipe recipes/demo.toml --set engine.kind=openai "
+              "--set engine.url=http://127.0.0.1:8000/v1"),
     "export": (export, "isentrope export runs/first --out models/first\n\n"
                "isentrope export runs/first --step 40 --dtype float32 --out models/first-40"),
     "report": (report, "isentrope report runs/first --open"),

@@ -66,10 +66,11 @@ def _list() -> Table:
     from isentrope.policy.models.available import available
     from isentrope.policy.models.memory import FLOAT32, Need, gib, training_need
 
-    table = Table("policy.model", "state", title="Models", title_justify="left")
+    table = Table(title="Models", title_justify="left")
+    table.add_column("policy.model", overflow="fold", min_width=12)
+    table.add_column("state")
     for heading in ("parameters", "sample", f"LoRA {RANK}", "train all"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("licence")
     for one in available():
         facts = one.facts
         needs = (
@@ -82,7 +83,6 @@ def _list() -> Table:
             shown(one.state if not one.problem else f"cannot be used: {one.problem}", "" if not one.problem else "red"),
             _millions(facts.parameters) if facts else "",
             *([gib(need.certain) for need in needs] or ("", "", "")),
-            shown(facts.licence if facts else ""),
         )
     return table
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from isentrope.cli.loading import say_loading
 from isentrope.cli.options import RecipeOption, SetOption
 from isentrope.cli.settings import recipe_or_run
 
@@ -25,6 +26,7 @@ def serve(
     ] = "",
 ) -> None:
     """Serve a model or a run's best checkpoint to any client that speaks OpenAI's chat protocol."""
+    say_loading(model)
     config = recipe_or_run(recipe, Path(model), sets)
     from isentrope.serve.start import serve as run_server
 

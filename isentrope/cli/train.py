@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from isentrope.cli.loading import say_loading_by
 from isentrope.cli.options import OutFolder, RecipeArgument, ResumeOption, SetOption
 from isentrope.cli.settings import recipe_or_recorded
 from isentrope.config.check import check_training
@@ -48,6 +49,8 @@ def _settings(recipe: Path | None, out: Path, sets: Sequence[str] | None, resume
     """The recipe's; those of the run in `out` where it is to be resumed without one."""
     if resume and recipe is None and not (out / "config.toml").is_file():
         raise RunError(f"nothing to resume at {out}: no run was begun there; give a recipe to begin one")
-    config = recipe_or_recorded(recipe, out if resume else None, sets)
+    recorded = out if resume else None
+    say_loading_by(recipe, recorded, sets)
+    config = recipe_or_recorded(recipe, recorded, sets)
     check_training(config)
     return config

@@ -19,6 +19,7 @@ from isentrope.config.text import value_to_toml
 from isentrope.errors import ConfigError
 
 T = TypeVar("T")
+_SECRETS = ("key", "token", "secret", "password")  # a setting called so may hold one, which is not repeated
 _BAD = object()  # what a reader returns after it has noted a problem
 
 
@@ -42,9 +43,8 @@ def read_section(
     kinds = field_kinds(cls)
     for key in table:
         if key not in kinds:
-            problems.append(
-                f"{_join(path, key)} = {_shown(table[key])}: no such setting" + _hint(key, path, kinds, elsewhere)
-            )
+            told = "" if _may_hold_secret(key, table[key]) else f" = {_shown(table[key])}"
+            problems.append(f"{_join(path, key)}{told}: no such setting" + _hint(key, path, kinds, elsewhere))
     values: dict[str, Any] = {}
     for item in fields(cast(Any, cls)):
         where = _join(path, item.name)
@@ -126,6 +126,11 @@ def _hint(key: str, path: str, kinds: Mapping[str, Any], elsewhere: Iterable[str
     if same_name:
         return f"; did you mean {' or '.join(same_name)}?"
     return f"; there is: {', '.join(_join(path, name) for name in kinds)}"
+
+
+def _may_hold_secret(key: str, value: Any) -> bool:
+    names = f"{key} {value}" if isinstance(value, Mapping) else key  # an unknown table: its own names count too
+    return any(word in names.lower() for word in _SECRETS)
 
 
 def _looks_plain(text: str) -> bool:

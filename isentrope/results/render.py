@@ -1,6 +1,7 @@
 """Tables as text, Markdown, LaTeX, CSV and JSON. Names come from files and are made harmless in each.
 
-Figures have one decimal. Several seeds: mean ± standard deviation over seeds. One: the 95 % interval over its games.
+Figures have one decimal, returns two. Several seeds: mean ± standard deviation over seeds. One: the 95 % interval
+over its games.
 """
 
 from __future__ import annotations
@@ -55,9 +56,11 @@ def title_of(column: str) -> str:
 def figure(cell: Cell | None, column: str, intervals: bool, plus_minus: str = "±") -> str:
     if cell is None:
         return "-"
-    text = f"{cell.value:+.1f}" if column == DIFFERENCE else f"{cell.value:.1f}"
+    places = 2 if column == "return" else 1
+    value = round(cell.value, places) + 0.0  # a zero has no sign
+    text = f"{value:+.1f}" if column == DIFFERENCE else f"{value:.{places}f}"
     if cell.std is not None:
-        return f"{text} {plus_minus} {cell.std:.1f}"
+        return f"{text} {plus_minus} {cell.std:.{places}f}"
     if cell.low is not None and cell.high is not None and (intervals or column in _WITH_INTERVAL):
         return f"{text} [{cell.low:.1f}, {cell.high:.1f}]"
     return text

@@ -14,6 +14,7 @@ from isentrope.evaluate import evaluation_plan
 from isentrope.policy.engine import Engine
 from isentrope.policy.engines import make_engine
 from isentrope.policy.load import load_policy
+from isentrope.policy.models.find import find_folder
 from isentrope.policy.server.api_key import is_local
 from isentrope.serve.http import Server
 from isentrope.serve.speaker import Speaker
@@ -29,6 +30,8 @@ def serve(config: RunConfig, model: str, host: str, port: int, key_env: str, nam
     config = replace(config, policy=replace(config.policy, model=model, lora_rank=0))
     if config.engine.kind == "openai":
         raise ConfigError('engine.kind = "openai" is a server itself; serve with engine.kind = "torch" or "vllm"')
+    if model != "new":
+        find_folder(model, setting="")  # here, as it was no setting that named it
     use_threads(config)
     engine = make_engine(config, load_policy(config.policy, config.run, max_context=config.agent.max_context))
     with running(config, engine, (host, port), name or Path(model).name or "model", key) as server:

@@ -132,6 +132,19 @@ def test_our_errors_are_one_panel(stand_in: Any) -> None:
     assert "did you mean learn.lr?" in wrong.stderr
 
 
+@pytest.mark.parametrize("arguments", [("export", "smolm2", "--out", "never"), ("serve", "smolm2")])
+def test_a_model_that_is_not_there(arguments: tuple[str, ...]) -> None:
+    done = invoke(*arguments)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("loading smolm2 …\n")
+    assert "did you mean smollm2?" in " ".join(done.stderr.replace("│", " ").split())
+    assert "policy.model" not in done.stderr  # the name was an argument
+
+
+def test_the_example_of_a_server_names_its_address() -> None:
+    assert "engine.url=http://127.0.0.1:8000/v1" in invoke("serve", "--help").stdout
+
+
 def test_a_bug_keeps_its_traceback(stand_in: Any) -> None:
     stand_in("isentrope.pipeline", "train", ZeroDivisionError("bug"))
     assert isinstance(invoke("train", "--out", "x").exception, ZeroDivisionError)
@@ -141,7 +154,7 @@ def test_interrupting(stand_in: Any) -> None:
     stand_in("isentrope.pipeline", "train", KeyboardInterrupt())
     done = invoke("train", "--out", "x")
     assert done.exit_code == 130
-    assert done.stderr == "Stopped. The run continues with --resume.\n"
+    assert done.stderr == "loading pocket …\nStopped. The run continues with --resume.\n"
     stand_in("isentrope.report.page", "write_report", KeyboardInterrupt())
     done = invoke("report", "x")
     assert done.exit_code == 130

@@ -52,6 +52,9 @@ def evaluated(tmp_path: Path, *arguments: object) -> tuple[Record, str]:
     out = tmp_path / "new" / "record.json"
     done = invoke("eval", *arguments, "--out", out)
     assert done.exit_code == 0, done.output
+    assert done.stderr.startswith("loading ")
+    assert done.stderr.endswith(f"wrote {out}\n")
+    assert "loading" not in done.stdout
     return read_record(out), done.stdout
 
 
@@ -241,6 +244,7 @@ def test_a_model_behind_a_server(recipe: Path, tmp_path: Path) -> None:
     assert (record.name, record.model, record.settings["engine.kind"]) == ("gpt-none", "gpt-none", "openai")
     assert record.notes[0]["cost"] == record.notes[0]["prompt_tokens"] > 0
     assert "prompt tokens: " in text
+    assert text.startswith(f"asking gpt-none at {address(server)}\n")
     assert "127.0.0.1" not in (tmp_path / "new" / "record.json").read_text()
 
 
@@ -248,3 +252,4 @@ def test_the_pocket_model_and_the_full_prompt() -> None:
     done = invoke("eval", "pocket")
     assert done.exit_code == 2
     assert "agent.prompt=brief" in done.stderr
+    assert "--recipe recipes/demo.toml" in " ".join(done.stderr.replace("│", " ").split())

@@ -164,3 +164,10 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
         load_config(tmp_path / "houshold.toml")
     with pytest.raises(ConfigError, match="could not read"):
         load_config(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["engine.key", "engine.API-KEY", "hub_token", "engnie.password", "run.my_secret"])
+def test_what_may_be_a_secret_is_not_repeated(name: str) -> None:
+    with pytest.raises(ConfigError, match="no such setting") as caught:
+        load_config(None, [f"{name}=sk-abc"])
+    assert "sk-abc" not in str(caught.value)

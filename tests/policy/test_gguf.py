@@ -208,7 +208,8 @@ def test_a_missing_tensor_is_refused_and_nothing_is_left(model: Any, tmp_path: P
 
 def test_files_that_are_no_whole_gguf(made: tuple[Path, Path], tmp_path: Path, cache: Path) -> None:
     whole = made[0].read_bytes()
-    for content, reason in ((b"GGML" + whole[4:], "does not begin"), (whole[:3000], "not a whole"), (b"", "begin")):
+    for content, reason in ((b"GGML" + whole[4:], "does not begin"), (whole[:3000], "not a whole"), (b"", "begin"),
+                            (whole[:20], r"not a whole GGUF file \(it ends too early\)")):  # fmt: skip
         file = tmp_path / "bad.gguf"
         file.write_bytes(content)
         with pytest.raises(EngineError, match=reason):

@@ -243,7 +243,7 @@ def test_the_list_names_every_model_and_a_broken_one_too(folder: Path, monkeypat
     change(folder, architectures=["BertForMaskedLM"])
     folder.rename(cache)
     found = {entry.name: entry for entry in available()}
-    assert set(found) == {"pocket", "smollm2", "org/small@abc"}
+    assert set(found) == {"pocket", "new", "smollm2", "org/small@abc"}
     assert "no causal" in found["org/small@abc"].problem
     shown = CliRunner().invoke(app, ["models"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0, shown.output
@@ -278,3 +278,15 @@ def test_adapters_are_described_by_the_model_below_them(folder: Path, tmp_path: 
     place, facts, state = find_facts(str(adapters), get=False)
     assert (place, facts.folder) == (adapters, folder)
     assert "adapters on" in state
+
+
+def test_a_folder_without_a_tokenizer_is_not_called_ready(folder: Path) -> None:
+    assert find_facts(str(folder), get=False)[2] == "ready"
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink(missing_ok=True)
+    assert "has no tokenizer" in find_facts(str(folder), get=False)[2]
+
+
+def test_new_is_explained() -> None:
+    with pytest.raises(EngineError, match=r"made when a run begins.*policy\.layers"):
+        find_facts("new", get=False)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isentrope.results.layout import Cell, ResultTable, TableRow
-from isentrope.results.render import FORMATS, one_line, render
+from isentrope.results.render import FORMATS, figure, one_line, render
 
 HOSTILE = (
     "a | b", "=cmd()", "+1", "-1", "@x", "\t=1", "\r\n=1", "＝1", "50 % \\input{x} $1$ #1 & _ ^ ~", "<script>", "`x`",
@@ -142,3 +142,10 @@ def test_two_splits_with_other_columns_in_one_csv() -> None:
     rows = list(csv.reader(io.StringIO(render([table(), other], "csv"))))
     assert {len(row) for row in rows} == {5 + 5 * 4}
     assert rows[3][0] == "unseen"
+
+
+def test_returns_have_two_decimals_and_zero_no_sign() -> None:
+    assert figure(Cell(-0.04), "return", False) == "-0.04"
+    assert figure(Cell(-0.001), "return", False) == "0.00"
+    assert figure(Cell(0.125, 0.031), "return", False) == "0.12 ± 0.03"
+    assert figure(Cell(-0.04), "turns", False) == "0.0"

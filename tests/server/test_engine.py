@@ -247,6 +247,7 @@ def test_tokens_and_cost_are_counted_from_asking_to_asking() -> None:
         "cost": pytest.approx((200 * 2 + 20 * 30) / 1e6),
     }  # fmt: skip
     assert set(engine.notes().values()) == {0}
+    assert "cost" not in engine_at(server.url).notes()  # without prices there is nothing to say
 
 
 @pytest.mark.parametrize("count", [True, -1, 2**53, 10**400, 1.5, "12", None])

@@ -138,6 +138,7 @@ def test_the_command_serves_until_it_is_interrupted() -> None:
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             assert process.stdout is not None
+            assert process.stdout.readline() == "loading pocket …\n"
             line = process.stdout.readline()
             assert line.startswith("pocket at http://127.0.0.1:"), line + process.stdout.read()
             url = line.split()[2].rstrip(",")

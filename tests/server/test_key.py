@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from isentrope.cli.main import app
 from isentrope.config.load import config_to_toml, load_config
 from isentrope.errors import ConfigError, EngineError
-from isentrope.policy.server.api_key import Key
 from isentrope.train.run_folder import differences
 from tests.runs.helpers import make_model, toy_config
 from tests.server.faulty import faulty, refuse, say
@@ -93,10 +92,28 @@ def test_a_key_in_place_of_its_name_is_refused_and_not_repeated(text: str) -> No
 
 def test_a_key_that_looks_like_a_name_is_not_repeated_either() -> None:
     key = "gsk_0123456789abcdef"
-    with faulty(refuse(401)) as server, pytest.raises(EngineError) as caught:
+    with faulty(say(GOOD)) as server, pytest.raises(EngineError, match="the environment does not have") as caught:
         engine_at(server.url, key_env=key).sample([ask()])
     assert key not in str(caught.value)
-    assert key not in repr(Key(key, server.url))
+    assert server.headers == []
+
+
+def test_a_variable_that_is_not_there_is_told_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MYKEY", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    told = "engine.key_env = MYKEY, but the environment has no MYKEY"
+    with faulty(say(GOOD)) as server:
+        with pytest.raises(EngineError, match=told):
+            engine_at(server.url, key_env="MYKEY", model="")
+        assert server.headers == []
+        engine_at(server.url, key_env="auto").sample([ask()])  # nobody named a variable: none is missed
+
+
+@pytest.mark.parametrize(("status", "helps"), [(401, False), (404, True)])
+def test_a_models_name_is_asked_for_only_where_it_would_help(status: int, helps: bool) -> None:
+    with faulty(refuse(status)) as server, pytest.raises(EngineError) as caught:
+        engine_at(server.url, model="")
+    assert ("or name the model by engine.model" in str(caught.value)) == helps
 
 
 def test_a_run_goes_on_whatever_server_is_set() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from isentrope.errors import EngineError
 from isentrope.policy.models import smollm2
-from isentrope.policy.models.catalogue import Facts, read_config, read_facts
+from isentrope.policy.models.catalogue import TOKENIZERS, Facts, read_config, read_facts
 from isentrope.policy.models.find import POCKET, find_folder, local_path, present_folder
 from isentrope.policy.models.gguf import NOTE, gguf_facts
 from isentrope.policy.models.home import cache_folder
@@ -17,6 +17,7 @@ from isentrope.policy.models.hub import cached_models
 from isentrope.policy.models.supported import unsupported
 
 READY = "ready"
+NEW = "the pocket model's shape with random weights, made when a run begins"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Entry:
 def available() -> Iterator[Entry]:
     """Everything that is found without a network; a broken folder is listed with what is wrong with it."""
     yield _entry("pocket", POCKET)
+    yield Entry("new", "random weights", None)
     ours = smollm2.converted()
     yield _entry("smollm2", ours) if ours else Entry("smollm2", _smollm2_state(), smollm2.FACTS)
     for folder in sorted((cache_folder() / "converted").glob("[!.]*")):
@@ -41,18 +43,31 @@ def available() -> Iterator[Entry]:
 
 def _entry(name: str, folder: Path) -> Entry:
     try:
-        facts = read_facts(folder)
-        return Entry(name, READY, facts, unsupported(read_config(folder)) or "")
+        return Entry(name, READY, read_facts(folder), _problem(folder))
     except EngineError as error:
         return Entry(name, "broken", None, str(error))
 
 
+def _problem(folder: Path) -> str:
+    """Why a folder that can be read cannot be a policy; empty if it can."""
+    if folder == POCKET or (folder / "pocket_tokens.json").is_file():
+        return ""
+    if not any((folder / name).is_file() for name in TOKENIZERS):
+        return "it has no tokenizer; copy the model's tokenizer files into it"
+    return unsupported(read_config(folder)) or ""
+
+
 def find_facts(name: str, get: bool) -> tuple[Path | None, Facts, str]:
     """(folder, facts, state) of one model; with `get` it is fetched and converted first, else looked at as it is."""
+    if name == "new":
+        raise EngineError(
+            f"new is {NEW}: policy.layers, policy.width and policy.heads say how large; isentrope models pocket shows "
+            "the shape it has by default"
+        )
     folder = find_folder(name) if get else present_folder(name)
     if folder is not None:
         below = base_folder(folder)
-        problem = unsupported(read_config(below))
+        problem = _problem(below)
         state = f"cannot be used: {problem}" if problem else READY
         return folder, read_facts(below), state if below == folder else f"{state}; adapters on {below}"
     if name == "smollm2":

@@ -6,23 +6,29 @@ import json
 import re
 from pathlib import Path
 
+from isentrope.config.suggest import nearest
 from isentrope.errors import EngineError
 from isentrope.policy.models.home import expanded
 from isentrope.policy.models.hub import cached_folder, download, hub_name
 
+_SETTING = "policy.model = "
 POCKET = Path(__file__).parents[1] / "pocket"
+OWN = ("pocket", "new", "smollm2")  # names that we give ourselves
 EXPECTED = (
     "expected pocket, new, smollm2, a model folder with a config.json, a GGUF file, a run folder, or a name on the "
     "Hugging Face hub such as Qwen/Qwen2.5-0.5B-Instruct"
 )
 
 
-def find_folder(model: str) -> Path:
-    """The folder that `policy.model` means. What is not here yet is fetched and converted, once."""
-    return present_folder(model) or _fetched(model)
+def find_folder(model: str, setting: str = _SETTING) -> Path:
+    """The folder that `policy.model` means. What is not here yet is fetched and converted, once.
+
+    `setting` stands before the model's name in errors: nothing where the name is a command's argument.
+    """
+    return present_folder(model, setting) or _fetched(model)
 
 
-def present_folder(model: str) -> Path | None:
+def present_folder(model: str, setting: str = _SETTING) -> Path | None:
     """The folder, if nothing has to be fetched or converted first; None if something has; an error if it is nothing."""
     if model == "pocket":
         return POCKET
@@ -32,16 +38,18 @@ def present_folder(model: str) -> Path | None:
         return converted()
     path = local_path(model)
     if path.is_file():
-        return _converted(path, model)
+        return _converted(path, setting + repr(model))
     if path.is_dir():
-        return _in_folder(path, model)
+        return _in_folder(path, setting + repr(model))
     name = hub_name(model)
     if name is None or model.endswith(".gguf"):
-        raise EngineError(f"policy.model = {model!r}: {EXPECTED}; there is no such file or folder")
+        guess = nearest(model, OWN) if "/" not in model else None
+        hint = f"; did you mean {guess}?" if guess else ""
+        raise EngineError(f"{setting}{model!r}: {EXPECTED}; there is no such file or folder{hint}")
     found, owner = cached_folder(*name), model.split("/")[0]
     if found is None and Path(owner).is_dir():  # a slip of the pen in a path must not become a download
         raise EngineError(
-            f"policy.model = {model!r}: there is no folder {model} here, though there is one called {owner}. If a "
+            f"{setting}{model!r}: there is no folder {model} here, though there is one called {owner}. If a "
             f"model on the hub is meant, fetch it from elsewhere first: cd / && isentrope models {model} --get"
         )
     return found
@@ -70,16 +78,16 @@ def _fetched(model: str) -> Path:
     return download(*name)
 
 
-def _converted(file: Path, model: str) -> Path | None:
+def _converted(file: Path, named: str) -> Path | None:
     from isentrope.policy.models.gguf import NOTE, converted_folder
 
     if file.suffix.lower() != ".gguf":
-        raise EngineError(f"policy.model = {model!r} is a file; {EXPECTED}")
+        raise EngineError(f"{named} is a file; {EXPECTED}")
     folder = converted_folder(file)
     return folder if (folder / NOTE).is_file() else None
 
 
-def _in_folder(folder: Path, model: str) -> Path:
+def _in_folder(folder: Path, named: str) -> Path:
     """A model folder itself, or a run's best or last checkpoint."""
     if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
         return folder
@@ -91,8 +99,8 @@ def _in_folder(folder: Path, model: str) -> Path:
         return steps[max(steps) if best is None else best] / "policy"
     packed = sorted(folder.glob("*.gguf"))
     if packed:
-        raise EngineError(f"policy.model = {model!r} is a folder of GGUF files: give one of them, e.g. {packed[0]}")
-    raise EngineError(f"policy.model = {model!r}: {EXPECTED}; that folder is none of these")
+        raise EngineError(f"{named} is a folder of GGUF files: give one of them, e.g. {packed[0]}")
+    raise EngineError(f"{named}: {EXPECTED}; that folder is none of these")
 
 
 def kept_checkpoints(folder: Path) -> dict[int, Path]:

@@ -70,7 +70,7 @@ class _Reader:
 
     def number(self, code: str) -> int:
         size = struct.calcsize(f"<{code}")
-        return struct.unpack(f"<{code}", self.file.read(size))[0]
+        return struct.unpack(f"<{code}", self.read(size))[0]
 
     def count(self) -> int:
         """How many things follow: each takes a byte at least, so more than the file has bytes is a lie."""
@@ -80,11 +80,13 @@ class _Reader:
         return number
 
     def text(self) -> str:
-        length = self.count()
+        return self.read(self.count()).decode("utf-8", "replace")
+
+    def read(self, length: int) -> bytes:
         data = self.file.read(length)
         if len(data) < length:
             raise ValueError("it ends too early")
-        return data.decode("utf-8", "replace")
+        return data
 
     def value(self, kind: int) -> Value:
         if kind == _STRING:

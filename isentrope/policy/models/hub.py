@@ -136,6 +136,6 @@ def _explain(name: str, error: Exception) -> str:
     return (
         f"there is no folder {name} here; {name} is not in {hub_cache()} and the hub could not be reached "
         f"({kind}: {first}); "
-        "download it where there is a network, then give its folder as policy.model, "
+        "download it where there is a network, then give its folder in place of the name, "
         "or see what is here: isentrope models"
     )

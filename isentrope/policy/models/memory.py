@@ -176,8 +176,8 @@ def check_memory(
         raise EngineError(f"{_sum(name, need, free, device)}. {_advice(lora_rank, learn, need, held.itemsize)}")
     if need.total > free:
         print(
-            f"warning: {_sum(name, need, free, device)}; if it runs out, set learn.micro_tokens lower or "
-            "learn.gradient_checkpointing=true",
+            f"warning: {_sum(name, need, free, device)}. That is for passes that fill learn.micro_tokens; if memory "
+            "runs out, set it lower, or learn.gradient_checkpointing=true",
             file=sys.stderr,
         )
 
@@ -187,7 +187,7 @@ def _sum(name: str, need: Need, free: int, device: torch.device) -> str:
     parts += [f"{gib(need.optimiser)} for gradients and optimiser"] if need.optimiser else []
     parts += [f"{gib(need.reference)} for the reference"] if need.reference else []
     parts += [f"{gib(need.critic)} for the critic"] if need.critic else []
-    parts += [f"about {gib(need.activations)} for activations"] if need.activations else []
+    parts += [f"up to about {gib(need.activations)} for activations"] if need.activations else []
     return f"{name} takes {', '.join(parts)}: {gib(need.total)}, and {gib(free)} are free on {device}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +14,9 @@ from isentrope.errors import EngineError
 AUTO = "auto"
 _USUAL = "OPENAI_API_KEY"
 _SECRET = 8  # characters from which a key is one: local servers are given "x" or "none", which are also words
+
+# Letters alone, with a number at the end at most: a key that was put where its name belongs has digits in its midst.
+_SURELY_A_NAME = re.compile(r"[A-Z_]{1,40}[0-9]{0,2}")
 
 
 class Key:
@@ -28,12 +32,13 @@ class Key:
                 "engine.key_env: expected the name of an environment variable that holds the key; what stands there "
                 "cannot be one, and is not repeated here as it may be the key itself"
             )
+        if setting not in ("", AUTO) and setting not in os.environ:
+            raise EngineError(_missing(setting))
         host = _host(url) or ""
         usual = setting == AUTO and (host == "api.openai.com" or is_local(host))
         self._variable = _USUAL if usual else "" if setting == AUTO else setting
         self._text = os.environ.get(self._variable, "").strip() if self._variable else ""
-        # A key put where its name belongs may look like a name; then there is no variable of that name.
-        self.name = f"${self._variable}" if usual or self._variable in os.environ else ""
+        self.name = f"${self._variable}" if self._variable else ""
         if not all("!" <= char <= "~" for char in self._text):
             raise EngineError(
                 f"the key in {self.name} has characters that cannot be sent; copy it again, without spaces inside"
@@ -78,6 +83,19 @@ def check_address(url: str, key: Key) -> bool:
             "engine.key_env to the empty string if that server needs no key"
         )
     return local
+
+
+def _missing(setting: str) -> str:
+    """A key put where its name belongs may look like a name, so not every name is repeated."""
+    if _SURELY_A_NAME.fullmatch(setting):
+        return (
+            f"engine.key_env = {setting}, but the environment has no {setting}: set it to the server's key "
+            f"(export {setting}=...), or set engine.key_env to the empty string if the server needs none"
+        )
+    return (
+        "engine.key_env names a variable that the environment does not have; what stands there is not repeated here "
+        "as it may be the key itself. Give the name of an environment variable that holds the key"
+    )
 
 
 def _host(url: str) -> str | None:

@@ -34,6 +34,7 @@ _ADVICE = {
     404: "see whether engine.url ends with the server's /v1 and engine.model is a name it knows",
     429: "lower engine.concurrency, raise engine.retries, or see whether the account has credit left",
 }
+_NO_LIST = "it lists no model"
 _NO_KEY = "no key was sent: put one into an environment variable, and the variable's name into engine.key_env"
 
 
@@ -78,6 +79,8 @@ class OpenAIEngine:
         self._dealings.add(retries=self._client.take_retries())
         counts = dict.fromkeys(("requests", "failed", "prompt_tokens", "sampled_tokens"), 0.0) | self._dealings.counts
         self._dealings.counts = {}
+        if not (self.settings.price_in or self.settings.price_out):
+            return counts
         price = counts["prompt_tokens"] * self.settings.price_in + counts["sampled_tokens"] * self.settings.price_out
         return counts | {"cost": price / 1e6}
 
@@ -187,12 +190,14 @@ class OpenAIEngine:
             try:
                 return self._client.clean(str(answer["data"][0]["id"]))
             except (KeyError, IndexError, TypeError):
-                raise Failed("it lists no model", again=False) from None
+                raise Failed(_NO_LIST, again=False) from None
 
         try:
             return self._client.call("/models", None, names)
         except Failed as failure:
-            raise EngineError(self._complaint(failure) + "; or name the model by engine.model") from None
+            unlisted = failure.status == 404 or failure.words == _NO_LIST  # by another fault no name would help
+            advice = "; or name the model by engine.model" if unlisted else ""
+            raise EngineError(self._complaint(failure) + advice) from None
 
 
 def _in_words(failure: Failed) -> str:
