@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from isentrope.errors import ConfigError
@@ -130,6 +130,7 @@ ADMISSIBLE = st.lists(st.sampled_from((*USUAL, "go to", "x", "")), min_size=1, m
 
 @settings(max_examples=60)
 @given(ADMISSIBLE, st.sampled_from(USUAL), st.lists(st.integers(5, DIALECT.size - 1), max_size=3), st.integers(0, 6))
+@example(["go to desk 1", "go to desk 10"], "go to desk 1", [18], 0)  # a tab in front
 def test_the_trie_rule_equals_the_naive_reference(admissible: list[str], said: str, stray: list[int], at: int) -> None:
     ids = DIALECT.answer(f"<action>{said}</action><think>x</think>")
     ids = [*ids[:at], *stray, *ids[at:]]

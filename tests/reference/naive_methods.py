@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import dropwhile
 from typing import Any
 
 import torch
@@ -179,7 +180,9 @@ def candidates(begun: Sequence[bytes], written: dict[str, list[bytes]]) -> list[
 
 
 def branching(begun: Sequence[bytes], written: dict[str, list[bytes]]) -> bool:
-    """Whether two or more actions can still be said, and the next token of one of them is more than opening tag."""
+    """Whether two or more actions can still be said, and the next token of one of them is more than opening tag.
+    White space in front of a response is not part of it."""
+    begun = list(dropwhile(lambda piece: not piece.strip(), begun))
     open_ones = candidates(begun, written)
     ends = [sum(len(piece) for piece in written[action][: len(begun) + 1]) for action in open_ones]
     return len(open_ones) > 1 and any(end > len("<action>") for end in ends)
