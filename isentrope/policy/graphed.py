@@ -17,7 +17,7 @@ STEP = 256  # columns; a graph looks at whole steps of them
 
 
 class GraphedDecoder:
-    ready = False
+    ready = False  # whether the libraries that a recording uses have set themselves up
 
     def __init__(self, policy: Policy, cache: Cache, rows: int) -> None:
         self.policy, self.cache = policy, cache
