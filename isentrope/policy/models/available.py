@@ -9,7 +9,7 @@ from pathlib import Path
 
 from isentrope.errors import EngineError
 from isentrope.policy.models import smollm2
-from isentrope.policy.models.catalogue import TOKENIZERS, Facts, read_config, read_facts
+from isentrope.policy.models.catalogue import Facts, has_tokenizer, read_config, read_facts
 from isentrope.policy.models.find import POCKET, find_folder, local_path, present_folder
 from isentrope.policy.models.gguf import NOTE, gguf_facts
 from isentrope.policy.models.home import cache_folder
@@ -50,9 +50,7 @@ def _entry(name: str, folder: Path) -> Entry:
 
 def _problem(folder: Path) -> str:
     """Why a folder that can be read cannot be a policy; empty if it can."""
-    if folder == POCKET or (folder / "pocket_tokens.json").is_file():
-        return ""
-    if not any((folder / name).is_file() for name in TOKENIZERS):
+    if not has_tokenizer(folder):
         return "it has no tokenizer; copy the model's tokenizer files into it"
     return unsupported(read_config(folder)) or ""
 

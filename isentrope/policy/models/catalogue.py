@@ -65,7 +65,7 @@ def read_facts(folder: Path) -> Facts:
 def check_folder(folder: Path) -> Facts:
     """Refuse, before anything is loaded, a folder that cannot be a policy; else what it holds."""
     config = read_config(folder)
-    if not any((folder / name).is_file() for name in TOKENIZERS):
+    if not has_tokenizer(folder):
         raise EngineError(f"{folder} has no tokenizer (tokenizer.json); copy the model's tokenizer files into it")
     reason = unsupported(config) or needs_foreign_code(config)
     if reason:
@@ -75,6 +75,10 @@ def check_folder(folder: Path) -> Facts:
 
 def read_config(folder: Path) -> dict[str, Any]:
     return read_json(folder / "config.json", "copy the whole model folder again")
+
+
+def has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in TOKENIZERS)
 
 
 def has_chat_template(folder: Path) -> bool:

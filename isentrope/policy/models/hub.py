@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.errors import EngineError
-from isentrope.policy.models.catalogue import TOKENIZERS
+from isentrope.policy.models.catalogue import has_tokenizer
 from isentrope.policy.models.home import expanded
 from isentrope.policy.models.memory import gib
 from isentrope.policy.models.weight_files import weight_shapes
@@ -68,7 +68,7 @@ def cached_models() -> Iterator[tuple[str, Path]]:
 
 
 def _whole(folder: Path) -> bool:
-    if not (folder / "config.json").is_file() or not any((folder / name).is_file() for name in TOKENIZERS):
+    if not (folder / "config.json").is_file() or not has_tokenizer(folder):
         return False
     try:
         return bool(weight_shapes(folder))

@@ -64,14 +64,8 @@ class _Plain(HTTPConnection):
         self._line.hold(self.sock)
 
 
-class _Secure(HTTPSConnection):
-    def __init__(self, line: Line, host: str, **options: Any) -> None:
-        super().__init__(host, **options)
-        self._line = line
-
-    def connect(self) -> None:
-        super().connect()
-        self._line.hold(self.sock)
+class _Secure(_Plain, HTTPSConnection):
+    """The same over TLS: `super()` there is HTTPSConnection here."""
 
 
 class LineHandler(urllib.request.HTTPHandler):

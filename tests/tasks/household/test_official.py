@@ -109,7 +109,10 @@ def test_a_damaged_zst_file_is_refused(tmp_path: Path, damage: Callable[[bytes],
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not GAMES.exists(), reason=f"the official games are not at {GAMES}")
+@pytest.mark.skipif(
+    not GAMES.exists(),
+    reason=f"needs ALFWorld's official games as one file, {GAMES}: docs/tasks/household.md says which form",
+)
 def test_all_official_walkthroughs_win() -> None:
     count = 0
     for line in read_lines(GAMES):

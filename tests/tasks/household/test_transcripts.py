@@ -96,7 +96,10 @@ def test_a_missing_recording_is_named(tmp_path: Path) -> None:
         list(check_transcripts(tmp_path / "nowhere.jsonl"))
 
 
-@pytest.mark.skipif(not RECORDING.exists(), reason=f"no recording of the official engine at {RECORDING}")
+@pytest.mark.skipif(
+    not RECORDING.exists(),
+    reason=f"needs a recording of the official engine, {RECORDING}: docs/tasks/household.md says which form",
+)
 def test_the_official_engine_says_the_same() -> None:
     results = list(check_transcripts(RECORDING))
     assert len(results) == 12
