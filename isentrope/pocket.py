@@ -56,7 +56,7 @@ def vocabulary(games: int = 600) -> list[str]:
                 assert player is not None
                 task = world.open()
                 view = task.start(instance)
-                player.start(view)
+                player.start(view, instance)
                 texts.append(f"{view.text} {view.goal}")
                 for _ in range(12):
                     move = player.act(view)

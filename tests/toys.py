@@ -73,7 +73,7 @@ class ToyExpert:
     seed: int = 0
     seen: list[str] = field(default_factory=list)
 
-    def start(self, view: View) -> None:
+    def start(self, view: View, instance: Instance) -> None:
         self.seen = [view.text]
 
     def act(self, view: View) -> Move:

@@ -59,12 +59,13 @@ class Context:
     past: list[_Past] = field(default_factory=list[_Past])
     links: list[list[int]] = field(default_factory=list[list[int]])  # what stands between a response and the next one
     pending: tuple[str, str] = ("", "")  # observation and message that wait for an answer
+    rules: str = ""  # what the task last said about its world
 
     @classmethod
-    def of(cls, dialect: Dialect, world: str, agent: AgentSettings, order: str) -> Context:
+    def of(cls, dialect: Dialect, agent: AgentSettings, order: str) -> Context:
         return cls(
             dialect=dialect,
-            wording=wording(world, agent.prompt),
+            wording=wording(agent.prompt),
             order=order,
             window=agent.window if agent.context == "window" else None,
             show_admissible=agent.show_admissible,
@@ -74,7 +75,7 @@ class Context:
     def prompt(self, view: View) -> list[int]:
         """All tokens before the next response, given what the task shows now."""
         choices = tuple(neutral(a) for a in view.admissible) if self.show_admissible and view.admissible else None
-        goal, observation = neutral(view.goal), neutral(view.text)
+        goal, observation, self.rules = neutral(view.goal), neutral(view.text), neutral(view.rules)
         self.pending = (observation, self.wording.next(observation, choices))
         if self.window is not None:
             return self._window(goal, observation, choices)
@@ -92,7 +93,7 @@ class Context:
         self.tokens = [*prompt, *response]
 
     def _opened(self, message: str) -> list[int]:
-        return self.dialect.opening(self.wording.system[self.order], message)
+        return self.dialect.opening(self.wording.system(self.order, self.rules), message)
 
     def _closing(self) -> list[int]:
         """What closes the last answer, unless the policy closed it itself."""

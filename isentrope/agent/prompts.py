@@ -1,4 +1,4 @@
-"""The words around a task. One `Wording` per world and style; worlds without one get the general wording."""
+"""The words around a task. What the world is like and what can be done in it, the task says itself (`View.rules`)."""
 
 from __future__ import annotations
 
@@ -18,21 +18,19 @@ _FORM = {
     ),
     "act": "Answer every message with one action, in exactly this form and nothing else:\n<action>the action</action>",
 }
-_HOUSEHOLD = (
-    "You look after a house and carry out one errand in it, step by step. You can walk to furniture and appliances, "
-    "open and close them, pick things up, put them down, and clean, heat, cool, slice or switch on things. You carry "
-    "one thing at a time. Actions look like: go to X, open X, close X, take A from X, move A to X, clean A with X, "
-    "heat A with X, cool A with X, slice A with B, use A, examine X, look, inventory."
-)
+_BRIEF = {"think_act": "", "act_think": "act", "act": "no think"}
 _GENERAL = "You work on one task, step by step. After each action you are told what happened."
 
 
 @dataclass(frozen=True)
 class Wording:
-    """`system` by response order; the other texts are built from what the task shows."""
+    """Texts built from what the task shows. `brief` has next to none of its own: it suits the pocket model."""
 
-    system: dict[str, str]
     brief: bool = False
+
+    def system(self, order: str, rules: str) -> str:
+        """What the agent is told before the first turn: the task's rules, and the form of a response."""
+        return _BRIEF[order] if self.brief else f"{rules or _GENERAL}\n{_FORM[order]}"
 
     def first(self, goal: str, observation: str, choices: Sequence[str] | None) -> str:
         if self.brief:
@@ -66,23 +64,10 @@ def _listed(choices: Sequence[str] | None) -> str:
     return "\nPossible actions: " + "; ".join(choices) if choices else ""
 
 
-def _system(task: str) -> dict[str, str]:
-    return {order: f"{task}\n{form}" for order, form in _FORM.items()}
-
-
-_WORDINGS: dict[tuple[str, str], Wording] = {
-    ("household", "full"): Wording(_system(_HOUSEHOLD)),
-    ("household", "brief"): Wording({"think_act": "", "act_think": "act", "act": "no think"}, brief=True),
-    ("", "full"): Wording(_system(_GENERAL)),
-    ("", "brief"): Wording({"think_act": "", "act_think": "act", "act": "no think"}, brief=True),
-}
-
-
-def wording(world: str, style: str) -> Wording:
-    found = _WORDINGS.get((world, style)) or _WORDINGS.get(("", style))
-    if found is None:
+def wording(style: str) -> Wording:
+    if style not in ("full", "brief"):
         raise ConfigError(f"agent.prompt = {style!r}: expected one of full, brief")
-    return found
+    return Wording(brief=style == "brief")
 
 
 NO_ACTION = "No valid action in your answer."

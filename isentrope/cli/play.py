@@ -14,7 +14,7 @@ from isentrope.cli.settings import for_world
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from isentrope.tasks.contract import Expert, Move, Step, Task, View
+    from isentrope.tasks.contract import Expert, Instance, Move, Step, Task
 
 PAGE = 40  # admissible actions shown at once
 
@@ -46,8 +46,7 @@ def play(
     made = make_world(config.task.world, config.task.options)
     task = made.open()
     try:
-        view = task.start(made.instance(split, index))
-        Game(task, made.expert(seed), view, Console(highlight=False), _read_line).run()
+        Game(task, made.expert(seed), made.instance(split, index), Console(highlight=False), _read_line).run()
     finally:
         task.close()
 
@@ -60,15 +59,15 @@ def _read_line() -> str | None:
 class Game:
     """One game between a person and a task."""
 
-    def __init__(self, task: Task, expert: Expert | None, view: View, console: Console, read: Reader) -> None:
+    def __init__(self, task: Task, expert: Expert | None, instance: Instance, console: Console, read: Reader) -> None:
         self._task, self._expert, self._console, self._read = task, expert, console, read
-        self._view = view
+        self._view = task.start(instance)
         self._turns = 0
         self._page = 0
         self._won = self._finished = False
         self._advice: Move | None = None
         if expert is not None:
-            expert.start(view)
+            expert.start(self._view, instance)
 
     def run(self) -> bool:
         """Until the task ends or the player leaves; says whether the task was solved."""

@@ -46,13 +46,13 @@ def demonstrate(
     world: World, expert: Expert, dialect: Dialect, agent: AgentSettings, task: TaskSettings, instance: Instance
 ) -> Episode:
     """One game of a scripted player."""
-    context = Context.of(dialect, instance.world, agent, agent.order)
+    context = Context.of(dialect, agent, agent.order)
     turns: list[Turn] = []
     success, stop = False, "turn_limit"
     play = world.open()
     view = play.start(instance)
     goal = view.goal
-    expert.start(view)
+    expert.start(view, instance)
     for _ in range(task.max_turns):
         move = expert.act(view)
         prompt = context.prompt(view)

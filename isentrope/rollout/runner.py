@@ -83,7 +83,7 @@ class Runner:
         views = self.tasks.start({slot: seat.instance for slot, seat in enumerate(seats)})
         plays: list[_Play] = []
         for slot, seat in enumerate(seats):
-            context = Context.of(self.engine.dialect, seat.instance.world, self.agent, plan.order)
+            context = Context.of(self.engine.dialect, self.agent, plan.order)
             view = views[slot]
             play = _Play(seat, context, View("", None), "", time.monotonic())
             if isinstance(view, Failure):

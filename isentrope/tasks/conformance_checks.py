@@ -64,7 +64,7 @@ def check_hostile_actions(sample: Sample) -> str:
             step = task.step(action)
         except Exception as error:
             raise Broken(f"the action {action!r:.60} raised {type(error).__name__}: {error!s:.200}") from error
-        well_formed_step(step, view.goal)
+        well_formed_step(step, view)
         if step.terminated or step.truncated:
             view = task.start(instance)
     task.close()
@@ -109,9 +109,9 @@ def check_expert(sample: Sample) -> str:
 def _expert_solves(expert: Expert, instance: Instance, sample: Sample) -> bool:
     task = sample.world.open()
     view = task.start(instance)
-    expert.start(view)
+    expert.start(view, instance)
     for _ in range(sample.max_turns):
-        step = well_formed_step(task.step(expert.act(view).action), view.goal)
+        step = well_formed_step(task.step(expert.act(view).action), view)
         if step.terminated or step.truncated:
             task.close()
             return step.success

@@ -47,7 +47,10 @@ def need(holds: bool, otherwise: str) -> None:
 
 def well_formed_view(view: Any) -> View:
     need(isinstance(view, View), f"expected a View, got a {type(view).__name__}")
-    need(isinstance(view.text, str) and isinstance(view.goal, str), "a view's text and goal must be text")
+    need(
+        all(isinstance(part, str) for part in (view.text, view.goal, view.rules)),
+        "a view's text, goal and rules must be text",
+    )
     need(
         isinstance(view.admissible, tuple | None),
         f"admissible is a {type(view.admissible).__name__}, not a tuple or None",
@@ -58,10 +61,11 @@ def well_formed_view(view: Any) -> View:
     return view
 
 
-def well_formed_step(step: Any, goal: str) -> Step:
+def well_formed_step(step: Any, before: View) -> Step:
     need(isinstance(step, Step), f"expected a Step, got a {type(step).__name__}")
     well_formed_view(step.view)
-    need(step.view.goal == goal, f"the goal changed from {goal!r:.80} to {step.view.goal!r:.80}")
+    need(step.view.goal == before.goal, f"the goal changed from {before.goal!r:.80} to {step.view.goal!r:.80}")
+    need(step.view.rules == before.rules, f"the rules changed from {before.rules!r:.80} to {step.view.rules!r:.80}")
     need(math.isfinite(step.reward), f"the reward is {step.reward}")
     need(not (step.terminated and step.truncated), "a step is both terminated and truncated")
     need(not step.success or step.terminated, "a step is a success but not terminated")
@@ -77,7 +81,7 @@ def random_play(task: Task, instance: Instance, sample: Sample) -> Iterator[tupl
     yield "", view
     for _ in range(min(sample.max_turns, 30)):
         action = choices.choice(view.admissible or HOSTILE)
-        step = well_formed_step(task.step(action), view.goal)
+        step = well_formed_step(task.step(action), view)
         yield action, step
         view = step.view
         if step.terminated or step.truncated:

@@ -36,6 +36,9 @@ class View:
     text: str  # the observation, untrusted
     admissible: tuple[str, ...] | None  # the actions that would be accepted now, or None if the world lists none
     goal: str = ""  # the task in words; the same at every turn of an episode
+    rules: str = (
+        ""  # what an agent is told about the world: what it can do and how actions look; the same at every turn
+    )
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,9 @@ class Task(Protocol):
 
 
 class Expert(Protocol):
-    """A scripted player, for warm-up data. It sees only what the agent sees."""
+    """A player for warm-up data: a script that sees what the agent sees, or the known solution of the instance."""
 
-    def start(self, view: View) -> None: ...
+    def start(self, view: View, instance: Instance) -> None: ...
 
     def act(self, view: View) -> Move: ...
 

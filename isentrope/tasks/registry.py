@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, cast, get_type_hints
 
 from isentrope.config.convert import parse_section
@@ -20,9 +20,23 @@ from isentrope.config.kinds import inside_optional
 from isentrope.config.suggest import did_you_mean
 from isentrope.errors import TaskError
 from isentrope.tasks.contract import World
+from isentrope.tasks.needs import Needs
 
-WORLDS: dict[str, str] = {
-    "household": "isentrope.tasks.household.world:HouseholdWorld",
+
+@dataclass(frozen=True)
+class Known:
+    """A world that comes with the package."""
+
+    target: str  # module:Class
+    summary: str
+    needs: Needs = Needs()
+
+
+WORLDS: dict[str, Known] = {
+    "household": Known(
+        "isentrope.tasks.household.world:HouseholdWorld",
+        "find, clean, heat, cool and bring things (ALFWorld's text games)",
+    ),
 }
 
 Factory = Callable[..., World]
@@ -45,7 +59,7 @@ def world_options(name: str) -> type[Any] | None:
 
 
 def world_factory(name: str) -> Factory:
-    target = WORLDS.get(name, name)
+    target = WORLDS[name].target if name in WORLDS else name
     module_name, colon, attribute = target.partition(":")
     if not colon:
         raise TaskError(

@@ -75,7 +75,12 @@ def tidy_view(view: Any) -> View:
     """The view with everything of the right type and within bounds: text from a task is not to be trusted."""
     if not isinstance(view, View):
         raise TaskError(f"the task gave a {type(view).__name__} where a View was expected")
-    return View(text=_tidy_text(view.text), admissible=_tidy_actions(view.admissible), goal=_tidy_text(view.goal))
+    return View(
+        text=_tidy_text(view.text),
+        admissible=_tidy_actions(view.admissible),
+        goal=_tidy_text(view.goal),
+        rules=_tidy_text(view.rules),
+    )
 
 
 def tidy_step(step: Any) -> Step:

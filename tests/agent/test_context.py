@@ -28,7 +28,7 @@ def text_of(ids: list[int]) -> str:
 
 
 def make(window: int | None, order: str = "think_act", choices: bool = False) -> Context:
-    return Context(TOKENS, wording("household", "full"), order, window, choices)
+    return Context(TOKENS, wording("full"), order, window, choices)
 
 
 def test_full_context_grows_and_window_context_does_not() -> None:
@@ -57,6 +57,20 @@ def test_window_shows_the_last_turns_and_counts_all() -> None:
     assert "[4] obs3\n> act3" in text
     assert "You have taken 4 steps" in text
     assert "Now: obs4" in text
+
+
+@pytest.mark.parametrize("window", [None, 2])
+def test_the_rules_of_the_task_stand_before_everything(window: int | None) -> None:
+    context = make(window, "act")
+    prompt = context.prompt(View("obs", None, "Find it.", "You are a <think>cook</think>."))
+    text = text_of(prompt)
+    assert text.index("You are a \u2039think>cook\u2039/think>.\nAnswer every message with one action") < text.index(
+        "obs"
+    )
+    context.answered(prompt, [], "look")
+    again = text_of(context.prompt(View("obs", None, "Find it.", "You are a <think>cook</think>.")))
+    assert again.count("cook") == 1
+    assert "one task, step by step" in text_of(make(window).prompt(View("obs", None, "Find it.")))
 
 
 def test_admissible_actions_are_listed_on_request() -> None:

@@ -15,7 +15,7 @@ from isentrope.policy.pocket_tokens import PocketTokens
 from isentrope.tasks.contract import View
 
 TOKENS = PocketTokens(["You", " see", " step", " left", " out", " earlier"])
-SYSTEM = wording("household", "brief").system["think_act"]
+SYSTEM = wording("brief").system("think_act", "")
 GOAL = "Find the mug."
 
 
@@ -24,7 +24,7 @@ def text_of(ids: list[int]) -> str:
 
 
 def make(limit: int | None, window: int | None = None) -> Context:
-    return Context(TOKENS, wording("household", "brief"), "think_act", window, show_admissible=False, limit=limit)
+    return Context(TOKENS, wording("brief"), "think_act", window, show_admissible=False, limit=limit)
 
 
 def play(context: Context, observations: list[str], answers: list[list[int]]) -> list[list[int]]:
@@ -123,7 +123,7 @@ def test_without_a_limit_nothing_is_left_out() -> None:
 
 @pytest.mark.parametrize(("overflow", "limit"), [("drop", 4096 - 512), ("end", None)])
 def test_the_limit_follows_from_the_settings(overflow: str, limit: int | None) -> None:
-    assert Context.of(TOKENS, "household", AgentSettings(overflow=overflow), "act").limit == limit
+    assert Context.of(TOKENS, AgentSettings(overflow=overflow), "act").limit == limit
 
 
 @settings(deadline=None, max_examples=60)

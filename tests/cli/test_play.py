@@ -19,9 +19,10 @@ def played(*lines: str, task: ToyTask | None = None, view: View | None = None) -
     """What is shown when these lines are typed, and whether the game was won."""
     world, typed = ToyWorld(), iter(lines)
     task = task or world.open()
-    started = task.start(world.instance("train", 0))
+    if view is not None:
+        task.start = lambda instance: view
     console = Console(width=100, record=True, force_terminal=False, highlight=False)
-    won = Game(task, world.expert(0), view or started, console, lambda: next(typed, None)).run()
+    won = Game(task, world.expert(0), world.instance("train", 0), console, lambda: next(typed, None)).run()
     return console.export_text(), won
 
 

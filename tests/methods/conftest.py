@@ -13,7 +13,7 @@ from isentrope.policy.llama import Llama, Shape
 from isentrope.policy.pocket_tokens import PocketTokens
 from isentrope.policy.policy import Policy
 from isentrope.rollout.demonstrate import demonstrate
-from isentrope.tasks.contract import Move, View
+from isentrope.tasks.contract import Instance, Move, View
 from isentrope.train.imitate import imitate
 from isentrope.train.optimise import Optimiser
 from isentrope.types import Episode
@@ -29,7 +29,7 @@ class Dice:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
 
-    def start(self, view: View) -> None: ...
+    def start(self, view: View, instance: Instance) -> None: ...
 
     def act(self, view: View) -> Move:
         return Move("One more.", str(self.rng.choice(ACTIONS)))

@@ -20,7 +20,14 @@ SYSTEM = "You look after a house.\nAnswer in this form:\nthink, then act."
 ASKED = [f"You arrive at desk {i}. On the desk {i}, you see a mug {i}, and it's big.\n\nGo on?" for i in range(31)]
 ANSWERED = [f"<think>I am at step {i}.</think><action>go to desk {i + 1}</action>" for i in range(30)]
 FOLDED = ("gemma", "mistral-last")  # the system text goes in front of the first message
-WORDING = Wording({"think_act": SYSTEM})
+
+
+class OwnSystem(Wording):
+    def system(self, order: str, rules: str) -> str:
+        return SYSTEM
+
+
+WORDING = OwnSystem()
 
 
 def text_of(dialect: ChatTokens, ids: list[int]) -> str:

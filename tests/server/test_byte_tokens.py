@@ -37,7 +37,7 @@ def test_limits_are_counted_in_about_the_tokens_of_the_model() -> None:
     """3 bytes are a token: (100 - 20) tokens before a response are 240 bytes."""
     agent = AgentSettings(max_context=100, max_response=20, overflow="drop")
     assert longest_prompt(TOKENS, agent) == 240
-    context = Context.of(TOKENS, "toy", AgentSettings(prompt="brief"), "act")
+    context = Context.of(TOKENS, AgentSettings(prompt="brief"), "act")
     view = View("You see a lamp.", None, "find it")
     prompt = context.prompt(view)
     context.answered(prompt, TOKENS.answer("<action>look</action>"), "look")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from isentrope.tasks.contract import Move, View
+from isentrope.tasks.contract import Instance, Move, View
 from isentrope.tasks.household.game import Goal
 from isentrope.tasks.household.generate import APPLIANCE
 from isentrope.tasks.household.reading import place_described, read_task, things_listed, type_of
@@ -25,7 +25,7 @@ class HouseholdExpert:
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(f"household expert {seed}")
 
-    def start(self, view: View) -> None:
+    def start(self, view: View, instance: Instance) -> None:
         self._goal: Goal = read_task(view.goal)
         self._places = things_listed(view.text)
         self._luck = {place: self._rng.uniform(0.5, 1.5) for place in self._places}

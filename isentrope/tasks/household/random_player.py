@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from isentrope.tasks.contract import Move, View
+from isentrope.tasks.contract import Instance, Move, View
 from isentrope.tasks.household.reading import things_listed, type_of
 from isentrope.tasks.household.rooms import OBJECTS
 
@@ -27,7 +27,7 @@ class RandomPlayer:
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(f"household random player {seed}")
 
-    def start(self, view: View) -> None:
+    def start(self, view: View, instance: Instance) -> None:
         self._places = things_listed(view.text)
 
     def act(self, view: View) -> Move:

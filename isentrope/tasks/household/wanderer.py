@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 
-from isentrope.tasks.contract import Move, View
+from isentrope.tasks.contract import Instance, Move, View
 from isentrope.tasks.household.expert import HouseholdExpert
 from isentrope.tasks.household.game import Goal
 from isentrope.tasks.household.generate import APPLIANCE
@@ -30,9 +30,9 @@ class Wanderer(HouseholdExpert):
         self._whims = random.Random(f"household wanderer {seed}")
         self._aimless = RandomPlayer(seed)
 
-    def start(self, view: View) -> None:
-        super().start(view)
-        self._aimless.start(view)
+    def start(self, view: View, instance: Instance) -> None:
+        super().start(view, instance)
+        self._aimless.start(view, instance)
         self._task = self._goal
         self._goal = self._whim()
 

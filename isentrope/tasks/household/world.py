@@ -16,6 +16,13 @@ from isentrope.tasks.household.generate import SPLITS, generate
 from isentrope.tasks.household.layouts import SIZES
 from isentrope.tasks.household.official import OfficialGames
 
+RULES = (
+    "You look after a house and carry out one errand in it, step by step. You can walk to furniture and appliances, "
+    "open and close them, pick things up, put them down, and clean, heat, cool, slice or switch on things. You carry "
+    "one thing at a time. Actions look like: go to X, open X, close X, take A from X, move A to X, clean A with X, "
+    "heat A with X, cool A with X, slice A with B, use A, examine X, look, inventory."
+)
+
 
 @dataclass(frozen=True)
 class HouseholdOptions:
@@ -103,4 +110,4 @@ class HouseholdTask:
         self._engine = None
 
     def _view(self, engine: Engine, text: str) -> View:
-        return View(text=text, admissible=engine.admissible(), goal=engine.game.task)
+        return View(text=text, admissible=engine.admissible(), goal=engine.game.task, rules=RULES)

@@ -19,8 +19,9 @@ TURNS = 50
 
 def play(world: HouseholdWorld, player: Expert, split: str, index: int) -> list[tuple[Move, Step]]:
     task = world.open()
-    view = task.start(world.instance(split, index))
-    player.start(view)
+    instance = world.instance(split, index)
+    view = task.start(instance)
+    player.start(view, instance)
     turns: list[tuple[Move, Step]] = []
     for _ in range(TURNS):
         move = player.act(view)
@@ -79,10 +80,11 @@ def test_the_random_player_tells_the_truth() -> None:
     turns = impossible = 0
     for index in range(40):
         task = world.open()
-        view = task.start(world.instance("train", index))
+        instance = world.instance("train", index)
+        view = task.start(instance)
         furniture = set(things_listed(view.text))
         player = RandomPlayer(index)
-        player.start(view)
+        player.start(view, instance)
         for _ in range(30):
             move = player.act(view)
             match = re.fullmatch(r"I look for a (\w+)\. I see (?:no \1 here|(.+))\.", move.thought)
