@@ -30,6 +30,9 @@ class Needs:
         return absent + [f"{program}: {how}" for program, how in self.programs if shutil.which(program) is None]
 
 
+NOTHING = Needs()
+
+
 def install_command(extra: str) -> str:
     return f"pip install 'isentrope[{extra}]'"
 

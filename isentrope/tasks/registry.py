@@ -20,7 +20,7 @@ from isentrope.config.kinds import inside_optional
 from isentrope.config.suggest import did_you_mean
 from isentrope.errors import TaskError
 from isentrope.tasks.contract import World
-from isentrope.tasks.needs import Needs
+from isentrope.tasks.needs import NOTHING, Needs
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Known:
 
     target: str  # module:Class
     summary: str
-    needs: Needs = Needs()
+    needs: Needs = NOTHING
 
 
 WORLDS: dict[str, Known] = {
