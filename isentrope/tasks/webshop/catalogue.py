@@ -1,0 +1,163 @@
+"""The shop's stock on the disk: products in a database, the search index and the goals beside it.
+
+It is built once from the official files, in bounded memory, and found again by the files' sizes and samples of their
+contents. A catalogue that is half built is never seen: it is written under another name and renamed at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import sys
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isentrope.errors import TaskError
+from isentrope.tasks.webshop.goals import Goal, count_attributes, goal_count, goal_of, shuffled, weight
+from isentrope.tasks.webshop.index import IndexBuilder
+from isentrope.tasks.webshop.products import Product, from_plain
+from isentrope.tasks.webshop.search import Search
+
+VERSION = 1  # of what is stored; raise it when that changes, and old folders are no longer found
+_TABLES = """
+CREATE TABLE products (position INTEGER PRIMARY KEY, asin TEXT UNIQUE, data BLOB);
+CREATE TABLE terms (term TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID;
+"""
+
+
+class Catalogue:
+    """A catalogue that has been built."""
+
+    def __init__(self, folder: Path, in_memory: bool = False) -> None:
+        self._about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        address = f"{(folder / 'shop.sqlite').resolve().as_uri()}?mode=ro&immutable=1"
+        self._database = sqlite3.connect(address, uri=True, check_same_thread=False)
+        if in_memory:
+            on_disk, self._database = self._database, sqlite3.connect(":memory:", check_same_thread=False)
+            on_disk.backup(self._database)
+            on_disk.close()
+        mode = None if in_memory else "r"
+        self._goal_products: np.ndarray = np.load(folder / "goal_products.npy", mmap_mode=mode)
+        self._goal_starts: np.ndarray = np.load(folder / "goal_starts.npy", mmap_mode=mode)
+        self._goal_order: np.ndarray = np.load(folder / "goal_order.npy", mmap_mode=mode)
+        self.search = Search(folder, lru_cache(maxsize=100_000)(self._term), mmap=not in_memory)
+        self.product = lru_cache(maxsize=4096)(self._product)
+
+    def __len__(self) -> int:
+        return int(self._about["products"])
+
+    @property
+    def goals(self) -> int:
+        return len(self._goal_order)
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        return tuple(self._about["categories"])
+
+    def goal(self, number: int) -> Goal:
+        """Goal `number` after the shuffle."""
+        place = int(self._goal_order[number])
+        row = int(np.searchsorted(self._goal_starts, place, side="right")) - 1
+        return goal_of(self.product(int(self._goal_products[row])), place - int(self._goal_starts[row]))
+
+    def weight(self, goal: Goal) -> float:
+        return weight(goal.attributes, self._about["attributes"])
+
+    def _product(self, position: int) -> Product:
+        row = self._database.execute("SELECT data FROM products WHERE position = ?", (position,)).fetchone()
+        return from_plain(json.loads(zlib.decompress(row[0])))
+
+    def _term(self, term: str) -> int | None:
+        row = self._database.execute("SELECT number FROM terms WHERE term = ?", (term,)).fetchone()
+        return row[0] if row else None
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def build(folder: Path, products: Iterable[Product], finishing: Callable[[float], None] = lambda share: None) -> None:
+    """Write a catalogue into a folder, which must exist."""
+    database = sqlite3.connect(folder / "shop.sqlite")
+    database.execute("PRAGMA journal_mode=OFF")
+    database.execute("PRAGMA synchronous=OFF")
+    database.executescript(_TABLES)
+    index = IndexBuilder(folder)
+    owners, starts = array("i"), array("q", [0])
+    categories, attributes = set[str](), Counter[str]()
+
+    def rows() -> Iterator[tuple[int, str, bytes]]:
+        for position, product in enumerate(products):
+            index.add(product.document())
+            categories.add(product.category)
+            count_attributes(product, attributes)
+            if many := goal_count(product):
+                owners.append(position)
+                starts.append(starts[-1] + many)
+            yield position, product.asin, zlib.compress(json.dumps(product.plain()).encode(), 1)
+
+    database.executemany("INSERT INTO products VALUES (?, ?, ?)", rows())
+    index.finish(finishing)
+    database.executemany("INSERT INTO terms VALUES (?, ?)", index.vocabulary.items())
+    database.commit()
+    (many,) = database.execute("SELECT COUNT(*) FROM products").fetchone()
+    database.close()
+    np.save(folder / "goal_products.npy", np.array(owners, dtype=np.int32))
+    np.save(folder / "goal_starts.npy", np.array(starts, dtype=np.int64))
+    np.save(folder / "goal_order.npy", np.array(shuffled(starts[-1]), dtype=np.uint32))
+    about = {"products": many, "categories": sorted(categories), "attributes": attributes}
+    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def cached(key: str, write: Callable[[Path], None]) -> Path:
+    """The folder of that name in the cache; `write` fills it if it is not there."""
+    from filelock import FileLock
+
+    home = cache_folder()
+    folder = home / key
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with FileLock(home / f"{key}.lock"):  # several workers may ask at once: one builds, the others wait
+            if not folder.exists():
+                unfinished = home / f"{key}.unfinished"
+                shutil.rmtree(unfinished, ignore_errors=True)
+                unfinished.mkdir()
+                try:
+                    write(unfinished)
+                    unfinished.rename(folder)
+                finally:
+                    shutil.rmtree(unfinished, ignore_errors=True)
+    except OSError as error:
+        raise TaskError(
+            f"could not write the shop's catalogue to {folder}: {error}; choose another place with ISENTROPE_CACHE"
+        ) from error
+    return folder
+
+
+def cache_folder() -> Path:
+    """`$ISENTROPE_CACHE`, else the system's folder for caches."""
+    own = os.environ.get("ISENTROPE_CACHE")
+    if own:
+        return Path(own).expanduser() / "webshop"
+    base = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "isentrope" / "webshop"
+
+
+def file_mark(path: Path) -> str:
+    """Tells files apart: by their size, and by a megabyte from their beginning, middle and end."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for begin in (0, size // 2, max(0, size - 1_000_000)):
+            file.seek(begin)
+            digest.update(file.read(1_000_000))
+    return digest.hexdigest()
