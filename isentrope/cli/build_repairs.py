@@ -1,0 +1,80 @@
+"""`isentrope build-repairs`: repair tasks out of packages that ship tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from isentrope.tasks.code_repair.build import Builder
+    from isentrope.tasks.code_repair.records import Repair
+
+
+def build_repairs(
+    archives: Annotated[
+        list[str], typer.Argument(metavar="ARCHIVE...", help="Source archives (.tar.gz, .zip) or folders, with tests.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where the tasks go, one a line.")],
+    count: Annotated[int, typer.Option("--count", min=1, help="Tasks in all, evenly over the archives.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Which bugs are tried first.")] = 0,
+    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="A test run that takes longer is stopped.")] = 60,
+    sandbox: Annotated[str, typer.Option("--sandbox", help="bubblewrap or docker.")] = "bubblewrap",
+    image: Annotated[str, typer.Option("--image", help="docker: an image with Python and pytest.")] = "",
+) -> None:
+    """Put bugs into packages and keep those that a test notices.
+
+    Everything runs in the sandbox. A bug is kept if tests that passed twice fail now, twice alike.
+    """
+    from rich.console import Console
+
+    from isentrope.cli.safe import shown
+    from isentrope.errors import TaskError
+    from isentrope.tasks.code_repair.build import Builder, check_archives
+    from isentrope.tasks.code_repair.records import write_repairs
+    from isentrope.tasks.code_repair.sandbox import Limits
+
+    console = Console(highlight=False)
+    check_archives(archives)
+    builders = [Builder(archive, seed, Limits(seconds=seconds), sandbox, image) for archive in archives]
+    made: list[Repair] = []
+    for place, builder in enumerate(builders):
+        made += _build(builder, (count - len(made)) // (len(builders) - place), console)
+        if made:
+            write_repairs(made, out)  # what is there survives an interruption
+    if not made:
+        raise TaskError("no bug was noticed by any test: choose packages with more tests")
+    console.print(shown(f"{len(made)} tasks in {out}", "bold green"))
+
+
+def _build(builder: Builder, wanted: int, console: Console) -> list[Repair]:
+    """The tasks of one archive, with a bar; then one line that says how many bugs were tried, and why not all count."""
+    from collections import Counter
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from isentrope.cli.safe import shown
+
+    made: list[Repair] = []
+    whys: Counter[str] = Counter()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks"),
+               TimeElapsedColumn())  # fmt: skip
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        bar = progress.add_task(shown(f"{builder.package}: running its tests").plain, total=wanted)
+        stable = builder.stable_tests()
+        for tried in builder.tries(stable) if wanted else ():
+            if tried.repair is not None:
+                made.append(tried.repair)
+            else:
+                whys[tried.why] += 1
+            total = len(made) + sum(whys.values())
+            progress.update(bar, completed=len(made), description=shown(f"{builder.package}: bug {total}").plain)
+            if len(made) >= wanted:
+                break
+    reasons = ", ".join(f"{number} {why}" for why, number in sorted(whys.items()))
+    line = f"{builder.package}: {len(stable)} tests, {len(made)} tasks of {len(made) + sum(whys.values())} bugs tried"
+    console.print(shown(f"{line} ({reasons})" if reasons else line))
+    return made
