@@ -1,0 +1,1 @@
+"""Worlds that other packages hold, each behind one adapter and one extra."""

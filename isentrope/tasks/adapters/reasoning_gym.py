@@ -1,0 +1,132 @@
+"""reasoning-gym's data sets: one question, one answer, scored by the data set itself.
+
+isentrope play reasoning_gym --set 'task.options.datasets=["countdown"]'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+from isentrope.config.schema import setting
+from isentrope.config.suggest import did_you_mean
+from isentrope.errors import TaskError
+from isentrope.tasks.adapters.safe_answers import harmless
+from isentrope.tasks.adapters.seeded import SeededWorld, play_order
+from isentrope.tasks.contract import Expert, Instance, Move, Step, View
+from isentrope.tasks.needs import require
+
+BLOCK = 50  # questions made at once: some data sets prepare all of their questions when they are made
+DEFAULT = (
+    "chain_sum", "leg_counting", "spell_backward", "letter_counting",
+    "gcd", "simple_equations", "word_sorting", "countdown",
+)  # fmt: skip
+UNREPEATABLE = ("polynomial_multiplication", "isomorphic_strings", "ransom_note", "list_functions")
+"""Their questions depend on the order of Python's sets, so each process makes others."""
+ON_REQUEST = (
+    "composite",  # needs a configuration
+    "codeio",  # runs programs that a language model wrote
+    "game_of_life_halting",  # its scorer takes any answer for right
+    *UNREPEATABLE,
+)
+NO_ANSWERS = ("graph_color", "rubiks_cube", "boxnet", "rush_hour", "propositional_logic")
+"""These know a right answer only when they see it."""
+GOAL = "Answer the question."
+RULES = (
+    "You are asked one question and answer it once. Your action is the answer and nothing else: no sentence around it, "
+    "no working, in the form that the question asks for."
+)
+
+
+@dataclass(frozen=True)
+class ReasoningGymOptions:
+    datasets: tuple[str, ...] = setting(
+        DEFAULT,
+        'names of data sets, played in turn; ["all"]: all but seven, which have to be named (see the docs page)',
+    )
+    config: dict[str, Any] = setting({}, "settings of a data set by its name, e.g. {chain_sum = {min_terms = 5}}")
+
+
+class ReasoningGymWorld(SeededWorld):
+    name = "reasoning_gym"
+
+    def __init__(self, options: ReasoningGymOptions | None = None) -> None:
+        self.options = options or ReasoningGymOptions()
+        self._package: Any = require("reasoning_gym", "reasoning-gym", "the reasoning_gym world")
+        known: Mapping[str, Any] = require("reasoning_gym.factory", "reasoning-gym", "reasoning_gym").DATASETS
+        names = self.options.datasets
+        self.kinds = tuple(name for name in known if name not in ON_REQUEST) if names == ("all",) else names
+        for name in [*self.kinds, *self.options.config]:
+            if name not in known:
+                raise TaskError(f"reasoning-gym has no data set {name!r}{did_you_mean(name, known)}")
+        if not self.kinds:
+            raise TaskError("task.options.datasets is empty: name one data set at least")
+        self.not_deterministic = dict.fromkeys(UNREPEATABLE, "its questions differ between processes")
+        self._block = lru_cache(maxsize=64)(self._make_block)
+
+    def open(self) -> ReasoningGymTask:
+        return ReasoningGymTask(self)
+
+    def expert(self, seed: int) -> Expert | None:
+        return None if set(self.kinds) & set(NO_ANSWERS) else AnswerSheet(self)
+
+    def question(self, instance: Instance) -> tuple[dict[str, Any], Callable[[str, dict[str, Any]], float]]:
+        """The question with its answer, and the function that scores an answer to it."""
+        number = self.seed(instance)
+        data_set = self._block(instance.kind, number // BLOCK)
+        return data_set[number % BLOCK], data_set.score_answer
+
+    def _make_block(self, kind: str, block: int) -> Any:
+        """Question i of a data set with seed s has the seed s + i, so blocks do not overlap."""
+        given = cast("dict[str, Any]", self.options.config.get(kind, {}))
+        try:
+            return self._package.create_dataset(kind, **{"seed": block * BLOCK, "size": BLOCK, **given})
+        except (AssertionError, TypeError, ValueError) as error:
+            raise TaskError(f"reasoning-gym could not make {kind} with {given}: {error}") from error
+
+
+class ReasoningGymTask:
+    def __init__(self, world: ReasoningGymWorld) -> None:
+        self._world = world
+        self._entry: dict[str, Any] | None = None
+
+    def start(self, instance: Instance) -> View:
+        self._kind = instance.kind
+        self._entry, self._score = self._world.question(instance)
+        return View(str(self._entry["question"]), None, GOAL, RULES)
+
+    def step(self, action: str) -> Step:
+        play_order(self._entry is not None)
+        score = self._rate(action.strip())
+        self._entry = None
+        solved = score >= 1.0
+        view = View("That is right." if solved else "That is not right.", None, GOAL, RULES)
+        return Step(view, reward=score, terminated=True, success=solved, info={"score": score})
+
+    def _rate(self, answer: str) -> float:
+        """Between 0 and 1. A scorer that stumbles over an answer has not been given a right one."""
+        if self._entry is None or not harmless(self._kind, answer):
+            return 0.0
+        try:
+            return min(1.0, max(0.0, float(self._score(answer, self._entry))))
+        except Exception:
+            return 0.0
+
+    def close(self) -> None:
+        self._entry = None
+
+
+class AnswerSheet:
+    """The expert: it has the answers."""
+
+    def __init__(self, world: ReasoningGymWorld) -> None:
+        self._world = world
+        self._answer = ""
+
+    def start(self, view: View, instance: Instance) -> None:
+        self._answer = str(self._world.question(instance)[0]["answer"])
+
+    def act(self, view: View) -> Move:
+        return Move("I have worked the answer out.", self._answer)

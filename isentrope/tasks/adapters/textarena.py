@@ -1,0 +1,148 @@
+"""textarena's games: one player alone, or two with an opponent that you choose.
+
+isentrope play textarena --set 'task.options.games=["Mastermind-v0"]'
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from isentrope.config.schema import setting
+from isentrope.config.suggest import did_you_mean
+from isentrope.errors import TaskError
+from isentrope.tasks.adapters.luck import Luck
+from isentrope.tasks.adapters.opponents import Opponent, find_opponent
+from isentrope.tasks.adapters.seeded import SeededWorld, play_order
+from isentrope.tasks.contract import Instance, Step, View
+from isentrope.tasks.needs import require
+
+DEFAULT = ("GuessTheNumber-v0", "Mastermind-v0", "FrozenLake-v0", "LightsOut-v0")
+RULES = (
+    "You play a game of words, numbers or boards. Its own rules come first. Answer with one move at a time, written "
+    "as those rules say; square brackets are put around it if it has none."
+)
+US = 0
+
+
+@dataclass(frozen=True)
+class TextArenaOptions:
+    games: tuple[str, ...] = setting(DEFAULT, "ids of games, played in turn")
+    opponent: str = setting("", "for games of two: random (for some games), or a function of your own, module:function")
+
+
+class TextArenaWorld(SeededWorld):
+    name = "textarena"
+
+    def __init__(self, options: TextArenaOptions | None = None) -> None:
+        self.options = options or TextArenaOptions()
+        self.kinds = self.options.games
+        if not self.kinds:
+            raise TaskError("task.options.games is empty: name one game at least")
+        self._package = require("textarena", "textarena", "the textarena world")
+        self._known: Mapping[str, Any] = require(
+            "textarena.envs.registration", "textarena", "the textarena world"
+        ).ENV_REGISTRY
+        for game in self.kinds:
+            if game not in self._known:
+                raise TaskError(f"textarena has no game {game!r}{did_you_mean(game, self._known)}")
+        self.players = 2 if self.options.opponent else 1
+        self.opponent = find_opponent(self.options.opponent, self.kinds) if self.options.opponent else None
+
+    def open(self) -> TextArenaTask:
+        return TextArenaTask(self, self.opponent)
+
+    def make(self, game: str, seed: int) -> Any:
+        """The game as it is, without textarena's wrappers, which repeat the whole history at every turn."""
+        raw = game if game.endswith("-raw") else f"{game}-raw"
+        try:
+            env = self._package.make(raw if raw in self._known else game)
+            env.reset(num_players=self.players, seed=seed)
+        except LookupError as error:
+            words = re.search(r"nltk\.download\('(\w+)'\)", str(error))
+            how = f"python -m nltk.downloader {words[1]}" if words else str(error)[:200]
+            raise TaskError(f"{game} needs word lists that have to be fetched once: {how}") from error
+        except AssertionError as error:
+            raise TaskError(
+                f"{game} cannot be played by {self.players}: {error!s:.200}. "
+                "A game of two needs task.options.opponent; games of more are not supported"
+            ) from error
+        except Exception as error:  # games are of many hands: keys that are not set, files that are not there
+            raise TaskError(f"{game} could not be started: {type(error).__name__}: {error!s:.300}") from error
+        return env
+
+
+class TextArenaTask:
+    def __init__(self, world: TextArenaWorld, opponent: Opponent | None) -> None:
+        self._world, self._opponent = world, opponent
+        self._game: Any = None
+
+    def start(self, instance: Instance) -> View:
+        seed = self._world.seed(instance)
+        self._luck, self._other = Luck(seed), random.Random(f"opponent {seed}")
+        with self._luck.drawn_from():
+            game = self._world.make(instance.kind, seed)
+            self._game = game
+            self._prompt_type = self._kinds_of_message().PROMPT
+            messages = game.state.observations[US]
+            self._goal = "\n".join(str(text) for _, text, kind in messages if kind == self._prompt_type)
+            self._let_opponent_move()
+            return self._view(self._news() or "Your move.")
+
+    def step(self, action: str) -> Step:
+        play_order(self._game is not None)
+        with self._luck.drawn_from():
+            return self._step(action if "[" in action and "]" in action else f"[{action}]")
+
+    def _step(self, action: str) -> Step:
+        game, state = self._game, self._game.state
+        try:
+            done = bool(game.step(action)[0])
+            refused = bool(state.game_info[US].get("invalid_move") if done else state.error_count)
+            if not done:
+                done = self._let_opponent_move()
+        except Exception as error:  # nothing is known about the game's state any more
+            self._game = None
+            view = self._view("The game broke down over that move.")
+            return Step(view, terminated=True, valid=False, info={"error": f"{type(error).__name__}: {error!s:.100}"})
+        news = self._news() or "Your move."
+        if not done:
+            return Step(self._view(news), valid=not refused)
+        rewards, notes = game.close()
+        self._game = None
+        score = _number((rewards or {}).get(US))
+        reason = str(notes.get(US, {}).get("reason") or "")
+        view = self._view("\n".join(part for part in (news, reason) if part))
+        reward = min(1.0, max(0.0, score))
+        return Step(view, reward, terminated=True, success=score >= 1.0, valid=not refused, info={"score": score})
+
+    def close(self) -> None:
+        self._game = None
+
+    def _let_opponent_move(self) -> bool:
+        """Until it is our turn again; True if the game is over."""
+        while self._opponent is not None and self._game.state.current_player_id != US:
+            reads = "\n".join(str(text) for _, text, _ in self._game.get_observation()[1])
+            if self._game.step(self._opponent(self._game, reads, self._other))[0]:
+                return True
+        return False
+
+    def _news(self) -> str:
+        """What the game has told us since we last looked, less its prompt and what we said ourselves."""
+        messages, self._game.state.observations[US] = self._game.state.observations[US], []
+        kept = [str(text) for sender, text, kind in messages if kind != self._prompt_type and sender != US]
+        return "\n".join(kept).strip()
+
+    def _kinds_of_message(self) -> Any:
+        return require("textarena.core", "textarena", "the textarena world").ObservationType
+
+    def _view(self, text: str) -> View:
+        return View(text, None, self._goal, RULES)
+
+
+def _number(reward: Any) -> float:
+    """Some games give no reward, or mix it up with the reason."""
+    return float(reward) if isinstance(reward, int | float) else 0.0
