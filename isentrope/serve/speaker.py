@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isentrope.agent.format import is_complete
-from isentrope.agent.tokens import Dialect
+from isentrope.agent.tokens import ACTION, Dialect
 from isentrope.policy.engine import Engine, Request, Sampled
 from isentrope.seeding import stream
 from isentrope.serve.chat import BadRequest, Chat
@@ -44,8 +44,10 @@ class _Waiting:
 
 
 class Speaker:
-    def __init__(self, engine: Engine, order: str, max_context: int, slots: int) -> None:
-        self._engine, self._dialect, self._order = engine, engine.dialect, order
+    def __init__(
+        self, engine: Engine, order: str, max_context: int, slots: int, tags: tuple[str, ...] = ACTION
+    ) -> None:
+        self._engine, self._dialect, self._order, self._tags = engine, engine.dialect, order, tags
         self._max_context = max_context
         self._memory = Memory()
         self._slots = Slots(slots)
@@ -127,7 +129,7 @@ class Speaker:
             prompt=waiting.prompt,
             uniforms=stream(seed, "serve").random(chat.max_tokens, dtype=np.float32),
             temperature=chat.temperature,
-            stop=lambda tail: is_complete(self._order, tail) or any(stop in tail for stop in stops),
+            stop=lambda tail: is_complete(self._order, tail, self._tags) or any(stop in tail for stop in stops),
         )
 
     def _reply(self, waiting: _Waiting, sampled: Sampled) -> Reply:

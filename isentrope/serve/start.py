@@ -47,7 +47,7 @@ def serve(config: RunConfig, model: str, host: str, port: int, key_env: str, nam
 def running(config: RunConfig, engine: Engine, address: tuple[str, int], name: str, key: str = "") -> Generator[Server]:
     """A server whose address is taken but which does not serve yet."""
     slots = min(SLOTS, config.rollout.batch)
-    speaker = Speaker(engine, evaluation_plan(config).order, config.agent.max_context, slots)
+    speaker = Speaker(engine, evaluation_plan(config).order, config.agent.max_context, slots, config.agent.action_tags)
     try:
         with _bound(address, speaker, name, config.agent.max_response, key) as server:
             yield server

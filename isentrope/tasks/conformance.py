@@ -10,14 +10,20 @@ or, on the command line, `isentrope check-task my_package.my_module:MyWorld`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from isentrope.errors import TaskError
 from isentrope.tasks.conformance_checks import CHECKS
-from isentrope.tasks.conformance_play import Broken, Sample
+from isentrope.tasks.conformance_play import Broken, Sample, Skipped
 from isentrope.tasks.contract import World
-from isentrope.tasks.slots import in_words
+from isentrope.tasks.tidy import in_words
+
+OTHER_PROCESS = "in another process"
+
+Watch = Callable[[str, int, int], None]
+"""Told the name of the check, how many games it has looked at, and of how many."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,7 @@ class Finding:
     name: str
     ok: bool
     detail: str = ""
+    skipped: bool = False  # the world says itself that this is not for it
 
 
 def check_world(world: World, games: int = 5, max_turns: int = 100, seed: int = 0) -> list[Finding]:
@@ -34,12 +41,30 @@ def check_world(world: World, games: int = 5, max_turns: int = 100, seed: int = 
     return list(iter_findings(world, games, max_turns, seed))
 
 
-def iter_findings(world: World, games: int = 5, max_turns: int = 100, seed: int = 0) -> Iterator[Finding]:
-    """As `check_world`, one at a time, for a progress display."""
-    sample = Sample(world, games, max_turns, seed)
-    for name, check in CHECKS.items():
+def iter_findings(
+    world: World,
+    games: int = 5,
+    max_turns: int = 100,
+    seed: int = 0,
+    remake: tuple[str, Mapping[str, Any]] | None = None,
+    watch: Watch = lambda name, done, total: None,
+) -> Iterator[Finding]:
+    """As `check_world`, one at a time, for a progress display.
+
+    `remake`: the world's name (or module:Class) and options; with them it is also played in another process.
+    """
+    checks = dict(CHECKS)
+    if remake is not None:
+        from isentrope.tasks.conformance_process import check_other_process
+
+        checks[OTHER_PROCESS] = lambda sample: check_other_process(sample, *remake)
+    for name, check in checks.items():
+        watch(name, 0, 0)
+        sample = Sample(world, games, max_turns, seed, lambda done, total, name=name: watch(name, done, total))
         try:
             detail = check(sample)
+        except Skipped as reason:
+            yield Finding(name, True, str(reason), skipped=True)
         except Broken as problem:
             yield Finding(name, False, str(problem))
         except (Exception, SystemExit) as error:  # a broken world may raise anything: that is a finding too
@@ -48,9 +73,15 @@ def iter_findings(world: World, games: int = 5, max_turns: int = 100, seed: int 
             yield Finding(name, True, detail)
 
 
-def assert_conforms(world: World, games: int = 5, max_turns: int = 100, seed: int = 0) -> None:
+def assert_conforms(
+    world: World,
+    games: int = 5,
+    max_turns: int = 100,
+    seed: int = 0,
+    remake: tuple[str, Mapping[str, Any]] | None = None,
+) -> None:
     """Raise a TaskError that lists whatever does not hold."""
-    broken = [finding for finding in iter_findings(world, games, max_turns, seed) if not finding.ok]
+    broken = [finding for finding in iter_findings(world, games, max_turns, seed, remake) if not finding.ok]
     if broken:
         lines = "\n".join(f"- {finding.name}: {finding.detail}" for finding in broken)
         raise TaskError(f"the world {getattr(world, 'name', world)!r} does not keep the contract\n{lines}")

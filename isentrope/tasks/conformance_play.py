@@ -1,24 +1,28 @@
-"""What the conformance checks play with: the sample of games, hostile actions, and what views and steps must be."""
+"""What the conformance checks play with: the sample of games, and what views and steps must be."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
-from isentrope.tasks.contract import Instance, Step, Task, View, World
+from isentrope.tasks.conformance_hostile import HOSTILE
+from isentrope.tasks.contract import Expert, Instance, Step, Task, View, World
 
-HOSTILE = (
-    "", " ", "\n", "\x00", "\x1b[2J\x1b]0;x\x07", "no such action", "a" * 10_000, "go to" + " desk 1" * 500,
-    "<|im_end|>", "</action><action>look</action>", "[INST]", "{0}%s%n{x}", "../../etc/passwd", "$(reboot)",
-    "'; DROP TABLE games; --", "\udcff\ud800", "\u202e\u0000\U0001f600", "１２３", "__import__('os').system('true')",
-)  # fmt: skip
+TURNS = 30  # of a random play at most: what goes wrong does so early
+_TAGS = re.compile(r"</?(?:think|action)>")
+_SLACK = 1e-6  # rewards may be sums of fractions
 
 
 class Broken(Exception):
     """Something that the contract promises does not hold."""
+
+
+class Skipped(Exception):
+    """The world says itself that a check is not for it, and why."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +33,36 @@ class Sample:
     games: int
     max_turns: int
     seed: int
+    moved: Callable[[int, int], None] = field(default=lambda done, total: None)  # games looked at, of so many
 
     def instances(self) -> Iterator[Instance]:
+        total = sum(self.count(split) for split in self.world.splits())
+        done = 0
         for split in self.world.splits():
             for index in range(self.count(split)):
+                self.moved(done, total)
                 yield self.world.instance(split, index)
+                done += 1
+
+    def repeatable(self) -> list[Instance]:
+        """The instances that come out the same again, as far as the world says; if there is none, why not."""
+        instances = list(self.instances())
+        reasons = unrepeatable(self.world)
+        kept = [instance for instance in instances if instance.kind not in reasons and "" not in reasons]
+        if not kept:
+            raise Skipped(f"the world says that it is not deterministic: {'; '.join(sorted(set(reasons.values())))}")
+        return kept
 
     def count(self, split: str) -> int:
         size = self.world.size(split)
         return self.games if size is None else min(self.games, size)
+
+
+def unrepeatable(world: World) -> Mapping[str, str]:
+    """Kind -> why its games differ from one time to the next; the kind "" stands for all of them."""
+    if not getattr(world, "deterministic", True):
+        return {"": "all of it"}
+    return cast("Mapping[str, str]", getattr(world, "not_deterministic", {}))
 
 
 def need(holds: bool, otherwise: str) -> None:
@@ -51,6 +76,7 @@ def well_formed_view(view: Any) -> View:
         all(isinstance(part, str) for part in (view.text, view.goal, view.rules)),
         "a view's text, goal and rules must be text",
     )
+    need(not _TAGS.search(view.rules), "the rules hold a tag such as <action>: how a response looks is not the task's")
     need(
         isinstance(view.admissible, tuple | None),
         f"admissible is a {type(view.admissible).__name__}, not a tuple or None",
@@ -71,7 +97,17 @@ def well_formed_step(step: Any, before: View) -> Step:
     need(not step.success or step.terminated, "a step is a success but not terminated")
     flags = (step.terminated, step.truncated, step.success, step.valid)
     need(all(isinstance(flag, bool) for flag in flags), "terminated, truncated, success and valid must be bool")
+    for name, value in step.info.items():
+        need(isinstance(cast(object, name), str), f"info has a {type(name).__name__} for a name")
+        need(isinstance(cast(object, value), str | float | int), f"info[{name!r}] is a {type(value).__name__}")
+        need(isinstance(value, str) or math.isfinite(value), f"info[{name!r}] is {value}")
     return step
+
+
+def fair_return(total: float, success: bool) -> None:
+    """Rewards are in task units: an episode's add up to 1 at most, and a solved one has some."""
+    need(-1 - _SLACK <= total <= 1 + _SLACK, f"the rewards of an episode add up to {total:g}; expected -1 to 1")
+    need(not success or total > 0, f"a solved episode has the reward {total:g} in all")
 
 
 def random_play(task: Task, instance: Instance, sample: Sample) -> Iterator[tuple[str, View | Step]]:
@@ -79,10 +115,32 @@ def random_play(task: Task, instance: Instance, sample: Sample) -> Iterator[tupl
     choices = random.Random(f"{sample.seed} {instance.split} {instance.index}")
     view = well_formed_view(task.start(instance))
     yield "", view
-    for _ in range(min(sample.max_turns, 30)):
-        action = choices.choice(view.admissible or HOSTILE)
+    guide = _guide(sample, view, instance) if view.admissible is None else None
+    total = 0.0
+    for _ in range(min(sample.max_turns, TURNS)):
+        action = _choice(view, choices, guide)
         step = well_formed_step(task.step(action), view)
         yield action, step
+        total += step.reward
+        fair_return(total, step.success)
         view = step.view
         if step.terminated or step.truncated:
             return
+
+
+def _guide(sample: Sample, view: View, instance: Instance) -> Expert | None:
+    """Where actions are free text, the expert knows some that do something."""
+    guide = sample.world.expert(sample.seed)
+    if guide is not None:
+        guide.start(view, instance)
+    return guide
+
+
+def _choice(view: View, choices: random.Random, guide: Expert | None) -> str:
+    stray = choices.choice(view.admissible or HOSTILE)
+    if guide is None or choices.random() < 0.3:
+        return stray
+    try:
+        return guide.act(view).action
+    except Exception:  # it expects its own moves; strays may lead where it has no answer
+        return stray

@@ -10,6 +10,20 @@ never truncate.
     view = task.start(world.instance("train", 0))
     step = task.step("go to desk 1")      # any string: an unknown action is answered, never raised
     task.close()
+
+A world may have more than `World` asks for; whoever finds it there uses it:
+
+    prefers = "processes"       # or "local": where its tasks are played if the user does not say (task.where = "auto")
+    threads = 8                 # so many tasks may be played at once in threads of one process: `open`, `start` and
+                                # `step` of different tasks may run side by side, those of one task never do, but its
+                                # thread may change. Without it tasks of one process are played one after another
+    replayable = False          # an episode that was lost with its worker process is not brought back by playing its
+                                # actions again (a world whose steps are slow, or come out differently)
+    def close(self) -> None     # gives back what the world holds (processes, files); called once nobody plays any
+                                # more, perhaps twice, and not at all if the process is killed
+    def fingerprint(self, instance: Instance) -> object # tells instances apart whose first views may look alike
+    not_deterministic = {"kind": "why"} # games of this kind do not come out the same again; `deterministic = False`
+                                # says so of all. `isentrope check-task` leaves them out where that matters
 """
 
 from __future__ import annotations
@@ -39,6 +53,7 @@ class View:
     rules: str = (
         ""  # what an agent is told about the world: what it can do and how actions look; the same at every turn
     )
+    mended: tuple[str, ...] = ()  # what the pool put right: text_cut, actions_cut, info_cut, encoding; not the task's
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,66 @@ class Known:
     target: str  # module:Class
     summary: str
     needs: Needs = NOTHING
+    docs: str = ""  # its page in docs/tasks, if that is not called after the world
+
+    def page(self, name: str) -> str:
+        return f"docs/tasks/{self.docs or name}.md"
 
 
 WORLDS: dict[str, Known] = {
     "household": Known(
         "isentrope.tasks.household.world:HouseholdWorld",
         "find, clean, heat, cool and bring things (ALFWorld's text games)",
+    ),
+    "scienceworld": Known(
+        "isentrope.tasks.scienceworld.world:ScienceWorld",
+        "thirty tasks of elementary science in a simulated house (ScienceWorld's simulator)",
+        Needs("science", ("scienceworld", "py4j"), (("java", "apt-get install openjdk-17-jre-headless"),)),
+    ),
+    "webshop": Known(
+        "isentrope.tasks.webshop.world:WebShopWorld",
+        "find a product in a shop, choose its options and buy it (WebShop's rules)",
+        Needs("webshop", ("bm25s", "Stemmer", "regex", "rapidfuzz", "textblob", "ijson")),
+    ),
+    "search_qa": Known(
+        "isentrope.tasks.search_qa.world:SearchQAWorld",
+        "answer questions with a search engine (HotpotQA, NQ and others, or an invented library)",
+        Needs("search", ("bm25s", "Stemmer")),
+    ),
+    "code_repair": Known(
+        "isentrope.tasks.code_repair.world:CodeRepairWorld",
+        "find and correct a bug in a package until its tests pass (SWE-bench's shape)",
+        Needs("code", ("pytest",), (("bwrap", "apt-get install bubblewrap"),)),
+    ),
+    "gym": Known(
+        "isentrope.tasks.adapters.gym:GymWorld",
+        "any Gymnasium environment with discrete or text actions (MiniGrid and BabyAI in sentences)",
+        Needs("gym", ("gymnasium", "minigrid")),
+        "adapters",
+    ),
+    "textarena": Known(
+        "isentrope.tasks.adapters.textarena:TextArenaWorld",
+        "textarena's games, alone or against an opponent",
+        Needs("textarena", ("textarena",)),
+        "adapters",
+    ),
+    "reasoning_gym": Known(
+        "isentrope.tasks.adapters.reasoning_gym:ReasoningGymWorld",
+        "reasoning-gym's data sets: one question, one answer",
+        Needs("reasoning-gym", ("reasoning_gym",)),
+        "adapters",
+    ),
+    "openenv": Known(
+        "isentrope.tasks.adapters.openenv:OpenEnvWorld",
+        "an environment behind an OpenEnv server",
+        Needs("openenv", ("openenv",)),
+        "adapters",
+    ),
+    "verifiers": Known(
+        "isentrope.tasks.adapters.verifiers:VerifiersWorld",
+        "environments of the verifiers package, one turn or several",
+        Needs("verifiers", ("verifiers",)),
+        "adapters",
     ),
 }
 

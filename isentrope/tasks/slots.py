@@ -1,31 +1,59 @@
 """Tasks by slot number, with every misbehaviour turned into a `Failure`.
 
-Both the in-process tasks and the worker processes play through this, so they give the same results.
+Tasks in this process, in threads and in worker processes are all played through this, so they give the same results.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from isentrope.errors import TaskError
 from isentrope.tasks.contract import Instance, Step, Task, View, World
+from isentrope.tasks.tidy import MAX_DETAIL, MAX_TEXT, Garbage, in_words, tidy_step, tidy_view
 
-MAX_TEXT = 100_000  # characters of one observation, and of all its admissible actions together
-MAX_ACTION = 10_000
-MAX_DETAIL = 500
+__all__ = [
+    "KINDS",
+    "MAX_ACTION",
+    "MAX_DETAIL",
+    "MAX_TEXT",
+    "Failure",
+    "FailureKind",
+    "Slots",
+    "TaskFailed",
+    "close_world",
+    "in_words",
+    "tidy_step",
+    "tidy_view",
+]
+
+MAX_ACTION = 10_000  # characters that a task is given of an action
+
+FailureKind = Literal["task_error", "time_limit", "worker_died", "garbage"]
+KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
 
 R = TypeVar("R", View, Step)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a slot has no result. Its episode is over; a new start may be tried."""
+    """Why a slot has no result. Its episode is over; a new start may be tried.
 
-    kind: Literal["task_error", "time_limit", "worker_died"]
+    task_error: the task raised. time_limit: no answer in time. worker_died: the process or server that played it is
+    gone. garbage: it answered, but its answer cannot be used.
+    """
+
+    kind: FailureKind
     detail: str
+
+
+class TaskFailed(TaskError):
+    """Raised by a task that knows better than "it raised" what became of it: one behind HTTP, say."""
+
+    def __init__(self, kind: FailureKind, detail: str) -> None:
+        super().__init__(detail)
+        self.kind: FailureKind = kind
 
 
 class Slots:
@@ -53,81 +81,42 @@ class Slots:
 
     def close(self) -> None:
         for slot in list(self._tasks):
-            self._drop(slot)
+            self.drop(slot)
+
+    def cut(self, slot: int) -> None:
+        """Tell the slot's task, from another thread, that nobody waits for it any more, if it can be told."""
+        told = getattr(self._tasks.get(slot), "cut", None)
+        if callable(told):
+            told()
+
+    def drop(self, slot: int) -> None:
+        task = self._tasks.pop(slot, None)
+        if task is not None:
+            _quietly(task.close)
 
     def _guarded(self, slot: int, play: Callable[[], R]) -> R | Failure:
         try:
             return play()
-        except (Exception, SystemExit) as error:  # a task is somebody else's code: it may raise anything
-            self._drop(slot)
-            return Failure("task_error", in_words(error))
-
-    def _drop(self, slot: int) -> None:
-        task = self._tasks.pop(slot, None)
-        try:
-            if task is not None:
-                task.close()
-        except (Exception, SystemExit):
-            pass  # it is being thrown away: that it also closes badly changes nothing
+        except KeyboardInterrupt:
+            raise  # the user's
+        except BaseException as error:  # a task is somebody else's code: it may raise anything
+            self.drop(slot)
+            if isinstance(error, TaskFailed):
+                return Failure(error.kind, in_words(error).partition(": ")[2])
+            return Failure("garbage" if isinstance(error, Garbage) else "task_error", in_words(error))
 
 
-def tidy_view(view: Any) -> View:
-    """The view with everything of the right type and within bounds: text from a task is not to be trusted."""
-    if not isinstance(view, View):
-        raise TaskError(f"the task gave a {type(view).__name__} where a View was expected")
-    return View(
-        text=_tidy_text(view.text),
-        admissible=_tidy_actions(view.admissible),
-        goal=_tidy_text(view.goal),
-        rules=_tidy_text(view.rules),
-    )
+def close_world(world: World) -> None:
+    """Let a world that holds something (processes, connections) give it back."""
+    close = getattr(world, "close", None)
+    if callable(close):
+        _quietly(close)
 
 
-def tidy_step(step: Any) -> Step:
-    if not isinstance(step, Step):
-        raise TaskError(f"the task gave a {type(step).__name__} where a Step was expected")
-    reward = float(step.reward)
-    if not math.isfinite(reward):
-        raise TaskError(f"the task gave the reward {reward}")
-    info = {str(key)[:100]: _tidy_info(value) for key, value in list(step.info.items())[:100]}
-    flags = {name: bool(getattr(step, name)) for name in ("terminated", "truncated", "success", "valid")}
-    return Step(view=tidy_view(step.view), reward=reward, info=info, **flags)
-
-
-def in_words(error: BaseException) -> str:
+def _quietly(close: Callable[[], object]) -> None:
     try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception:  # an error whose own text raises
-        text = type(error).__name__
-    return _valid_unicode(text[:MAX_DETAIL])
-
-
-def _tidy_text(text: Any) -> str:
-    if not isinstance(text, str):
-        raise TaskError(f"the task gave a {type(text).__name__} where text was expected")
-    return _valid_unicode(text[:MAX_TEXT])
-
-
-def _tidy_actions(actions: Any) -> tuple[str, ...] | None:
-    if actions is None:
-        return None
-    kept: list[str] = []
-    total = 0
-    for action in actions:
-        text = _tidy_text(action)
-        total += len(text) + 1
-        if total > MAX_TEXT:
-            break
-        kept.append(text)
-    return tuple(kept)
-
-
-def _tidy_info(value: Any) -> str | float | bool:
-    if isinstance(value, bool | int | float):
-        return value
-    return _valid_unicode(str(value)[:MAX_DETAIL])
-
-
-def _valid_unicode(text: str) -> str:
-    """Lone surrogates replaced: they can be neither tokenised nor stored."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+        close()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        pass  # it is being thrown away: that it also closes badly changes nothing

@@ -1,24 +1,31 @@
 """The trainer's side of one worker process: hand it work, watch the clock, replace it when it falls.
 
 Requests go one at a time, so the slot that hangs or kills its worker is known, and a reply never waits behind
-a request in a full pipe.
+a request in a full pipe. That slot has failed; the others of the worker are played again in the next one, up to where
+they were, when they are next asked for something.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from isentrope.tasks.slots import MAX_DETAIL, Failure
-from isentrope.tasks.worker import serve
+from isentrope.tasks.contract import Step, View
+from isentrope.tasks.lives import Life, Request, again, mark_of
+from isentrope.tasks.slots import MAX_DETAIL, Failure, FailureKind
+from isentrope.tasks.tidy import Garbage
+from isentrope.tasks.wire import MAX_MESSAGE, result_from_table, unpack
+from isentrope.tasks.worker import READY, serve
 
 Command = Literal["start", "step"]
+Result = View | Step | Failure
 START_SECONDS = 120.0  # for a new process to import and open its world
 
 _UNGUARDED = "before it was ready; a script of your own must start everything below `if __name__ == '__main__':`"
@@ -27,16 +34,17 @@ _UNGUARDED = "before it was ready; a script of your own must start everything be
 class WorkerProcess:
     """One child process, or rather the place of one: after a fall the next generation takes it."""
 
-    def __init__(self, world_name: str, options: dict[str, Any], step_seconds: float) -> None:
+    def __init__(self, world_name: str, options: dict[str, Any], step_seconds: float, replay: bool = True) -> None:
         self._arguments = (world_name, options)
         self._step_seconds = step_seconds
+        self._replay = replay
         self.generation = 0
         self.epitaph = ""  # how the last generation ended
-        self.results: dict[int, Any] = {}
-        self._started_in: dict[int, int] = {}  # slot -> generation that was asked to start it
-        self._command: Command = "step"
-        self._waiting: list[tuple[int, Any]] = []
-        self._current: int | None = None
+        self.replaced = self.replayed = 0
+        self.results: dict[int, Result] = {}
+        self._lives: dict[int, Life] = {}
+        self._waiting: list[Request] = []
+        self._script: list[Request] = []  # what the current slot takes: one request, or its whole life before it
         self._awaited = True  # the first generation has to come up before anything is asked of it
         self._spawn()
 
@@ -53,18 +61,13 @@ class WorkerProcess:
 
     @property
     def busy(self) -> bool:
-        return self._awaited or self._current is not None or bool(self._waiting)
-
-    def lost(self, slot: int) -> bool:
-        """Whether the slot was being played by a generation that has fallen."""
-        return self._started_in.get(slot, self.generation) != self.generation
+        return self._awaited or bool(self._script) or bool(self._waiting)
 
     def begin(self, command: Command, batch: Mapping[int, Any]) -> None:
         """Start on a batch, slot -> argument; `play_all` carries it to its end, `results` holds the answers."""
         self.revive()
         self.results = {}
-        self._command = command
-        self._waiting = list(batch.items())
+        self._waiting = [Request(command, slot, argument) for slot, argument in batch.items()]
         if self.ready:
             self._send_next()
 
@@ -77,17 +80,26 @@ class WorkerProcess:
         """Read one message. `play_all` calls it when the pipe has something, be it only its end."""
         self._awaited = False
         try:
-            answer = self.pipe.recv()
-        except (EOFError, OSError):
+            table = unpack(self.pipe.recv_bytes(MAX_MESSAGE))
+            result = None if table == READY else result_from_table(table)
+        except EOFError:
             self._fall("worker_died", self._last_words())
+        except OSError:  # its end, or a message that is too long
+            words = self._last_words() if not self._process.is_alive() else "its worker sent an endless answer"
+            self._fall("worker_died", words)
+        except Garbage as error:
+            self._fall("garbage", str(error))
+        else:
+            self._take(result)
+
+    def _take(self, result: Result | None) -> None:
+        if result is None:
+            self.ready = True
+        elif self._script:
+            self._answered(self._script.pop(0), result)
+        elif isinstance(result, Failure):
+            self._fall(result.kind, result.detail)
             return
-        if self.ready and self._current is not None:
-            self._answer(self._current, answer)
-            self._current = None
-        elif isinstance(answer, Failure):
-            self._fall(answer.kind, answer.detail)
-            return
-        self.ready = True
         self._send_next()
 
     def overdue(self) -> None:
@@ -98,33 +110,73 @@ class WorkerProcess:
             self._fall("time_limit", f"the worker was not ready within {START_SECONDS:g} s")
 
     def _send_next(self) -> None:
-        if not self._waiting:
+        if not self._script:
+            self._next_script()
+        if not self._script:
             return
-        self._current, argument = self._waiting.pop(0)
+        request = self._script[0]
         self.deadline = time.monotonic() + self._step_seconds
         try:
-            self.pipe.send((self._command, self._current, argument))
+            self.pipe.send((request.command, request.slot, request.argument))
         except OSError:
             self._fall("worker_died", self._last_words())
 
-    def _fall(self, kind: Literal["task_error", "time_limit", "worker_died"], detail: str) -> None:
-        """The slot being played failed. Starts not yet begun go to the next generation; other states are lost."""
-        if self._current is not None:
-            self._answer(self._current, Failure(kind, detail[:MAX_DETAIL]))
-        if self._command == "step" or not self.ready:
-            for slot, _ in self._waiting:
-                self._answer(slot, Failure("worker_died", detail[:MAX_DETAIL]))
-            self._waiting = []
-        self._current = None
-        self._replace(detail)
+    def _next_script(self) -> None:
+        """The next request; in front of it, if its state fell with an earlier worker, all that led there."""
+        while self._waiting and not self._script:
+            request = self._waiting.pop(0)
+            life = self._lives.get(request.slot)
+            lost = request.command == "step" and life is not None and life.generation != self.generation
+            if life is None or not lost:
+                self._script = [request]
+            elif self._replay:
+                self.replayed += 1
+                self._script = [*again(request.slot, life), request]
+            else:
+                self._give_up(request.slot, "worker_died", f"lost with its worker: {self.epitaph}")
 
-    def _answer(self, slot: int, answer: Any) -> None:
-        self.results[slot] = answer
-        if self._command == "start":
-            self._started_in[slot] = self.generation
+    def _answered(self, request: Request, result: Result) -> None:
+        if request.mark is None:
+            self._record(request, result)
+        elif isinstance(result, Failure) or mark_of(result) != request.mark:
+            self._script = []
+            what = f"lost with its worker ({self.epitaph}), and playing it again went differently"
+            self._give_up(request.slot, "worker_died", what)
+        elif len(self._script) == 1:  # only the new request is left
+            self._lives[request.slot].generation = self.generation
+
+    def _record(self, request: Request, result: Result) -> None:
+        self.results[request.slot] = result
+        if isinstance(result, Failure):
+            self._lives.pop(request.slot, None)
+        elif request.command == "start":
+            self._lives[request.slot] = Life(cast("Any", request.argument), self.generation, marks=[mark_of(result)])
+        elif request.slot in self._lives:
+            life = self._lives[request.slot]
+            life.actions.append(str(request.argument))
+            life.marks.append(mark_of(result))
+
+    def _give_up(self, slot: int, kind: FailureKind, detail: str) -> None:
+        self.results[slot] = Failure(kind, detail[:MAX_DETAIL])
+        self._lives.pop(slot, None)
+
+    def _fall(self, kind: FailureKind, detail: str) -> None:
+        """The slot being played has failed. The others go to the next generation, unless this one never was ready."""
+        if self._script:
+            at = self._script[0]
+            while_again = at.mark is not None
+            told = f"lost with its worker, and playing it again failed: {detail}" if while_again else detail
+            self._give_up(at.slot, "worker_died" if while_again else kind, told)
+        if not self.ready:
+            for request in self._waiting:
+                self._give_up(request.slot, "worker_died", detail)
+            self._waiting = []
+        self._script = []
+        self._replace(detail)
 
     def _replace(self, epitaph: str) -> None:
         self.epitaph = epitaph[:MAX_DETAIL]
+        self.replaced += 1
         self.end()
         self._spawn()
 
@@ -146,8 +198,12 @@ class WorkerProcess:
             pass  # it is gone already
 
     def end(self, patience: float = 0.0) -> None:
-        """Wait so many seconds for it to leave by itself, then kill it."""
+        """Wait so many seconds for it to leave by itself, then kill it and whatever it has started."""
         self._process.join(patience)
+        try:
+            os.killpg(cast("int", self._process.pid), signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass  # it is gone, with all it had started; or it had not come so far as to have a group
         if self._process.is_alive():
             self._process.kill()
             self._process.join()

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from isentrope.errors import TaskError
-from isentrope.tasks.conformance import assert_conforms, check_world
+from isentrope.tasks.conformance import assert_conforms, check_world, iter_findings
 from isentrope.tasks.conformance_checks import CHECKS
 from isentrope.tasks.contract import Instance, Step, View
 from tests.toys import ToyExpert, ToyOptions, ToyTask, ToyWorld
 
 _clock = itertools.count()
+_shared: list[int] = [0]
 
 
 def test_the_toy_world_conforms() -> None:
@@ -40,6 +42,17 @@ class BrokenTask(ToyTask):
             return replace(view, text="You start.")
         if self._fault == "odd admissible":
             return replace(view, admissible=("look", "look"))
+        if self._fault == "counts starts" and self._leak:
+            return replace(view, text=f"{view.text} Again.")
+        if self._fault == "seeds":
+            random.seed(instance.index)
+        if self._fault == "draws":
+            return replace(view, text=f"{view.text} {random.random()}")
+        if self._fault == "tags":
+            return replace(view, rules="Write <action>look</action>.")
+        if self._fault == "shares":
+            _shared.append(instance.index)
+            return replace(view, text=f"{view.text}")
         if self._fault == "inadmissible":
             return replace(view, admissible=("fly",))
         return view
@@ -48,12 +61,19 @@ class BrokenTask(ToyTask):
         if self._fault == "lenient" and self._count is None:
             return Step(View("", None))
         step = super().step(action)
+        if self._fault == "shares":
+            return replace(step, view=replace(step.view, text=f"{_shared[-1]}"))
+        if self._fault == "counts starts":
+            self._leak += 1
         changes: dict[str, dict[str, Any]] = {
             "random": {"view": replace(step.view, text=f"{next(_clock)}")},
             "both ends": {"terminated": True, "truncated": True},
             "success without end": {"success": True, "terminated": False},
             "new goal": {"view": replace(step.view, goal="other")},
             "nan": {"reward": float("nan")},
+            "generous": {"reward": 0.9},
+            "stingy": {"reward": 0.0},
+            "odd info": {"info": {"things": [1, 2]}},
         }
         if self._fault == "fragile" and "\x00" in action:
             raise KeyError(action)
@@ -98,6 +118,14 @@ class Loser(ToyExpert):
         ("success without end", "same actions, same results"),
         ("new goal", "same actions, same results"),
         ("nan", "same actions, same results"),
+        ("generous", "same actions, same results"),
+        ("stingy", "expert"),
+        ("odd info", "same actions, same results"),
+        ("tags", "same actions, same results"),
+        ("draws", "global random numbers"),
+        ("seeds", "global random numbers"),
+        ("shares", "order of games"),
+        ("counts starts", "start anew"),
         ("fragile", "hostile actions"),
         ("lenient", "order of calls"),
         ("inadmissible", "admissible actions"),
@@ -115,3 +143,50 @@ def test_each_fault_is_found(fault: str, check: str) -> None:
 
 def test_not_even_a_world() -> None:
     assert not any(finding.ok for finding in check_world(object()))  # type: ignore[arg-type]
+
+
+def test_what_says_itself_that_it_is_not_deterministic_is_left_out() -> None:
+    class Honest(BrokenWorld):
+        deterministic = False
+
+    findings = {finding.name: finding for finding in check_world(Honest("random"), games=3, max_turns=20)}
+    assert all(finding.ok for finding in findings.values())
+    assert findings["same actions, same results"].skipped
+    assert "not deterministic" in findings["same actions, same results"].detail
+    assert not findings["hostile actions"].skipped
+
+    class Partly(BrokenWorld):
+        not_deterministic: ClassVar = {"odd": "the dice are real"}
+
+    findings = {finding.name: finding for finding in check_world(Partly("random"), games=3, max_turns=20)}
+    assert not findings["same actions, same results"].ok  # the even games claim to be
+
+
+class Unhashable(ToyWorld):
+    """The order of a set of text differs between processes."""
+
+    name = "unhashable"
+
+    def open(self) -> ToyTask:
+        class Task(ToyTask):
+            def start(self, instance: Instance) -> View:
+                view = super().start(instance)
+                return replace(view, text=view.text + "".join({chr(97 + n) * 3 for n in range(20)}))
+
+        return Task(ToyOptions())
+
+
+def test_another_process() -> None:
+    name = f"{__name__}:Unhashable"
+    assert_conforms(ToyWorld(), games=1, remake=("tests.toys:ToyWorld", {}))
+    with pytest.raises(TaskError, match="other results in another process"):
+        assert_conforms(Unhashable(), games=1, remake=(name, {}))
+    with pytest.raises(TaskError, match="could not be played in another process"):
+        assert_conforms(ToyWorld(), games=1, remake=("tests.nowhere:World", {}))
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[str, int, int]] = []
+    list(iter_findings(ToyWorld(), games=2, watch=lambda *news: told.append(news)))
+    assert {name for name, _, _ in told} == set(CHECKS)
+    assert ("instances are stable", 3, 4) in told

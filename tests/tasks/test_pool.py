@@ -15,6 +15,7 @@ from isentrope.errors import ConfigError, TaskError
 from isentrope.tasks.contract import Step, View
 from isentrope.tasks.pool import Failure, LocalTasks, WorkerTasks, open_tasks
 from isentrope.tasks.registry import make_world
+from tests.tasks import odd_worlds
 
 WORLD = "tests.toys:ToyWorld"
 NAUGHTY = {"naughty": True, "goal": 5}
@@ -35,6 +36,12 @@ def shared() -> Iterator[WorkerTasks]:
 def pids(tasks: WorkerTasks | LocalTasks, *slots: int) -> list[int]:
     steps = tasks.step(dict.fromkeys(slots, "look"))
     return [int(step.info["pid"]) for step in steps.values() if isinstance(step, Step)]
+
+
+def number(step: Step | View | Failure) -> int:
+    """The number that the toy has counted to."""
+    assert isinstance(step, Step)
+    return int(step.view.text.rpartition(" ")[2].rstrip("."))
 
 
 def gone(pid: int, seconds: float = 10.0) -> bool:
@@ -97,6 +104,7 @@ def test_a_huge_observation_is_cut(shared: WorkerTasks) -> None:
 @pytest.mark.parametrize(("action", "kind"), [("hang", "time_limit"), ("exit", "worker_died")])
 def test_a_worker_that_hangs_or_exits_is_replaced(shared: WorkerTasks, action: str, kind: str) -> None:
     shared.start(instances(0, 1, 2, 3))
+    shared.step({2: "add one", 3: "add one"})
     (old,) = pids(shared, 0)
     began = time.monotonic()
     steps = shared.step({0: action, 1: "look", 3: "look"})
@@ -106,21 +114,57 @@ def test_a_worker_that_hangs_or_exits_is_replaced(shared: WorkerTasks, action: s
     assert isinstance(steps[1], Step)
     assert isinstance(steps[3], Step)
     assert gone(old)
-    lost = shared.step({2: "look", 1: "look"})  # 2 lived in the same worker, 1 in the other
-    assert isinstance(lost[2], Failure)
-    assert lost[2].kind == "worker_died"
-    assert isinstance(lost[1], Step)
+    assert number(shared.step({2: "add one"})[2]) == 2  # 2 lived in the same worker: it was brought back
+    assert isinstance(shared.step({0: "look"})[0], Failure)  # but its own episode is over
     assert all(isinstance(view, View) for view in shared.start(instances(0, 2)).values())
     assert pids(shared, 0) == pids(shared, 2) != [old]
 
 
 def test_slots_waiting_behind_one_that_hangs(shared: WorkerTasks) -> None:
+    """They are played on in the next worker, from where they were."""
     shared.start(instances(0, 2))
-    steps = shared.step({0: "hang", 2: "look"})
-    assert [step.kind for step in steps.values() if isinstance(step, Failure)] == ["time_limit", "worker_died"]
-    answered_before = shared.start(instances(0, 2)) and shared.step({2: "look", 0: "exit"})
-    assert isinstance(answered_before[2], Step)  # its answer came before the fall
-    assert isinstance(shared.step({2: "look"})[2], Failure)  # but its state went with the worker
+    for turn in range(2):
+        assert number(shared.step({2: "add one", 0: "look"})[2]) == turn + 1
+    steps = shared.step({0: "hang", 2: "add one"})
+    assert isinstance(steps[0], Failure)
+    assert number(steps[2]) == 3
+    shared.start(instances(0))
+    shared.notes()
+    steps = shared.step({2: "add one", 0: "exit"})
+    assert number(steps[2]) == 4  # its answer came before the fall
+    assert shared.notes() == {"workers_replaced": 1.0}
+    assert number(shared.step({2: "add one"})[2]) == 5
+    assert shared.notes() == {"replayed": 1.0}
+    assert shared.notes() == {}
+
+
+@pytest.mark.parametrize(("world", "words"), [("SaysWhoItIs", "went differently"), ("NotReplayable", "lost with its")])
+def test_an_episode_that_cannot_be_brought_back_is_lost(world: str, words: str) -> None:
+    with WorkerTasks(f"{odd_worlds.HERE}:{world}", {}, count=2, workers=1, step_seconds=5) as tasks:
+        tasks.start(instances(0, 1))
+        steps = tasks.step({0: "look", 1: "exit"})
+        assert isinstance(steps[0], Step)
+        lost = tasks.step({0: "look"})[0]
+        assert isinstance(lost, Failure)
+        assert lost.kind == "worker_died"
+        assert words in lost.detail
+        assert isinstance(tasks.start(instances(0))[0], View)
+        assert isinstance(tasks.step({0: "look"})[0], Step)
+
+
+def test_a_replay_that_hangs_costs_its_own_episode_only(shared: WorkerTasks) -> None:
+    """Slot 0 hangs whenever it comes to `hang`; here its life is made up so that a replay meets that."""
+    shared.start(instances(0, 2))
+    shared.step({2: "add one"})
+    worker = shared._workers[0]
+    worker._lives[0].actions.append("hang")
+    worker._lives[0].marks.append(0)
+    os.kill(pids(shared, 2)[0], signal.SIGKILL)
+    steps = shared.step({0: "look", 2: "add one"})
+    assert isinstance(steps[0], Failure)
+    assert steps[0].kind == "worker_died"
+    assert "playing it again failed" in steps[0].detail
+    assert number(steps[2]) == 2
 
 
 def test_a_start_that_kills_its_worker_does_not_stop_the_next(shared: WorkerTasks) -> None:
@@ -138,11 +182,10 @@ def test_a_worker_killed_while_idle(shared: WorkerTasks) -> None:
     (old,) = pids(shared, 0)
     os.kill(old, signal.SIGKILL)
     assert gone(old)
-    steps = shared.step({0: "look", 1: "look"})
-    assert isinstance(steps[0], Failure)
-    assert steps[0].kind == "worker_died"
-    assert "SIGKILL" in steps[0].detail
+    steps = shared.step({0: "add one", 1: "look"})
+    assert number(steps[0]) == 1
     assert isinstance(steps[1], Step)
+    assert "SIGKILL" in shared._workers[0].epitaph
     shared.start(instances(0))
     (new,) = pids(shared, 0)
     os.kill(new, signal.SIGKILL)
@@ -213,6 +256,38 @@ def test_no_worker_outlives_a_killed_trainer(tmp_path: Path) -> None:
         trainer.kill()
         trainer.wait()
         assert all(gone(pid) for pid in workers)
+
+
+def test_a_worker_takes_along_what_it_has_started() -> None:
+    """A program that a world has started ends with its worker: at the close, and when the worker is killed."""
+    with WorkerTasks(f"{odd_worlds.HERE}:Grandchildren", {}, count=2, workers=2, step_seconds=1) as tasks:
+        tasks.start(instances(0, 1))
+        steps = tasks.step({0: "look", 1: "look"})
+        children = [int(step.info["child"]) for step in steps.values() if isinstance(step, Step)]
+        assert len(children) == 2
+        assert isinstance(tasks.step({0: "hang"})[0], Failure)
+        assert gone(children[0])
+        assert Path(f"/proc/{children[1]}").exists()
+    assert gone(children[1])
+
+
+def test_workers_come_up_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_TRAINER", str(os.getpid()))
+    options = {"notes": str(tmp_path / "notes"), "seconds": 1.0}
+    with WorkerTasks(f"{odd_worlds.HERE}:SlowToMake", options, count=4, workers=4, step_seconds=30):
+        lines = (tmp_path / "notes").read_text().splitlines()
+    spans = [tuple(map(float, line.split())) for line in lines]
+    assert len(spans) == 4
+    assert max(began for began, _ in spans) < min(ended for _, ended in spans)  # all four at once
+
+
+def test_worlds_are_closed(tmp_path: Path) -> None:
+    options = {"notes": str(tmp_path / "notes")}
+    with WorkerTasks(f"{odd_worlds.HERE}:ClosesInWorker", options, count=2, workers=2, step_seconds=30):
+        pass
+    closed = {line.split()[1] for line in (tmp_path / "notes").read_text().splitlines()}
+    assert len(closed) == 3  # in each worker, and the trainer's own
+    assert str(os.getpid()) in closed
 
 
 def test_workers_do_not_import_torch() -> None:

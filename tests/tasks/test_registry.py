@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from isentrope.errors import ConfigError, TaskError
-from isentrope.tasks.registry import WORLDS, make_world, world_factory, world_options
+from isentrope.tasks.registry import WORLDS, make_world, world_options
 from tests.toys import ToyOptions, ToyWorld
+
+ROOT = Path(__file__).parents[2]
 
 
 def needs_two(options: ToyOptions, more: int) -> ToyWorld:
@@ -48,6 +52,34 @@ def test_options_are_checked() -> None:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_every_world_of_the_package_can_be_made(name: str) -> None:
-    world_factory(name)
-    assert make_world(name).name == name
+def test_every_world_of_the_package_can_be_made_or_says_what_it_needs(name: str) -> None:
+    """Options are there without the extra; what has to be given or installed is named."""
+    world_options(name)
+    refusal, world = "", None
+    try:
+        world = make_world(name)
+    except TaskError as error:
+        refusal = str(error)
+    if world is None:
+        assert "task.options." in refusal or "install" in refusal
+    else:
+        assert world.name == name
+        getattr(world, "close", lambda: None)()
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_world_has_a_page(name: str) -> None:
+    assert (ROOT / WORLDS[name].page(name)).is_file()
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, module, extra in (
+        ("gym", "gymnasium", "gym"),
+        ("textarena", "textarena", "textarena"),
+        ("reasoning_gym", "reasoning_gym", "reasoning-gym"),
+        ("openenv", "openenv.core", "openenv"),
+        ("verifiers", "verifiers", "verifiers"),
+    ):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(TaskError, match=rf"pip install 'isentrope\[{extra}\]'"):
+            make_world(name)

@@ -1,0 +1,143 @@
+"""Threads that carry out jobs side by side, each within a time limit.
+
+A thread cannot be ended from outside. One that takes too long is left behind: its job counts as late, a new thread
+takes its place, and it leaves when (if ever) it comes back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+R = TypeVar("R")
+MOST_STUCK = 64  # threads left behind and not yet come back; beyond that no new ones are started
+
+
+@dataclass
+class Job(Generic[R]):
+    work: Callable[[], R]
+    cut: Callable[[], object] = lambda: None  # called, from another thread, when it is late
+    leave: Callable[[], object] = lambda: None  # called by its own thread when it comes back late
+
+
+class Late:
+    """Instead of a result. `begun` is False if there was no thread left to take the job."""
+
+    def __init__(self, begun: bool) -> None:
+        self.begun = begun
+
+
+class _Batch:
+    def __init__(self, size: int) -> None:
+        self.left = size
+
+
+class _Running:
+    def __init__(self, job: Job[Any], batch: _Batch) -> None:
+        self.job, self.batch = job, batch
+        self.began: float | None = None
+        self.result: Any = None
+        self.done = False
+        self.late = False
+
+
+class Crew:
+    """At most `threads` threads, started when there is work for them."""
+
+    def __init__(self, threads: int) -> None:
+        self._most = threads
+        lock = threading.Lock()
+        self._work_there, self._moved = threading.Condition(lock), threading.Condition(lock)
+        self._queue: deque[_Running] = deque()
+        self._threads = self._idle = self._stuck = 0
+        self._open = True
+        self.left_behind = 0
+
+    def run(self, jobs: Mapping[int, Job[R]], seconds: float) -> dict[int, R | Late]:
+        """All jobs, each with so many seconds from when a thread takes it up. Any thread may call this."""
+        batch = _Batch(len(jobs))
+        running = {number: _Running(job, batch) for number, job in jobs.items()}
+        with self._moved:
+            for item in running.values():
+                self._queue.append(item)
+                self._man()
+                self._work_there.notify()
+            while True:
+                for item in self._leave_behind(running.values(), seconds):
+                    threading.Thread(target=item.job.cut, daemon=True).start()  # it may be slow: not with the lock held
+                if not batch.left:
+                    break
+                self._moved.wait(self._patience(running.values(), seconds))
+        return {number: item.result for number, item in running.items()}
+
+    def close(self) -> None:
+        """Threads leave when they have nothing to do."""
+        with self._work_there:
+            self._open = False
+            self._work_there.notify_all()
+
+    def _man(self) -> None:
+        """A thread for the job that was just put into the queue, if none is free and there may be more."""
+        if len(self._queue) > self._idle and self._threads < self._most and self._stuck < MOST_STUCK:
+            self._threads += 1
+            threading.Thread(target=self._work, daemon=True, name="isentrope-task").start()
+
+    def _patience(self, items: Iterable[_Running], seconds: float) -> float:
+        begun = [item.began for item in items if item.began is not None and not item.done]
+        return max(0.0, min(begun, default=time.monotonic()) + seconds - time.monotonic()) + 0.001
+
+    def _leave_behind(self, items: Iterable[_Running], seconds: float) -> list[_Running]:
+        """Jobs whose time is up. Those that no thread is left for are given up too."""
+        now = time.monotonic()
+        late = [item for item in items if not item.done and item.began is not None and now - item.began >= seconds]
+        for item in late:
+            item.late = True
+            self._finish(item, Late(begun=True))
+            self._threads -= 1
+            self._stuck += 1
+            self.left_behind += 1
+            self._man()
+        if self._threads == 0:
+            for item in items:
+                if not item.done:
+                    self._queue.remove(item)
+                    self._finish(item, Late(begun=False))
+        return late
+
+    def _finish(self, item: _Running, result: Any) -> None:
+        item.done, item.result = True, result
+        item.batch.left -= 1
+        if item.batch.left == 0:
+            self._moved.notify_all()
+
+    def _work(self) -> None:
+        while (item := self._next()) is not None:
+            try:
+                result = item.job.work()
+            except BaseException as error:  # jobs report their own failures; this is for the reader of a traceback
+                result = error
+            with self._work_there:
+                if not item.late:
+                    self._finish(item, result)
+                    continue
+                self._stuck -= 1
+                self._man()
+            item.job.leave()
+            return
+
+    def _next(self) -> _Running | None:
+        with self._work_there:
+            self._idle += 1
+            while not self._queue and self._open:
+                self._work_there.wait()
+            self._idle -= 1
+            if not self._queue:
+                self._threads -= 1
+                return None
+            item = self._queue.popleft()
+            item.began = time.monotonic()
+            return item

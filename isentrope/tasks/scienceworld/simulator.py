@@ -1,0 +1,119 @@
+"""One game of ScienceWorld: the calls of its Java side, and the bookkeeping that goes with a step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from isentrope.errors import TaskError
+from isentrope.tasks.scienceworld.jvm import Jvm
+
+ASIDE = ("help", "objects", "task")  # questions that the interface answers itself; the game is not stepped
+UNKNOWN = "Unknown action.  Type 'help' for a list of actions, and 'objects' for a list of possible object referents. "
+MAX_ACTION = 500  # characters; the longest real action has about 120, and longer ones only keep the parser busy
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the simulator says after an action."""
+
+    text: str
+    score: int  # in percent, below 0 once the task has failed
+    completed: bool
+    moves: int  # time steps so far; waiting counts as ten
+
+
+class Simulator:
+    """Lives in a java process and plays one game at a time. `load` before anything else."""
+
+    def __init__(self, jvm: Jvm, slow: bool = False) -> None:
+        self.jvm = jvm
+        self.count = 0  # these two belong to the process and are put in place by it
+        self.simplified = ""
+        self._last = Reading("", 0, False, 0)
+        with jvm.turn(None):
+            self._server = jvm.interface(slow)
+            self._dice = jvm.dice()
+            self._hint_dice = jvm.dice()  # its own, so that what is shown changes nothing in the game
+
+    def load(self, task: str, variation: int, simplifications: str) -> tuple[str, Reading]:
+        """The task in words, and the first look around (which takes no time)."""
+        with self.jvm.turn(self, self._dice):
+            self._load(task, variation, simplifications, gold=False)
+            self._hint_dice.setSeed(0)
+            return str(self._server.getTaskDescription()), self._step("look around")
+
+    def step(self, action: str) -> Reading:
+        """As the package's own `env.step`, less what nobody asked for: above all a list of every possible action."""
+        with self.jvm.turn(self, self._dice):
+            return self._step(action[:MAX_ACTION].encode("utf-8", "replace").decode("utf-8"))
+
+    def objects(self) -> list[str]:
+        """Names of what is in sight; what is carried is not among them."""
+        with self.jvm.turn(self, self._hint_dice):
+            text = self._server.getPossibleObjectReferentLUTJSON()
+        return sorted(set(cast("dict[str, str]", json.loads(text)).values()))
+
+    def valid_actions(self) -> list[str]:
+        """Every action that can be taken now: hundreds, and slow.
+
+        The simulator's list also has actions on things in closed containers, which it then does not understand.
+        """
+        with self.jvm.turn(self, self._hint_dice):
+            listed = json.loads(self._server.getValidActionObjectCombinationsJSON())["validActions"]
+            within = self._within_reach()
+        return [one["action"] for one in listed if _needs_no_reach(one["action"]) or within.issuperset(one["obj_ids"])]
+
+    def _within_reach(self) -> set[int]:
+        """The numbers of all objects that an action may name: those in the room, and the agent's own."""
+        parser, agent = self._game.inputParser(), self._game.agent()
+        found: set[int] = set()
+        for root in (agent.getContainer().get(), agent):
+            numbers = parser.getAllUniqueReferentsLUT(root, True, False).keySet().mkString(" ")
+            found.update(map(int, numbers.split()))
+        return found
+
+    def action_forms(self) -> list[str]:
+        with self.jvm.turn(self, self._hint_dice):
+            return self._lines(self._server.getPossibleActions())
+
+    def gold_path(self, task: str, variation: int, simplifications: str) -> list[str]:
+        """A solution, which the simulator works out in some seconds."""
+        with self.jvm.turn(self, self._dice):
+            self._load(task, variation, simplifications, gold=True)
+            return self._lines(self._server.getGoldActionSequence())
+
+    def split(self, name: str) -> list[int]:
+        """The variations of the loaded task for "Train", "Dev" or "Test"."""
+        with self.jvm.turn(self, self._dice):
+            return [int(number) for number in getattr(self._server, f"getVariations{name}")()]
+
+    def _load(self, task: str, variation: int, simplifications: str, gold: bool) -> None:
+        trouble = self._server.load(task, variation, simplifications, gold)
+        self.simplified = str(self._server.getSimplificationsUsed())
+        self.jvm.loaded(self.simplified)
+        if trouble:
+            raise TaskError(f"ScienceWorld could not load {task}, variation {variation}: {trouble}")
+        self._game = self._server.agentInterface().get()
+
+    def _step(self, action: str) -> Reading:
+        if action.strip().lower() in ASIDE:
+            return replace(self._last, text=str(self._server.step(action)))
+        # the game itself, not the interface around it: that one also looks around, and keeps and prints a history
+        text, score, completed = self._game.step(action).toString()[1:-1].rsplit(",", 2)  # a triple, in one call
+        percent = round(100 * float(score))
+        if percent < 0 and self._game.isInErrorState():
+            raise TaskError(f"the simulator broke down: {str(self._game.getErrorStateMessage())[:300]}")
+        self._last = Reading(text or UNKNOWN, percent, completed == "true", int(self._game.getCurIterations()))
+        return self._last
+
+    def _lines(self, java_list: Any) -> list[str]:
+        """A Java list in one call: reading it item by item takes a call for each."""
+        joined = str(self.jvm.join("\n", java_list))
+        return joined.split("\n") if joined else []
+
+
+def _needs_no_reach(action: str) -> bool:
+    """A number answers the question which thing was meant; teleporting is done from afar."""
+    return action.isdecimal() or action.startswith("teleport")

@@ -1,0 +1,30 @@
+"""Hundreds of household games of which many break: all are in the record under the right name, the others unharmed.
+
+bench/faults.py does the same with 10,000 games.
+"""
+
+from __future__ import annotations
+
+from isentrope.tasks.pool import LocalTasks, WorkerTasks
+from tests.tasks.faulty import FAULTS, NAME, FaultyHousehold, FaultyOptions, account, play
+
+GAMES, SHARE = 600, 0.05
+
+
+def test_every_fault_is_in_the_record_and_nobody_else_is_harmed() -> None:
+    options = {"share": SHARE, "hang": 60.0}
+    world = FaultyHousehold(FaultyOptions(**options))
+    clean = play(LocalTasks(FaultyHousehold(FaultyOptions(share=0.0)), 32), world, range(GAMES), 32)
+    with WorkerTasks(NAME, options, 32, workers=2, step_seconds=1.0) as pool:
+        broken = play(pool, world, range(GAMES), 32)
+        notes = pool.notes()
+    result = account(broken, clean, SHARE)
+    assert set(broken) == set(range(GAMES))
+    assert not result.wrong
+    assert not result.harmed
+    assert result.found == result.reached
+    assert set(result.reached) == set(FAULTS)  # each kind was met at least once
+    assert result.reached.total() > 0.8 * result.injected.total() > 20
+    fallen = result.reached["hang"] + result.reached["kill"]
+    assert notes["workers_replaced"] == fallen
+    assert notes["replayed"] > fallen
