@@ -1,0 +1,188 @@
+"""What the page asks for, as plain data. Run names, metric keys and all other text go out made visible."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isentrope.errors import RunError
+from isentrope.instruments.glossary import entry_of, sentence
+from isentrope.report.text import clipped, visible
+from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
+from isentrope.watch.episode_search import Found, Wanted, search
+from isentrope.watch.episode_view import Tokens, actions_of, first_difference, row_of, view
+from isentrope.watch.events import alarms_of, phases_of
+from isentrope.watch.runs import Run, Runs, held_locks
+
+PAGE = 50  # episodes
+_MOST_KEYS = 400  # series of one answer, by key
+
+
+class Answers:
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._indexes, self._tokens = Indexes(), Tokens()
+
+    def runs(self) -> dict[str, Any]:
+        """All runs: how far each is, and how many records there are to ask for."""
+        locks, now = held_locks(), time.time()
+        runs = self._runs.refresh()
+        with self._runs.lock:
+            rows = [_run_row(run, run.status(locks, now), now) for run in runs]
+        unread = sum(not run.read_at for run in runs)
+        return {"runs": rows, "unread": unread, "places": [visible(str(place)) for place in self._runs.places]}
+
+    def keys(self) -> dict[str, Any]:
+        """Every metric that some run has: its meaning and unit."""
+        with self._runs.lock:
+            keys = sorted({key for run in self._runs.all() for key in (*run.columns.keys, *run.clock.keys)})
+        return {"keys": [_meaning(key) for key in keys]}
+
+    def series(self, wants: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:
+        """Numbers of `keys` for each want, RUN:BEGUN:SINCE:UNTIL:CLOCK_SINCE:CLOCK_UNTIL in records."""
+        answer: dict[str, Any] = {}
+        with self._runs.lock:
+            for want in wants:
+                name, *numbers = want.split(":")
+                run = self._runs.get(name)
+                if run is None or len(numbers) != 5 or not all(number.isdigit() for number in numbers):
+                    continue
+                begun, *window = (int(number) for number in numbers)
+                same = begun == run.begun  # else the run was resumed since, and the page has to begin anew
+                answer[name] = _series(run, window, keys[:_MOST_KEYS]) if same else None
+        return {"series": answer}
+
+    def events(self, names: Sequence[str]) -> dict[str, Any]:
+        with self._runs.lock:
+            return {run.id: {"phases": phases_of(run), "alarms": alarms_of(run)} for run in self._named(names)}
+
+    def configs(self, names: Sequence[str]) -> dict[str, Any]:
+        """Settings as TOML-like text, by key."""
+        return {
+            run.id: {visible(key): visible(clipped(json.dumps(value, default=str, ensure_ascii=False), 400))
+                     for key, value in run.config.items()}
+            for run in self._named(names)
+        }  # fmt: skip
+
+    def episodes(self, names: Sequence[str], wanted: Wanted, place: str) -> dict[str, Any]:
+        """A page of the list of episodes."""
+        files = files_of(self._named(names))
+        found = search(files, wanted, self._indexes, self._table, place, PAGE)
+        known = self._indexes.known(files)
+        return _counts(found) | {
+            "rows": [row_of(*hit) for hit in found.hits],
+            "kinds": sorted({visible(kind) for index in known for kind in set(index.kind)})[:200],
+            "stops": sorted({visible(stop) for index in known for stop in set(index.stop)})[:50],
+            "sources": sorted({visible(file.source) for file in files}),
+            "all_files": len(files),
+        }
+
+    def count(self, names: Sequence[str], wanted: Wanted, place: str) -> dict[str, Any]:
+        """How many episodes fit in the files from `place` on, as many as can be looked through at once."""
+        if not wanted.by_index:
+            return {"unknown": True}
+        return _counts(search(files_of(self._named(names)), wanted, self._indexes, self._table, place, 0))
+
+    def episode(self, name: str, file: str, number: int, first: int) -> dict[str, Any]:
+        found = self._file(name, file)
+        return view(found, number, self._indexes, self._tokens, first) | {"run_name": found.run.name}
+
+    def difference(self, name: str, file: str, a: int, b: int) -> dict[str, Any]:
+        """The first turn in which two episodes of a file act differently."""
+        found = self._file(name, file)
+        size = len(self._indexes.of(found))
+        if not (0 <= a < size and 0 <= b < size):
+            raise RunError(f"{found.path.name} has {size} episodes")
+        return {"turn": first_difference(*(actions_of(found, number, self._indexes) for number in (a, b)))}
+
+    def _table(self, file: EpisodeFile) -> Any:
+        return self._tokens.of(file.run.path)
+
+    def _named(self, names: Sequence[str]) -> list[Run]:
+        return [run for run in map(self._runs.get, names) if run is not None]
+
+    def _file(self, name: str, file: str) -> EpisodeFile:
+        run = self._runs.get(name)
+        found = file_of(run, file) if run is not None else None
+        if found is None:
+            raise RunError("there is no such episode file (any more); go back to the list")
+        return found
+
+
+def _run_row(run: Run, status: str, now: float) -> dict[str, Any]:
+    evals = {key: run.columns.last(key) for key in run.columns.keys if key.startswith("eval/")}
+    success = next((evals[key] for key in reversed(evals) if key.endswith("/success")), None)
+    return {
+        "id": run.id,
+        "name": run.name,
+        "path": visible(str(run.path)),
+        "group": run.group,
+        "kind": run.kind,
+        "status": status,
+        "seed": visible(str(run.config.get("run.seed", ""))),
+        "begun": run.begun,
+        "rows": run.columns.rows,
+        "clock_rows": run.clock.rows,
+        "events": len(run.events),
+        "step": run.columns.last_step,
+        "steps": run.config.get("run.steps") if isinstance(run.config.get("run.steps"), int) else None,
+        "keys": len(run.columns.keys) + len(run.clock.keys),
+        "success": success if success is not None else run.columns.last("success/all"),
+        "age": max(0, round(now - run.written)) if run.written else None,
+        "problems": run.problems(),
+    }
+
+
+def _series(run: Run, window: Sequence[int], keys: Sequence[str]) -> dict[str, Any]:
+    """Keys that were written at the same steps share one list of steps."""
+    steps: dict[tuple[int, ...], int] = {}
+    values: dict[str, tuple[int, list[float | None]]] = {}
+    for key in keys:
+        column = run.column_of(key)
+        since, until = window[:2] if column is run.columns else window[2:]
+        x, y = column.between(key, since, until)
+        if x:
+            values[key] = (steps.setdefault(tuple(x), len(steps)), y)
+    return {"x": list(steps), "y": values}
+
+
+def _meaning(key: str) -> dict[str, str]:
+    try:
+        return {"key": key, "shown": visible(key), "text": visible(sentence(key)), "unit": entry_of(key).unit}
+    except KeyError:  # written by another version
+        return {"key": key, "shown": visible(key), "text": "", "unit": ""}
+
+
+def _counts(found: Found) -> dict[str, Any]:
+    return {
+        "matched": found.matched,
+        "episodes": found.episodes,
+        "looked": found.looked,
+        "files": found.files,
+        "next": found.next,
+        "broken": [visible(text) for text in found.broken[:20]],
+    }
+
+
+def wanted_from(query: Mapping[str, str]) -> Wanted:
+    """The filters of a request; what makes no sense is left out."""
+
+    def number(name: str, default: int) -> int:
+        text = query.get(name, "")
+        return int(text) if text.isdigit() and len(text) < 12 else default
+
+    return Wanted(
+        kind=query.get("kind", "")[:200],
+        outcome=query.get("outcome", "") if query.get("outcome") in ("solved", "failed") else "",
+        high=query.get("high") == "1",
+        invalid=query.get("invalid") == "1",
+        duplicated=query.get("duplicated") == "1",
+        stop=query.get("stop", "")[:100],
+        source=query.get("source", "")[:120],
+        first_step=number("from", -1),
+        last_step=number("to", 1 << 60),
+        text=query.get("text", "")[:200],
+        oldest_first=query.get("order") == "oldest",
+    )

@@ -1,0 +1,188 @@
+"""The episode files of runs, and a small index of each: who played what and how it ended, without any token.
+
+Only the columns that a question needs are read, one file at a time. An index takes some 150 bytes an episode and is
+kept; texts and tokens are read when asked for and forgotten.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from sys import intern
+from typing import Any
+
+import numpy as np
+import pyarrow  # pyright: ignore[reportMissingTypeStubs]
+import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
+from numpy.typing import NDArray
+
+from isentrope.errors import RunError
+from isentrope.rollout.store import FORMAT
+from isentrope.watch.runs import Run
+
+pa: Any = pyarrow  # it comes without type information
+pq: Any = pyarrow.parquet
+
+_NAME = re.compile(r"(step|dropped)-(\d{1,12})|eval-(\d{1,12})-(.{1,100})")
+_OF_EPISODE = ("split", "index", "kind", "goal", "group", "member", "success", "stop")
+_INDEXED = ("episode", "turn", *_OF_EPISODE, "verdict", "reward")
+_MOST_INDEXES = 20_000  # files
+
+
+@dataclass(frozen=True)
+class EpisodeFile:
+    run: Run
+    name: str  # without .parquet; with the run's id, the only way to name a file
+    path: Path
+    step: int
+    source: str  # "train", "dropped" or "eval SPLIT"
+
+
+@dataclass(frozen=True)
+class Index:
+    """One entry an episode, in the order of the file."""
+
+    first_row: NDArray[np.int64]
+    turns: NDArray[np.int32]
+    success: NDArray[np.bool_]
+    ret: NDArray[np.float64]
+    invalid: NDArray[np.int32]
+    group: NDArray[np.int64]
+    member: NDArray[np.int64]
+    game: NDArray[np.int64]
+    kind: list[str]
+    stop: list[str]
+    goal: list[str]
+    verdicts: list[dict[str, int]]  # refused turns by reason
+    median: float
+
+    def __len__(self) -> int:
+        return len(self.turns)
+
+
+def files_of(runs: Sequence[Run]) -> list[EpisodeFile]:
+    """The episode files of the runs, as they are now."""
+    files: list[EpisodeFile] = []
+    for run in runs:
+        try:
+            entries = [entry.name for entry in os.scandir(run.path / "episodes")]
+        except OSError:
+            continue
+        files += filter(None, (_file(run, name) for name in entries))
+    return files
+
+
+def file_of(run: Run, name: str) -> EpisodeFile | None:
+    """The file of that name, if the run has one: the name is looked up, never opened as given."""
+    return next((file for file in files_of([run]) if file.name == name), None)
+
+
+def _file(run: Run, entry: str) -> EpisodeFile | None:
+    name, suffix = entry[: -len(".parquet")], entry[-len(".parquet") :]
+    found = _NAME.fullmatch(name) if suffix == ".parquet" else None
+    if found is None:
+        return None
+    source = f"eval {found[4]}" if found[4] else "train" if found[1] == "step" else "dropped"
+    return EpisodeFile(run, name, run.path / "episodes" / entry, int(found[2] or found[3]), source)
+
+
+def read_columns(path: Path, names: Sequence[str]) -> Any:
+    """The named columns, those that the file has; a file that cannot be read is a RunError."""
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            metadata: dict[bytes, bytes] = schema.metadata or {}
+            written_as = metadata.get(b"isentrope.episodes", FORMAT.encode()).decode(errors="replace")
+            if written_as != FORMAT:
+                raise ValueError(f"its format is {written_as!r}, this version reads {FORMAT!r}")
+            there = [name for name in names if name in schema.names]
+            return file.read(columns=there, use_threads=False)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RunError(f"{path.name} could not be read: {reason}") from error
+
+
+class Indexes:
+    """Makes indexes and keeps them as long as their files do not change."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Path, tuple[tuple[int, int], Index | RunError]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, file: EpisodeFile) -> Index:
+        """The index of a file; RunError if the file is damaged, which is remembered too."""
+        try:
+            status = file.path.stat()
+        except OSError as error:
+            raise RunError(f"{file.path.name} is gone") from error
+        seen = (status.st_mtime_ns, status.st_size)
+        with self._lock:
+            kept = self._kept.get(file.path)
+        if kept is None or kept[0] != seen:
+            kept = (seen, _made(file.path))
+            with self._lock:
+                self._kept[file.path] = kept
+                while len(self._kept) > _MOST_INDEXES:
+                    self._kept.popitem(last=False)
+        if isinstance(kept[1], RunError):
+            raise kept[1]
+        return kept[1]
+
+    def known(self, files: Sequence[EpisodeFile]) -> list[Index]:
+        """Indexes that are there already."""
+        with self._lock:
+            kept = [self._kept.get(file.path) for file in files]
+        return [one[1] for one in kept if one is not None and isinstance(one[1], Index)]
+
+
+def _made(path: Path) -> Index | RunError:
+    try:
+        return _index(read_columns(path, _INDEXED))
+    except RunError as error:
+        return error
+    except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
+        return RunError(f"{path.name} could not be read: {' '.join(str(error).split())[:200]}")
+
+
+def _index(table: Any) -> Index:
+    numbers = table.column("episode").to_numpy()
+    first = np.flatnonzero(np.r_[True, numbers[1:] != numbers[:-1]]) if len(numbers) else np.empty(0, np.int64)
+    rows = np.diff(np.r_[first, len(numbers)])
+    played = table.column("turn").to_numpy() >= 0  # an episode without turns has one row, with turn -1
+    rewards = np.where(played, np.nan_to_num(table.column("reward").to_numpy(zero_copy_only=False).astype(float)), 0.0)
+    verdicts: list[str | None] = table.column("verdict").to_pylist()
+    refused = np.array([verdict not in ("ok", None) for verdict in verdicts], dtype=bool)
+    reasons: list[dict[str, int]] = []
+    for start, count in zip(first.tolist(), rows.tolist(), strict=True):
+        some = refused[start : start + count].any()
+        part = [verdicts[row] for row in range(start, start + count) if refused[row]] if some else ()
+        reasons.append(dict(Counter(intern(str(reason)) for reason in part)) if some else _NONE)
+    heads: dict[str, list[Any]] = {name: table.column(name).take(pa.array(first)).to_pylist() for name in _OF_EPISODE}
+    returns = _sums(rewards, first)
+    return Index(
+        first,
+        _sums(played.astype(np.int32), first).astype(np.int32),
+        np.array(heads["success"], dtype=bool),
+        returns,
+        _sums(refused.astype(np.int32), first).astype(np.int32),
+        np.array(heads["group"], dtype=np.int64),
+        np.array(heads["member"], dtype=np.int64),
+        np.array(heads["index"], dtype=np.int64),
+        [intern(str(text)) for text in heads["kind"]],
+        [intern(str(text)) for text in heads["stop"]],
+        [intern(str(text)) for text in heads["goal"]],
+        reasons,
+        float(np.median(returns)) if len(returns) else 0.0,
+    )
+
+
+_NONE: dict[str, int] = {}  # shared by all episodes without refused turns
+
+
+def _sums(values: NDArray[Any], first: NDArray[np.int64]) -> NDArray[Any]:
+    return np.add.reduceat(values, first) if len(first) else values[:0]

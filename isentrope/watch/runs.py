@@ -1,0 +1,219 @@
+"""Run folders: where they are, what they say about themselves, and whether their trainer is at work."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from isentrope.instruments.log import METRICS, TIMINGS
+from isentrope.report.text import visible
+from isentrope.watch.logs import Columns, Tail
+
+EVENTS = "events.jsonl"
+CONFIG = "config.toml"
+_MARKS = (METRICS, CONFIG, "run.json", "episodes")  # a folder with one of these is a run
+_NOT_RUNS = {"episodes", "checkpoints", "reference", "tensorboard", "policy"}
+_DEPTH = 4
+_MOST_RUNS = 2000
+_MOST_EVENTS = 5000
+_LOOK_AGAIN = 5.0  # seconds between two searches for new run folders
+_RECENT = 120.0  # a log written within so many seconds is being written
+_QUIET = 1800.0  # a trainer that holds its folder and writes nothing for so long has stalled
+# "The same run but the seed": settings that say where a run happens do not count either.
+_NOT_COMPARED = ("run.seed", "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "task.workers")
+
+
+class Run:
+    """One run folder. `refresh` reads what is new."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, name
+        self.id = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+        self.columns, self.clock = Columns(), Columns()
+        self.events: list[dict[str, Any]] = []
+        self.begun = 0  # grows when what was read before no longer holds
+        self.config: dict[str, Any] = {}
+        self.problem = ""
+        self.read_at = 0.0  # 0: never
+        self._config_seen: tuple[int, int] | None = None
+        self._logs = (Tail(path / METRICS), Tail(path / TIMINGS), Tail(path / EVENTS))
+
+    def refresh(self) -> None:
+        metrics, timings, events = (log.new_records() for log in self._logs)
+        if metrics[0] or timings[0] or events[0]:
+            self.begun += 1
+        self.columns = Columns() if metrics[0] else self.columns
+        self.clock = Columns() if timings[0] else self.clock
+        self.events = [] if events[0] else self.events
+        for columns, (_, records) in ((self.columns, metrics), (self.clock, timings)):
+            for record in records:
+                columns.add(record)
+        self.events = (self.events + events[1])[-_MOST_EVENTS:]
+        self._read_config()
+
+    def _read_config(self) -> None:
+        path = self.path / CONFIG
+        try:
+            status = path.stat()
+            seen = (status.st_mtime_ns, status.st_size)
+            if seen == self._config_seen:
+                return
+            self._config_seen = seen
+            self.config = dict(_leaves(tomllib.loads(path.read_text(encoding="utf-8"))))
+            self.problem = ""
+        except FileNotFoundError:
+            self.config, self._config_seen = {}, None
+        except (OSError, ValueError, RecursionError) as error:
+            self.config, self.problem = {}, f"{CONFIG} could not be read: {visible(str(error))[:300]}"
+
+    def column_of(self, key: str) -> Columns:
+        return self.clock if key.startswith(("seconds/", "tokens_per_second/")) else self.columns
+
+    @property
+    def written(self) -> float:
+        return max(log.changed for log in self._logs)
+
+    @property
+    def kind(self) -> str:
+        try:
+            said = json.loads((self.path / "run.json").read_bytes())["kind"]
+        except (OSError, ValueError, RecursionError, TypeError, KeyError):
+            said = ""
+        if said in ("train", "sft", "rft"):
+            return str(said)
+        return "sft" if "sft/loss" in self.columns.keys else "train"
+
+    @property
+    def group(self) -> str:
+        """Equal for runs whose settings differ by nothing but the seed; a run without settings is alone."""
+        if not self.config:
+            return self.id
+        rest = sorted((key, repr(value)) for key, value in self.config.items() if key not in _NOT_COMPARED)
+        return hashlib.sha256(repr((self.kind, rest)).encode()).hexdigest()[:12]
+
+    def problems(self) -> list[str]:
+        """What is missing or broken, in words."""
+        found = [self.problem] if self.problem else []
+        if not self.columns.rows and self.read_at:
+            empty = (self.path / METRICS).exists()
+            found.append(
+                f"{METRICS} is still empty: nothing was measured yet." if empty else f"There is no {METRICS} yet."
+            )
+        for log in self._logs:
+            if log.bad:
+                found.append(f"{log.path.name}: {log.bad} line{'s are no records' if log.bad > 1 else ' is no record'}")
+        return found
+
+    def status(self, locks: set[tuple[int, int]] | None, now: float) -> str:
+        """running, stalled, finished, stopped or empty."""
+        held = _held(self.path / "run.lock", locks)
+        if held:
+            return "stalled" if now - self.written > _QUIET and self.columns.rows else "running"
+        wanted = self.config.get("run.steps")
+        if self.kind == "train" and isinstance(wanted, int) and self.columns.last_step >= wanted:
+            return "finished"
+        if now - self.written < _RECENT:  # by a trainer on another machine
+            return "running"
+        return "empty" if not self.columns.rows else "stopped" if self.kind == "train" else "finished"
+
+
+class Runs:
+    """All runs below some folders. New ones are found while watching; requests come from several threads."""
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        self.places = [place.resolve() for place in places]
+        self.lock = threading.Lock()
+        self._runs: dict[str, Run] = {}
+        self._looked = 0.0
+
+    def refresh(self, seconds: float = 1.0) -> list[Run]:
+        """Read what is new for about so long, the run that waits longest first; the rest comes with the next call."""
+        with self.lock:
+            now = time.monotonic()
+            if not self._looked or now - self._looked > _LOOK_AGAIN:
+                self._looked = now
+                self._find()
+            for run in sorted(self._runs.values(), key=lambda run: run.read_at):
+                run.refresh()
+                run.read_at = time.monotonic()
+                if run.read_at > now + seconds:
+                    break
+            return list(self._runs.values())
+
+    def all(self) -> list[Run]:
+        return list(self._runs.values())
+
+    def get(self, name: str) -> Run | None:
+        """A run by its id; nothing else names one, so no request can reach another folder."""
+        return self._runs.get(name)
+
+    def _find(self) -> None:
+        found: dict[Path, str] = {}
+        for place in self.places:
+            for folder in _run_folders(place, _DEPTH):
+                inside = folder.relative_to(place)
+                base = "" if len(self.places) == 1 and inside.parts else place.name
+                found.setdefault(folder, "/".join(filter(None, (base, *inside.parts))))
+                if len(found) >= _MOST_RUNS:
+                    break
+        known = {run.path: run for run in self._runs.values()}
+        ordered = sorted(found, key=lambda path: found[path])
+        runs = [known.get(path) or Run(path, visible(found[path])) for path in ordered]
+        self._runs = {run.id: run for run in runs}
+
+
+def held_locks() -> set[tuple[int, int]] | None:
+    """Device and number of every file that somebody on this machine holds; None where the system does not say.
+
+    Trying the lock instead would hold it for a moment, in which a trainer could be refused its own folder.
+    """
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    held: set[tuple[int, int]] = set()
+    for line in lines:
+        for part in line.split():
+            pieces = part.split(":")
+            if len(pieces) == 3 and pieces[2].isdigit():
+                held.add((os.makedev(int(pieces[0], 16), int(pieces[1], 16)), int(pieces[2])))
+    return held
+
+
+def _held(path: Path, locks: set[tuple[int, int]] | None) -> bool:
+    try:
+        status = path.stat()
+        if locks is not None:
+            return (status.st_dev, status.st_ino) in locks
+        os.kill(int(path.read_text()), 0)
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _run_folders(place: Path, depth: int) -> Iterator[Path]:
+    try:
+        inside = {entry.name: entry for entry in os.scandir(place)}
+    except OSError:
+        return
+    if any(name in inside for name in _MARKS):
+        yield place
+    if depth > 0:
+        for name in sorted(inside):
+            if name not in _NOT_RUNS and not name.startswith(".") and inside[name].is_dir(follow_symlinks=False):
+                yield from _run_folders(place / name, depth - 1)
+
+
+def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(cast("dict[str, Any]", value), f"{path}{key}.")
+        else:
+            yield path + key, value

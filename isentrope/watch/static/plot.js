@@ -1,0 +1,306 @@
+// One metric over the steps, for all chosen runs.
+
+import { colourOf, dashOf, faded, phaseColour, styleOf } from "./colours.js";
+import { chosenRuns, data, runById, seriesOf, slotOf } from "./data.js";
+import { hideTip, short, showTip } from "./dom.js";
+import { go, state } from "./state.js";
+import { aligned, band, smoothed } from "./stats.js";
+
+const MANY = 12; // from so many lines on, the raw ones behind smooth ones are left out
+const FEW = 40; // up to so many points, each is marked
+const HEIGHT = 220;
+
+// The keys that a plot of `key` needs: an evaluation comes with the ends of its interval.
+export function keysOf(key) {
+  const found = /^eval\/(.+)\/success$/.exec(key);
+  return found ? [key, `eval/${found[1]}/low`, `eval/${found[1]}/high`] : [key];
+}
+
+const isEval = (key) => key.startsWith("eval/");
+
+// What is drawn: {name, slot, x, y, low, high, seeds}.
+function linesOf(key) {
+  const lines = [];
+  for (const run of chosenRuns()) {
+    const found = seriesOf(run.id, key);
+    if (found && found.x.length) lines.push({ name: run.name, slot: slotOf(run.id), group: run.group, ...found, id: run.id });
+  }
+  if (state.seeds === "each") return lines;
+  const groups = new Map();
+  for (const line of lines) groups.set(line.group, [...(groups.get(line.group) || []), line]);
+  return [...groups.values()].map((members) => {
+    if (members.length === 1) return members[0];
+    const [x, ...columns] = aligned(members);
+    const weight = isEval(key) ? 0 : state.smooth; // evaluations are few and have intervals of their own
+    const { mean, low, high } = band(columns.map((column) => smoothed(column, weight)), state.seeds);
+    const name = `${members[0].name} and ${members.length - 1} more seed${members.length > 2 ? "s" : ""}`;
+    return { name, slot: members[0].slot, x, y: mean, low, high, seeds: members.length };
+  });
+}
+
+// Columns and series for uPlot, and what each column is.
+function laidOut(key) {
+  const lines = linesOf(key);
+  const curves = [];
+  const series = [{}];
+  const bands = [];
+  const put = (curve, options, line) => { curves.push(curve); series.push({ ...options, line }); };
+  const dots = isEval(key);
+  for (const line of lines) {
+    const colour = colourOf(line.slot);
+    const common = { stroke: colour, dash: dashOf(line.slot), width: 2, spanGaps: true, points: { show: false } };
+    if (line.seeds) {
+      const hidden = { ...common, width: 0, stroke: faded(colour, 0) };
+      put({ x: line.x, y: line.high }, hidden, null);
+      put({ x: line.x, y: line.low }, hidden, null);
+      bands.push({ series: [series.length - 2, series.length - 1], fill: faded(colour, 0.16) });
+      put(line, { ...common, points: { show: dots, size: 7, fill: styleOf("card"), stroke: colour, width: 2 } }, line);
+      continue;
+    }
+    const smooth = state.smooth > 0 && !dots;
+    if (smooth && lines.length <= MANY) put(line, { ...common, width: 1, stroke: faded(colour, 0.3), dash: [] }, null);
+    const points = dots || line.x.length <= 1 || (line.x.length <= FEW && lines.length <= MANY && !smooth);
+    const mark = { show: points, size: dots ? 7 : 4, fill: dots ? styleOf("card") : colour, stroke: colour, width: 2 };
+    put(smooth ? { x: line.x, y: smoothed(line.y, state.smooth) } : line, { ...common, points: mark }, line);
+  }
+  const columns = aligned(curves);
+  if (state.log) for (let i = 1; i < columns.length; i++) columns[i] = columns[i].map((v) => (v > 0 ? v : null));
+  const whole = columns.slice(1).every((column) => column.every((v) => v === null));
+  return { columns, series, bands, lines, empty: !lines.length, nothingPositive: lines.length > 0 && whole && state.log };
+}
+
+// All plots show the same steps: the zoom, or from the first to the last step of the chosen runs.
+export function stepRange() {
+  if (state.zoom) return state.zoom;
+  const last = Math.max(1, ...chosenRuns().map((run) => run.step));
+  return [0, last * 1.01];
+}
+
+export class Plot {
+  constructor(box, key, meta) {
+    this.box = box;
+    this.key = key;
+    this.meta = meta;
+    this.shape = "";
+    this.plot = null;
+  }
+
+  update() {
+    const laid = laidOut(this.key);
+    this.box.dataset.lines = laid.lines.length;
+    const shape = JSON.stringify([
+      laid.series.map((one) => [one.stroke, one.dash, one.width, one.points?.show]), laid.bands, state.log, styleOf("ink"),
+    ]);
+    this.laid = laid;
+    if (laid.nothingPositive || laid.empty) {
+      this.destroy();
+      this.box.textContent = laid.empty ? "Not measured in the chosen runs." : "No value above 0: nothing to show on a log scale.";
+      return;
+    }
+    if (shape !== this.shape || !this.plot) {
+      this.destroy();
+      this.box.textContent = "";
+      this.plot = new uPlot(this.options(laid), laid.columns, this.box);
+      this.shape = shape;
+    } else {
+      this.plot.setData(laid.columns, false);
+    }
+    this.zoom();
+  }
+
+  zoom() {
+    if (!this.plot) return;
+    const [min, max] = stepRange();
+    this.plot.setScale("x", { min, max });
+    this.box.dataset.range = `${min},${max}`;
+  }
+
+  resize() {
+    if (this.plot) this.plot.setSize({ width: this.box.clientWidth, height: HEIGHT });
+  }
+
+  destroy() {
+    if (this.plot) this.plot.destroy();
+    this.plot = null;
+    this.shape = "";
+  }
+
+  options(laid) {
+    const soft = styleOf("soft");
+    const axis = {
+      stroke: soft, font: "12px system-ui, sans-serif", grid: { stroke: styleOf("rule"), width: 1 },
+      ticks: { stroke: styleOf("rule"), width: 1, size: 4 },
+    };
+    const percent = this.meta.unit === "share";
+    const values = (_, splits) => splits.map((v) => (v === null ? "" : percent ? `${Number((100 * v).toPrecision(4))} %` : short(v)));
+    return {
+      width: this.box.clientWidth,
+      height: HEIGHT,
+      legend: { show: false },
+      scales: { x: { time: false }, y: state.log ? { distr: 3 } : { range: (u, low, high) => yRange(low, high, percent) } },
+      axes: [{ ...axis, size: 30, space: 60, incrs: [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10000, 50000, 100000] },
+        { ...axis, size: 58, space: 34, values }],
+      series: laid.series.map(({ line, ...options }) => options),
+      bands: laid.bands,
+      cursor: {
+        sync: { key: "steps", setSeries: false },
+        drag: { x: true, y: false, setScale: false },
+        points: { size: 7, width: 0, fill: (u, at) => (laid.series[at].line ? laid.series[at].stroke : "transparent") },
+        bind: { dblclick: () => () => go({ zoom: null }) },
+      },
+      hooks: {
+        drawClear: [(u) => shade(u)],
+        draw: [(u) => { intervals(u, this.laid, this.key); alarms(u); }],
+        setSelect: [(u) => zoomTo(u)],
+        setCursor: [(u) => this.tell(u)],
+        ready: [(u) => u.over.addEventListener("mouseleave", hideTip)],
+      },
+    };
+  }
+
+  tell(u) {
+    const { left, top, idx } = u.cursor;
+    if (left < 0 || idx === null || idx === undefined || !u.over.matches(":hover")) return;
+    const rows = [];
+    const percent = this.meta.unit === "share";
+    this.laid.series.forEach((series, column) => {
+      if (!series.line) return;
+      const value = nearest(u.data[column], idx);
+      if (value === null) return;
+      const shown = percent ? `${(100 * value).toFixed(1)} %` : short(value);
+      rows.push([value, ["tip-row", `${series.line.name}  ${shown}${around(series.line, u.data[0][idx], percent)}`, colourOf(series.line.slot)]]);
+    });
+    rows.sort((a, b) => b[0] - a[0]);
+    const lines = rows.slice(0, 14).map(([, row]) => row);
+    if (rows.length > 14) lines.push(["tip-row soft", `and ${rows.length - 14} more`]);
+    for (const { alarm, run } of alarmsNear(u, left)) {
+      lines.push(["tip-row alarm", `${alarm.text || alarm.name} (${run.name}, step ${alarm.step})`, colourOf(slotOf(run.id))]);
+      if (alarm.remedy) lines.push(["tip-row soft", alarm.remedy]);
+    }
+    const box = u.over.getBoundingClientRect();
+    showTip(box.left + left, box.top + top, `step ${u.data[0][idx]}`, lines);
+  }
+}
+
+function yRange(low, high, percent) {
+  if (low === null || low === undefined) return [0, 1];
+  if (low === high) return [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1];
+  const room = (high - low) * 0.08;
+  const floor = low >= 0 && low < (high - low) * 0.5 ? 0 : low - room;
+  return [floor, percent && high <= 1 ? Math.min(1.02, high + room) : high + room];
+}
+
+function nearest(column, index) {
+  for (let reach = 0; reach < 12; reach++) {
+    for (const place of [index - reach, index + reach]) {
+      const value = column[place];
+      if (value !== null && value !== undefined) return value;
+    }
+  }
+  return null;
+}
+
+function around(line, step, percent) {
+  if (!line.seeds) return "";
+  const at = line.x.indexOf(step);
+  if (at < 0 || line.low[at] === null) return "";
+  const shown = (v) => (percent ? (100 * v).toFixed(1) : short(v));
+  return `  [${shown(line.low[at])}, ${shown(line.high[at])}]`;
+}
+
+function zoomTo(u) {
+  if (u.select.width < 6) return;
+  const min = u.posToVal(u.select.left, "x");
+  const max = u.posToVal(u.select.left + u.select.width, "x");
+  u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  if (max > min) go({ zoom: [Number(min.toFixed(2)), Number(max.toFixed(2))] });
+}
+
+// Whose phases are shaded: the run that was named, or the first chosen one that has any.
+export function phaseRun() {
+  if (state.phases === "none") return null;
+  if (state.phases) return runById(state.phases) || null;
+  return chosenRuns().find((run) => data.events[run.id]?.phases.length) || null;
+}
+
+function shade(u) {
+  const run = phaseRun();
+  const phases = run ? data.events[run.id]?.phases || [] : [];
+  const { ctx, bbox } = u;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  for (const [first, last, name] of phases) {
+    const left = Math.max(bbox.left, u.valToPos(first, "x", true));
+    const right = Math.min(bbox.left + bbox.width, u.valToPos(last, "x", true));
+    if (right <= left) continue;
+    ctx.fillStyle = phaseColour(name);
+    ctx.fillRect(left, bbox.top, right - left, bbox.height);
+    ctx.fillStyle = styleOf("soft");
+    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textBaseline = "bottom";
+    ctx.textAlign = "left";
+    if (ctx.measureText(name).width + 12 < right - left) ctx.fillText(name, left + 5 * devicePixelRatio, bbox.top + bbox.height - 4 * devicePixelRatio);
+  }
+  ctx.restore();
+}
+
+function intervals(u, laid, key) {
+  const [, low, high] = keysOf(key);
+  if (!low) return;
+  const { ctx } = u;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+  ctx.clip();
+  for (const line of laid.lines) {
+    const [lows, highs] = [low, high].map((name) => (line.id ? seriesOf(line.id, name) : null));
+    if (!lows || !highs || lows.x.length !== highs.x.length) continue;
+    ctx.strokeStyle = faded(colourOf(line.slot), 0.55);
+    ctx.lineWidth = 1.5 * devicePixelRatio;
+    lows.x.forEach((step, index) => {
+      if (lows.y[index] === null || highs.y[index] === null) return;
+      const x = u.valToPos(step, "x", true);
+      ctx.beginPath();
+      ctx.moveTo(x, u.valToPos(lows.y[index], "y", true));
+      ctx.lineTo(x, u.valToPos(highs.y[index], "y", true));
+      ctx.stroke();
+    });
+  }
+  ctx.restore();
+}
+
+function chosenAlarms() {
+  return chosenRuns().flatMap((run) => (data.events[run.id]?.alarms || []).map((alarm) => ({ alarm, run })));
+}
+
+function alarmsNear(u, left) {
+  return chosenAlarms().filter(({ alarm }) => Math.abs(u.valToPos(alarm.step, "x") - left) < 7).slice(0, 4);
+}
+
+function alarms(u) {
+  const { ctx, bbox } = u;
+  const size = 5 * devicePixelRatio;
+  const all = chosenAlarms();
+  ctx.save();
+  for (const { alarm, run } of all) {
+    const x = u.valToPos(alarm.step, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.fillStyle = colourOf(slotOf(run.id));
+    ctx.strokeStyle = faded(colourOf(slotOf(run.id)), 0.6);
+    if (all.length <= 40) {
+      ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    }
+    ctx.beginPath();
+    ctx.moveTo(x - size, bbox.top - size * 0.6);
+    ctx.lineTo(x + size, bbox.top - size * 0.6);
+    ctx.lineTo(x, bbox.top + size);
+    ctx.fill();
+  }
+  ctx.restore();
+}

@@ -1,0 +1,110 @@
+"""Logs that grow, are cut, replaced or damaged while they are read."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isentrope.instruments.log import read_records
+from isentrope.watch.logs import Columns, Tail
+
+
+def line(step: int, **values: Any) -> str:
+    return json.dumps({"step": step, "kind": "train", **values}) + "\n"
+
+
+def test_only_what_is_new_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    tail = Tail(path)
+    assert tail.new_records() == (False, [])
+    path.write_text(line(1, a=1.0) + line(2, a=2.0))
+    assert [record["step"] for record in tail.new_records()[1]] == [1, 2]
+    assert tail.new_records() == (False, [])
+    with path.open("a") as file:
+        file.write(line(3, a=3.0))
+    again, records = tail.new_records()
+    assert (again, [record["step"] for record in records]) == (False, [3])
+
+
+def test_a_half_written_line_waits_for_its_other_half(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    tail = Tail(path)
+    whole = line(2, a=0.5)
+    path.write_text(line(1) + whole[:9])
+    assert len(tail.new_records()[1]) == 1
+    assert tail.new_records() == (False, [])
+    with path.open("a") as file:
+        file.write(whole[9:])
+    assert tail.new_records()[1] == [{"step": 2, "kind": "train", "a": 0.5}]
+    assert tail.bad == 0
+
+
+def test_a_resumed_run_begins_anew(tmp_path: Path) -> None:
+    """Resuming writes a new file with fewer lines; by the next look it may have grown past the old one."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(line(1) + line(2) + line(3))
+    tail = Tail(path)
+    tail.new_records()
+    other = tmp_path / "new"
+    other.write_text(line(1) + line(2) + line(3, again=1.0) + line(4))
+    other.replace(path)
+    again, records = tail.new_records()
+    assert again
+    assert tail.begun == 1
+    assert [record["step"] for record in records] == [1, 2, 3, 4]
+    os.truncate(path, len(line(1)))
+    again, records = tail.new_records()
+    assert again
+    assert [record["step"] for record in records] == [1]
+    path.unlink()
+    assert tail.new_records() == (True, [])
+
+
+def test_lines_that_are_no_records_are_counted_and_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"[1]\nnot json\n\xff\xfe\n" + b'{"step": "x"}\n{"step": 1e999}\n' + line(5).encode())
+    tail = Tail(path)
+    assert [record["step"] for record in tail.new_records()[1]] == [5]
+    assert tail.bad == 5
+
+
+@given(st.lists(st.integers(1, 60), max_size=12))
+def test_in_whatever_pieces_it_arrives_the_log_reads_the_same(cuts: list[int]) -> None:
+    import tempfile
+
+    data = "".join(line(step, a=step / 7) for step in range(8)).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "metrics.jsonl"
+        tail, seen, at = Tail(path), [], 0
+        for cut in [*cuts, len(data)]:
+            with path.open("ab") as file:
+                file.write(data[at : at + cut])
+            at += cut
+            seen += tail.new_records()[1]
+        assert seen == read_records(path)
+
+
+def test_columns_give_what_came_between_two_records() -> None:
+    columns = Columns()
+    for record in (
+        {"step": 0, "kind": "eval", "e": 0.25},
+        {"step": 1, "kind": "train", "a": 1.0, "b": None},
+        {"step": 2, "kind": "train", "a": 2.123456789},
+        {"step": 3, "kind": "train", "a": math.inf, "c": "text", "d": True},
+    ):
+        columns.add(record)
+    assert columns.rows == 4
+    assert columns.last_step == 3
+    assert sorted(columns.keys) == ["a", "b", "e"]
+    assert columns.between("a", 0, 4) == ([1, 2, 3], [1.0, 2.12346, None])
+    assert columns.between("a", 2, 3) == ([2], [2.12346])
+    assert columns.between("b", 0, 4) == ([1], [None])
+    assert columns.between("nothing", 0, 4) == ([], [])
+    assert columns.last("a") == 2.123456789
+    assert columns.last("b") is None

@@ -1,0 +1,193 @@
+"""The server: what it answers, to whom, and that it does nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isentrope.errors import ConfigError
+from tests.report.test_page import HOSTILE
+from tests.watch.make_runs import make_watched
+from tests.watch.serving import ask, serving
+
+server = pytest.importorskip(
+    "isentrope.watch.server", reason="starlette or uvicorn is missing: pip install 'isentrope[watch]'"
+)
+STATIC: Path = server.STATIC
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("runs")
+    make_watched(root / "plain", steps=20)
+    make_watched(root / "hostile", steps=20, text=HOSTILE)
+    (root / "secret.txt").write_text("secret")
+    with serving(root) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def ids(address: str) -> dict[str, str]:
+    return {run["name"]: run["id"] for run in ask(address, "runs")["runs"]}
+
+
+def send(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection(address.split("/")[2])
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+
+
+def test_runs_keys_and_series(address: str, ids: dict[str, str]) -> None:
+    runs = {run["name"]: run for run in ask(address, "runs")["runs"]}
+    run = runs["plain"]
+    assert (run["step"], run["steps"], run["status"], run["problems"]) == (20, 20, "finished", [])
+    keys = {entry["key"]: entry for entry in ask(address, "keys")["keys"]}
+    assert keys["entropy/token"]["unit"] == "nats"
+    assert "seconds/rollout" in keys
+    window = f"{run['begun']}:0:{run['rows']}:0:{run['clock_rows']}"
+    found = ask(address, "series", runs=f"{run['id']}:{window}", key=["success/all", "lr", "seconds/rollout", "none"])
+    series = found["series"][run["id"]]
+    assert set(series["y"]) == {"success/all", "lr", "seconds/rollout"}
+    assert series["x"] == [list(range(20))]
+    rows = run["rows"]
+    later = ask(address, "series", runs=f"{run['id']}:{run['begun']}:{rows - 3}:{rows}:0:0", key=["lr"])
+    assert later["series"][run["id"]]["x"] == [[18, 19]]  # the last record is an evaluation
+    stale = ask(address, "series", runs=f"{run['id']}:{run['begun'] + 1}:0:{rows}:0:0", key=["lr"])
+    assert stale["series"] == {run["id"]: None}
+
+
+def test_settings_and_events(address: str, ids: dict[str, str]) -> None:
+    found = ask(address, "configs", runs=ids["plain"])
+    assert found[ids["plain"]]["learn.lr"] == "1e-06"
+    assert found[ids["plain"]]["task.world"] == '"household"'
+    events = ask(address, "events", runs=ids["plain"])[ids["plain"]]
+    assert [phase[2] for phase in events["phases"]] == ["descent", "eruption", "subsidence"]
+    assert events["alarms"][0]["step"] == 44
+
+
+def test_episodes_and_where_they_part(address: str, ids: dict[str, str]) -> None:
+    found = ask(address, "episodes", runs=",".join(ids.values()), source="train")
+    assert len(found["rows"]) == 48
+    assert ask(address, "count", runs=ids["plain"], outcome="failed")["matched"] == 12 + 4
+    asked = {"run": ids["plain"], "file": "step-000019"}
+    assert ask(address, "difference", **asked, a=0, b=3) == {"turn": 2}
+    assert ask(address, "difference", **asked, a=2, b=3) == {"turn": None}
+    assert ask(address, "difference", **asked, a=2, b=8)["status"] == 404
+    assert ask(address, "episode", **asked, number=3)["member"] == 3
+
+
+def test_text_that_hides_or_turns_is_written_out(address: str, ids: dict[str, str]) -> None:
+    asked = {"run": ids["hostile"], "file": "step-000019", "number": 0}
+    answers: list[Any] = [ask(address, "episode", **asked)]
+    answers += [ask(address, question, runs=ids["hostile"]) for question in ("episodes", "events", "configs")]
+    for answer in answers:
+        text = json.dumps(answer, ensure_ascii=False)
+        assert "<script>alert(1)</script>" in text
+        assert "⟨U+202E⟩" in text
+        assert not re.search("[\u202e\u2028\x00\x1b]", text)
+
+
+def test_every_answer_has_the_headers(address: str) -> None:
+    for path in ("/", "/app.js", "/api/runs", "/nowhere", "/vendor/uPlot.min.css", "/api/episode?run=x"):
+        _, headers, _ = send(address, path)
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; ")
+        assert "unsafe" not in policy
+        assert "http" not in policy
+        assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_but_reading(address: str, method: str) -> None:
+    assert send(address, "/api/runs", method)[0] == 405
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil", ""])
+def test_a_name_that_is_not_ours_is_turned_away(address: str, host: str) -> None:
+    status, _, body = send(address, "/api/runs", Host=host)
+    assert status in (400, 421)
+    assert b"plain" not in body
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "[::1]:8400", socket.gethostname()])
+def test_our_own_names_are_welcome(address: str, host: str) -> None:
+    assert send(address, "/api/runs", Host=host)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/../secret.txt", "/%2e%2e/secret.txt", "/..%2f..%2fserver.py", "//etc/passwd", "/static/../../server.py",
+             "/api/episode?run=..%2F&file=..%2Fsecret&number=0"]
+)  # fmt: skip
+def test_no_path_leads_out(address: str, path: str) -> None:
+    status, _, body = send(address, path)
+    assert status == 404
+    assert b"secret" not in body.replace(b"no such episode", b"")
+
+
+QUESTIONS = ("series", "events", "configs", "episodes", "count", "episode", "difference")
+PARAMETERS = (
+    "runs",
+    "run",
+    "file",
+    "number",
+    "first",
+    "a",
+    "b",
+    "key",
+    "place",
+    "from",
+    "to",
+    "kind",
+    "text",
+    "source",
+)
+
+
+@given(st.sampled_from(QUESTIONS), st.dictionaries(st.sampled_from(PARAMETERS), st.text(max_size=20)))
+@settings(max_examples=60)
+def test_senseless_questions_get_answers(
+    address: str, ids: dict[str, str], question: str, values: dict[str, str]
+) -> None:
+    if "runs" in values and len(values["runs"]) % 2:
+        values["runs"] = f"{ids['plain']}:0:0:5:0:5" if question == "series" else ids["plain"]
+    values = {name: value.encode("utf-8", "replace").decode() for name, value in values.items()}
+    assert ask(address, question, **values).get("status", 200) in (200, 404)
+
+
+def test_the_page_refers_to_nothing_elsewhere() -> None:
+    for path in STATIC.rglob("*"):
+        if path.suffix not in (".js", ".css", ".html") or path.parent.name == "vendor":
+            continue
+        text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(
+            r"https?://|//cdn|@import|innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text
+        ), path
+        assert len(text.splitlines()) < 400, path
+
+
+def test_the_vendored_files_are_those_that_were_taken() -> None:
+    said = (STATIC / "vendor" / "README.md").read_text()
+    for path in (STATIC / "vendor").glob("uPlot*"):
+        assert f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" in said
+    assert "MIT License" in (STATIC / "vendor" / "LICENSE.uPlot").read_text()
+
+
+def test_a_taken_port_is_an_error_if_asked_for(tmp_path: Path) -> None:
+    with server.listen("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="choose another --port"):
+        server.listen("127.0.0.1", taken.getsockname()[1])
+    assert server.is_loopback("127.0.0.1")
+    assert server.is_loopback("::1")
+    assert server.is_loopback("localhost")
+    assert not server.is_loopback("0.0.0.0")
+    assert not server.is_loopback("10.0.0.1")
