@@ -1,15 +1,112 @@
-"""`isentrope doctor`: what is here, what works, what to do about the rest."""
+"""`isentrope doctor`: what is here and works; `isentrope doctor RUN`: what happened in a run."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
+if TYPE_CHECKING:
+    from isentrope.instruments.diagnosis_data import Course
+    from isentrope.types import Episode
 
-def doctor() -> None:
-    """Look at the machine: versions, extras, device, memory, disk, helper programs.
 
-    Exit code 1 if training cannot run.
+def doctor(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="RUNS", help="Run folders; none: look at the machine.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings about the runs as JSON.")] = False,
+) -> None:
+    """Say what happened in a run and what to try; without a run, what works on this machine.
+
+    A run is told from its metrics.jsonl, config.toml, events.jsonl and episodes, as far as they are there. Nothing is
+    written. Exit code 1 only if no run was given and training cannot work here.
     """
+    if runs:
+        _look_at_runs(runs, as_json)
+    else:
+        _look_at_machine()
+
+
+def _look_at_runs(runs: list[Path], as_json: bool) -> None:
+    import json
+    from textwrap import wrap
+
+    from rich.console import Console
+
+    from isentrope.cli.safe import plain, shown
+    from isentrope.errors import RunError
+    from isentrope.instruments.diagnosis import Diagnosis, diagnose
+    from isentrope.instruments.diagnosis_data import Finding
+
+    found: list[Diagnosis] = []
+    for run in runs:
+        try:
+            found.append(diagnose(course_of(run)))
+        except RunError as error:
+            if len(runs) == 1:
+                raise
+            found.append(Diagnosis(run.name, "unknown", (Finding("state/unreadable", f"{error}.", "bad"),)))
+    if as_json:
+        typer.echo(json.dumps([diagnosis.data() for diagnosis in found], indent=2))
+        return
+    console = Console(highlight=False)
+    for number, (run, diagnosis) in enumerate(zip(runs, found, strict=True)):
+        if number:
+            console.print()
+        console.print(shown(str(run), "bold"))
+        # a number and its percent sign stay on one line
+        lines = wrap(plain(diagnosis.words()).replace(" %", "\u00a0%"), min(100, console.width))
+        typer.echo("\n".join(lines))
+
+
+def course_of(path: Path) -> Course:
+    """A run folder, read for a diagnosis."""
+    from isentrope.errors import RunError
+    from isentrope.instruments.diagnosis_data import Course
+    from isentrope.instruments.log import METRICS, read_records
+    from isentrope.report.read import read_run
+
+    run = read_run(path)
+    if not run.records and not run.config:
+        raise RunError(
+            f"{path} is not a run folder: it has neither {METRICS} nor config.toml; give the folder of a run"
+        )
+    events = path / "events.jsonl"
+    played = [file for file in run.episode_files if file.split is None]
+    episodes: list[Episode] = []
+    if played:
+        from isentrope.rollout.store import read_episodes
+
+        try:
+            episodes = read_episodes(played[-1].path)
+        except RunError:  # the numbers can be told without them
+            played = []
+    return Course(
+        name=run.name,
+        kind=run.kind,
+        config=run.config,
+        records=run.records,
+        events=read_records(events) if events.exists() else [],
+        running=is_running(path),
+        episodes=episodes,
+        episodes_step=played[-1].step if played else 0,
+    )
+
+
+def is_running(path: Path) -> bool:
+    """Whether a process holds the run folder. Asked of the kernel's list of locks, so that nothing is touched."""
+    try:
+        inode = (path / "run.lock").stat().st_ino
+        locks = Path("/proc/locks").read_text().splitlines()
+    except OSError:  # no lock, or no Linux: nobody can tell
+        return False
+    return any("FLOCK" in line and f":{inode} " in line for line in locks)
+
+
+def _look_at_machine() -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -1,0 +1,162 @@
+"""The course of a run's entropy: its eruptions with what went before and what came with them, or its quiet way."""
+
+from __future__ import annotations
+
+from statistics import fmean, median
+
+from isentrope.instruments.curves import ENOUGH, Curve
+from isentrope.instruments.diagnosis_data import Course, Finding, slower
+from isentrope.instruments.phases import PhaseDetector
+from isentrope.instruments.rises import Rise, RiseDetector
+from isentrope.instruments.wording import count, listed, nats, percent, sentence
+
+NEAR = 20  # steps around an onset in which another event belongs to it
+WORTH = 0.03  # a share that moved by less is not mentioned
+TOLD = 3  # eruptions told in full; further ones are counted
+COMPANIONS = {
+    "degeneracy/duplication": "duplication of sentences",
+    "degeneracy/loops": "looping text",
+    "degeneracy/hallucinated": "hallucinated actions",
+    "degeneracy/repeated_actions": "repeated actions",
+}
+
+
+def entropy_findings(course: Course, phases: PhaseDetector) -> list[Finding]:
+    entropy = course.curve("entropy/token")
+    eruptions = phases.eruptions
+    if len(entropy) < ENOUGH:
+        return []
+    if not eruptions:
+        return [_quiet(entropy)]
+    falls = _falls(course.curve("likelihood/valid"))
+    found = [_erupted(course, rise, falls) for rise in eruptions[:TOLD]]
+    if len(eruptions) > TOLD:
+        onsets = [rise.onset for rise in eruptions[TOLD:]]
+        claim = f"{count(len(onsets), 'more eruption')} followed, at step {listed([str(onset) for onset in onsets])}."
+        found.append(Finding("eruptions/more", sentence(claim), "bad", {"count": len(onsets)}, tuple(onsets)))
+    forecast = phases.forecast()
+    if forecast is not None:
+        claim = f"Eruptions began {forecast.period:g} steps apart ({forecast.shortest} to {forecast.longest})"
+        claim += (
+            f"; at that pace the next begins around step {forecast.step}." if forecast.step > course.last_step else "."
+        )
+        evidence = {"period": forecast.period, "next": float(forecast.step), "periods": float(forecast.periods)}
+        found.append(Finding("eruptions/period", claim, "note", evidence, (forecast.step,)))
+    return found
+
+
+def _quiet(entropy: Curve) -> Finding:
+    start, end = entropy.start, entropy.end
+    evidence = {"start": start, "end": end}
+    values = f"from {nats(start)} to {nats(end)} nats a token"
+    if abs(end - start) <= max(entropy.margin, 0.1 * start):
+        claim = f"Entropy stayed where it was, {nats(start)} nats a token at the start and {nats(end)} at the end."
+    elif end < start:
+        claim = f"Entropy sank {values}, without an eruption."
+    else:
+        claim = f"Entropy rose slowly, {values}, without an eruption."
+    return Finding("entropy/quiet", claim, "note", evidence, (entropy.steps[-1],))
+
+
+def _falls(likelihood: Curve) -> list[Rise]:
+    """Where the likelihood of valid responses fell: rises of minus it."""
+    detector = RiseDetector()
+    for step, value in zip(likelihood.steps, likelihood.values, strict=True):
+        detector.look(step, -value)
+    return detector.rises
+
+
+def _erupted(course: Course, rise: Rise, falls: list[Rise]) -> Finding:
+    evidence = {
+        "onset": rise.onset, "peak": rise.peak, "before": rise.before, "top": rise.top, "amplitude": rise.amplitude,
+    }  # fmt: skip
+    claim = f"Entropy erupted at step {rise.onset}"
+    near = [fall.onset for fall in falls if abs(fall.onset - rise.onset) <= NEAR]
+    if near:
+        fell = min(near, key=lambda step: abs(step - rise.onset))
+        evidence["likelihood_fell"] = fell
+        claim += f", {_when(rise.onset - fell)} the likelihood of valid responses began to fall"
+    times = f", {rise.top / rise.before:.1f} times as much" if rise.before > 0 else ""
+    claim += f": from {nats(rise.before)} to {nats(rise.top)} nats a token at step {rise.peak}{times}. "
+    claim += sentence(f"it {_afterwards(rise)}")
+    parts = [
+        *_interference(course, rise, evidence),
+        *_companions(course, rise, evidence),
+        *_meanwhile(course, rise, evidence),
+    ]
+    if parts:
+        claim += " " + sentence("; ".join(parts))
+    seal = "a larger method.seal.alpha" if "seal" in course.methods else "seal"
+    remedy = (seal, slower(course))
+    severity = "warning" if rise.back is not None else "bad"
+    return Finding("eruption", claim, severity, evidence, (rise.onset, rise.peak), remedy)
+
+
+def _when(steps_after: int) -> str:
+    if steps_after == 0:
+        return "at the step at which"
+    return f"{count(abs(steps_after), 'step')} {'after' if steps_after > 0 else 'before'}"
+
+
+def _afterwards(rise: Rise) -> str:
+    if rise.back is not None:
+        return f"had subsided by step {rise.back}"
+    if rise.settled:
+        return "stayed up there"
+    return "came down in part" if rise.over is not None else "has not come down since"
+
+
+def _interference(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
+    """The last probe before the peak: how much episodes with negative and positive advantage interfered."""
+    negative = course.curve("probe/interference/negative")
+    positive = course.curve("probe/interference/positive")
+    shared = sorted(set(negative.steps) & set(positive.steps))
+    early = [step for step in shared if rise.onset - NEAR <= step <= rise.peak]
+    if not early:
+        return []
+    step = max([s for s in early if s <= rise.onset] or early[:1])
+    bad, good = negative.between(step, step).values[0], positive.between(step, step).values[0]
+    evidence |= {"interference_negative": bad, "interference_positive": good}
+    if bad > 0 and good > 0:
+        return [
+            f"at the probe of step {step} negative episodes interfered {bad / good:.1f} times as much as positive ones"
+        ]
+    return [
+        f"at the probe of step {step} interference was {bad:.2g} for negative episodes, {good:.2g} for positive ones"
+    ]
+
+
+def _companions(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
+    parts: list[str] = []
+    for key, words in COMPANIONS.items():
+        curve = course.curve(key)
+        before, during = (
+            curve.before(rise.onset),
+            curve.between(rise.onset, (rise.back or curve.steps[-1]) if len(curve) else 0),
+        )
+        if not len(before) or not len(during):
+            continue
+        low, high, now = median(before.values), during.highest_of_three(), median(curve.tail(3).values)
+        if high - low < WORTH:
+            continue
+        evidence |= {f"{key}/before": low, f"{key}/top": high, f"{key}/last": now}
+        stayed = now - low >= (high - low) / 2
+        end = "and stayed" if stayed else f"and went back to {percent(now)}"
+        parts.append(f"{words} rose from {percent(low)} to {percent(high)} {end}")
+    return parts
+
+
+def _meanwhile(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
+    """What success and valid actions did from the onset to two NEAR steps later or the end of the run."""
+    parts: list[str] = []
+    for key, words in (("success/all", "success"), ("valid_ratio", "the share of valid actions")):
+        curve = course.curve(key)
+        before, after = curve.before(rise.onset), curve.between(rise.peak, rise.peak + 4)
+        if not len(before) or not len(after):
+            continue
+        was, became = fmean(before.values), fmean(after.values)
+        if abs(became - was) <= max(2 * WORTH, curve.margin):
+            continue
+        evidence |= {f"{key}/before": was, f"{key}/after": became}
+        parts.append(f"{words} went from {percent(was)} before to {percent(became)} at the peak")
+    return parts

@@ -1,0 +1,201 @@
+"""Finds where a noisy curve rises and comes down again, one number at a time.
+
+A rise must stand out of the curve's own noise, be large against the level that it started from, and last: what is
+compared is the median of the last `SMOOTH` numbers, so one or two stray numbers are never a rise. It is noticed a few
+steps after it began and then dated back to where it began.
+
+Everything is relative: the same curve times ten gives the same rises, ten times as high (TINY apart). Noise counts in
+proportion to the level, as it does in entropy curves. Numbers that are missing or not finite are passed over.
+
+docs/doctor.md tells on which runs the limits were set and how often noise alone is taken for a rise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+SMOOTH = 5  # numbers in the trailing median: a rise has to last three of them
+REACH = 25  # a rise happens within so many numbers; what takes longer is drift
+LEAST = 6  # numbers before anything is called a rise
+IN_NOISE = 5.0  # a rise is at least so many times the noise of a single number
+IN_LEVEL = 0.3  # and at least this share of the level before it
+TINY = 1e-3  # and at least this much: below, the curve is at zero for all that matters
+FLOOR = 0.02  # numbers under this share of the highest level differ by nothing that matters
+NOTHING = 1e-9  # the floor under a curve that has been zero so far
+FALL_IN_NOISE = 3.0  # a rise is over when the curve is so many times the noise under its top
+FALL_SHARE = 1 / 3  # and this share of the rise; or when there was no new top for REACH numbers
+
+NOISE = 40  # step-to-step differences that the noise is told by
+USUAL = 0.1  # relative noise that is taken for granted,
+FEW = 5.0  # as if so many differences had shown it: a few real ones may agree by chance
+MORE = 2.0  # the noise told by n differences counts 1 + MORE / n times
+
+
+@dataclass(frozen=True)
+class Rise:
+    """One rise. All levels are medians, so a single stray number moves none of them."""
+
+    onset: int  # the step at which the curve left its level
+    noticed: int  # the step at which that could be told
+    before: float  # level before the onset
+    peak: int  # the step in the middle of the highest three
+    top: float  # level there
+    over: int | None = None  # the step from which it was seen to come down; None: still up
+    back: int | None = None  # the step at which three quarters of the rise were gone; None: it stayed
+    settled: bool = False  # over because it rose no further, not because it fell
+
+    @property
+    def amplitude(self) -> float:
+        return self.top - self.before
+
+    @property
+    def relative(self) -> float:
+        """How many times the level before the rise is; infinite from a level of zero."""
+        return self.amplitude / self.before if self.before > 0 else math.inf
+
+
+class RiseDetector:
+    """Feed it with `look`, step by step; `rises` has what was found so far, `rising` whether one is under way."""
+
+    def __init__(self) -> None:
+        self.rises: list[Rise] = []
+        self.rising = False
+        self._steps: list[int] = []
+        self._values: list[float] = []
+        self._smooth: list[float] = []
+        self._highest = 0.0
+        self._seen = 0  # numbers since the last rise was over, or since the start: how far back an onset may lie
+        self._stale = 0  # numbers since the last new top
+
+    def look(self, step: int, value: float | None) -> bool:
+        """Take one number; whether a rise began or ended with it."""
+        if value is None or not math.isfinite(value):
+            return False
+        kept = NOISE + SMOOTH
+        self._steps = [*self._steps, step][-kept:]
+        self._values = [*self._values, float(value)][-kept:]
+        self._smooth = [*self._smooth, median(self._values[-SMOOTH:])][-kept:]
+        self._highest = max(self._highest, self._smooth[-1])
+        self._seen += 1
+        self._come_back(step)
+        return self._follow(step) if self.rising else self._begin(step)
+
+    @property
+    def noise(self) -> float:
+        """Relative deviation of a single number from the curve, told by the differences of neighbours.
+
+        Their median absolute deviation leaves out trends and jumps. Few differences tell little, so they count more.
+        """
+        values = self._values[-NOISE - 1 :]
+        differences = [self._times(after, before) for before, after in pairwise(values)]
+        if len(differences) < 2:
+            return math.inf
+        middle = median(differences)
+        deviation = median(abs(difference - middle) for difference in differences)
+        measured, count = 1.4826 * deviation / math.sqrt(2), len(differences)
+        return math.sqrt((count * measured**2 + FEW * USUAL**2) / (count + FEW)) * (1 + MORE / count)
+
+    def _times(self, high: float, low: float) -> float:
+        """Logarithm of high over low, so that noise counts in proportion; what is near zero is not stretched."""
+        floor = max(FLOOR * self._highest, NOTHING)
+        return math.log((max(high, 0.0) + floor) / (max(low, 0.0) + floor))
+
+    @property
+    def level(self) -> float | None:
+        """Where the curve is now: the median of the last numbers."""
+        return self._smooth[-1] if self._smooth else None
+
+    def _begin(self, step: int) -> bool:
+        window = self._smooth[-min(self._seen, REACH) :]
+        if len(self._values) < LEAST:
+            return False
+        low = min(window)
+        now = self._smooth[-1]
+        if now - low < max(IN_LEVEL * low, TINY) or self._times(now, low) < IN_NOISE * self.noise:
+            return False
+        trough = len(self._smooth) - len(window) + window.index(low)
+        first = self._onset(trough)
+        before = median(self._values[max(0, first - SMOOTH) : first] or self._values[:1])
+        peak, top = self._top(first)
+        self.rises.append(Rise(self._steps[first], step, before, peak, top))
+        self.rising, self._stale = True, 0
+        return True
+
+    def _onset(self, trough: int) -> int:
+        """One after the last number that was still at the level of the trough."""
+        low, high = self._smooth[trough], self._smooth[-1]
+        noise = min(self.noise, 0.5 * self._times(high, low))
+        start = max(0, trough - SMOOTH // 2)
+        still = [
+            i
+            for i in range(start, len(self._values))
+            if self._values[i] <= low + (high - low) / 10 or self._times(self._values[i], low) <= noise
+        ]
+        last = still[-1] if still else start
+        return min(last + 1, len(self._values) - 1)
+
+    def _top(self, first: int) -> tuple[int, float]:
+        """The highest median of three neighbours from position `first` on, and the step in its middle."""
+        middles = range(max(first, 1), len(self._values) - 1)
+        tops = [(median(self._values[i - 1 : i + 2]), -i) for i in middles] or [
+            (self._values[-1], -len(self._values) + 1)
+        ]
+        top, place = max(tops)
+        return self._steps[-place], top
+
+    def _follow(self, step: int) -> bool:
+        rise = self.rises[-1]
+        peak, top = self._top(len(self._values) - 2)
+        if top > rise.top:
+            rise, self._stale = replace(rise, peak=peak, top=top), 0
+        else:
+            self._stale += 1
+        now = self._smooth[-1]
+        # the trailing median lags behind: while new tops come, it is lower though nothing falls
+        far = self._stale > SMOOTH // 2 and rise.top - now >= FALL_SHARE * rise.amplitude
+        fallen = far and self._times(rise.top, now) >= FALL_IN_NOISE * self.noise
+        settled = not fallen and self._stale >= REACH
+        if fallen or settled:
+            rise = replace(rise, over=step, settled=settled)
+            self.rising, self._seen = False, 1
+        self.rises[-1] = rise
+        return fallen or settled
+
+    def _come_back(self, step: int) -> None:
+        """Note when the last rise is all but undone."""
+        if self.rises and self.rises[-1].back is None and not self.rising:
+            rise = self.rises[-1]
+            if self._smooth[-1] <= rise.before + rise.amplitude / 4:
+                self.rises[-1] = replace(rise, back=step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it, as JSON can hold it."""
+        return {
+            "rises": [asdict(rise) for rise in self.rises],
+            "rising": self.rising,
+            "steps": list(self._steps),
+            "values": list(self._values),
+            "smooth": list(self._smooth),
+            "highest": self._highest,
+            "seen": self._seen,
+            "stale": self._stale,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.rises = [Rise(**rise) for rise in state["rises"]]
+        self.rising, self._seen, self._stale = bool(state["rising"]), int(state["seen"]), int(state["stale"])
+        self._steps, self._values = list(state["steps"]), list(state["values"])
+        self._smooth, self._highest = list(state["smooth"]), float(state["highest"])
+
+
+def find_rises(steps: Sequence[int], values: Sequence[float | None]) -> list[Rise]:
+    """The rises of a whole curve."""
+    detector = RiseDetector()
+    for step, value in zip(steps, values, strict=True):
+        detector.look(step, value)
+    return detector.rises

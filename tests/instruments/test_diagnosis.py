@@ -1,0 +1,367 @@
+"""`isentrope doctor RUN`: what it says of runs whose story is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from isentrope.cli.main import app
+from isentrope.instruments.curves import Curve, curve
+from isentrope.instruments.diagnosis import Diagnosis, diagnose
+from isentrope.instruments.diagnosis_data import SEVERITIES, Course, Finding
+from isentrope.instruments.wording import count, listed, percent, sentence
+from isentrope.types import Episode, Turn
+
+ALFWORLD = Path(__file__).parents[2] / "docs" / "runs" / "alfworld-smollm2"
+CONFIG = {
+    "run": {"steps": 60},
+    "learn": {"lr": 1e-5, "kl": 0.01},
+    "rollout": {"groups": 4, "group_size": 4},
+    "task": {"max_turns": 30},
+    "methods": [],
+}
+
+
+def course(metrics: Mapping[str, Sequence[float | None]], steps: int = 60, **more: Any) -> Course:
+    records = [
+        {"step": i + 1, "kind": "train"} | {key: values[i] for key, values in metrics.items() if i < len(values)}
+        for i in range(steps)
+    ]
+    evals = more.pop("evals", [])
+    return Course("run", config=more.pop("config", CONFIG), records=[*evals, *records], **more)
+
+
+def named(diagnosis: Diagnosis) -> dict[str, Finding]:
+    return {finding.name: finding for finding in diagnosis.findings}
+
+
+def evaluated(step: int, success: float, split: str = "seen", games: int = 500) -> dict[str, Any]:
+    return {"step": step, "kind": "eval", f"eval/{split}/success": success, f"eval/{split}/games": games}
+
+
+HEALTHY = {
+    "success/all": list(np.interp(range(60), [0, 20, 60], [0.3, 0.8, 0.84])),
+    "entropy/token": list(np.linspace(0.5, 0.3, 60)),
+    "valid_ratio": [0.9] * 60,
+    "advantage/zero_groups": [0.1] * 60,
+    "kl/k3": [0.02] * 60,
+}
+
+
+def test_a_healthy_run() -> None:
+    evals = [
+        evaluated(step, value)
+        for step, value in zip(range(0, 70, 10), (0.32, 0.69, 0.8, 0.83, 0.84, 0.84, 0.84), strict=True)
+    ]
+    diagnosis = diagnose(course(HEALTHY, evals=evals))
+    found = named(diagnosis)
+    assert list(found) == ["success/rose", "evaluation/seen", "entropy/quiet"]
+    assert found["success/rose"].claim == "On training games success rose from 35 % to 84 %, most of it by step 21."
+    assert found["evaluation/seen"].claim == (
+        "On seen games success rose from 32 % (step 0) to 84 % (step 60), most of it by step 20; "
+        "it is flat since step 30."
+    )
+    assert found["entropy/quiet"].claim == "Entropy sank from 0.49 to 0.31 nats a token, without an eruption."
+    assert diagnosis.remedies == []
+    assert "Try" not in diagnosis.words()
+
+
+def erupting() -> dict[str, list[float]]:
+    before, after = 30, 30
+    return {
+        "entropy/token": [0.3] * before + [0.9] * after,
+        "likelihood/valid": [-0.3] * (before - 4) + [-0.9] * (after + 4),
+        "degeneracy/duplication": [0.01] * before + [0.14] * after,
+        "success/all": [0.6] * before + [0.2] * after,
+        "probe/interference/negative": [0.31] * 60,
+        "probe/interference/positive": [0.1] * 60,
+    }
+
+
+def test_an_eruption_with_all_that_came_with_it() -> None:
+    finding = named(diagnose(course(erupting())))["eruption"]
+    assert finding.claim == (
+        "Entropy erupted at step 31, four steps after the likelihood of valid responses began to fall: from 0.30 to "
+        "0.90 nats a token at step 31, 3.0 times as much. It stayed up there. At the probe of step 31 negative "
+        "episodes interfered 3.1 times as much as positive ones; duplication of sentences rose from 1 % to 14 % and "
+        "stayed; success went from 60 % before to 20 % at the peak."
+    )
+    assert finding.remedy == ("seal", "a smaller learning rate (learn.lr is 1e-05)")
+    assert finding.severity == "bad"
+    assert finding.evidence["likelihood_fell"] == 27
+    assert finding.evidence["onset"] == 31
+
+
+def test_an_eruption_in_an_older_run_that_measured_less() -> None:
+    values = erupting()
+    found = named(diagnose(course({"entropy/token": values["entropy/token"]})))
+    assert found["eruption"].claim == (
+        "Entropy erupted at step 31: from 0.30 to 0.90 nats a token at step 31, 3.0 times as much. It stayed up there."
+    )
+
+
+def test_likelihood_that_falls_afterwards_is_not_said_to_come_before() -> None:
+    values = erupting() | {"likelihood/valid": [-0.3] * 33 + [-0.9] * 27}
+    assert "three steps before the likelihood" in named(diagnose(course(values)))["eruption"].claim
+
+
+def test_duplication_that_went_away_is_not_said_to_stay() -> None:
+    values = erupting() | {"degeneracy/duplication": [0.01] * 30 + [0.14] * 10 + [0.01] * 20}
+    assert "rose from 1 % to 14 % and went back to 1 %" in named(diagnose(course(values)))["eruption"].claim
+
+
+def test_seal_is_not_advised_where_it_is_on() -> None:
+    finding = named(diagnose(course(erupting(), config=CONFIG | {"methods": ["seal"]})))["eruption"]
+    assert finding.remedy[0] == "a larger method.seal.alpha"
+
+
+def test_cycles_are_forecast() -> None:
+    cycle = [0.3] * 20 + [0.9] * 10
+    found = named(diagnose(course({"entropy/token": cycle * 4}, steps=120, config=CONFIG | {"run": {"steps": 120}})))
+    assert found["eruptions/more"].claim == "One more eruption followed, at step 111."
+    assert found["eruptions/period"].claim == (
+        "Eruptions began 30 steps apart (30 to 30); at that pace the next begins around step 141."
+    )
+
+
+def test_success_that_was_lost_again() -> None:
+    values = list(np.interp(range(60), [0, 30, 60], [0.2, 0.8, 0.1]))
+    finding = named(diagnose(course({"success/all": values})))["success/fell"]
+    assert finding.claim.startswith("On training games success rose from 24 % to 77 % around step 31 and fell to 17 %")
+    assert finding.remedy[1] == "a smaller learning rate (learn.lr is 1e-05)"
+
+
+FLAT = HEALTHY | {"success/all": [0.2] * 60}
+
+
+def test_nothing_learnt_for_want_of_valid_actions() -> None:
+    values = FLAT | {"valid_ratio": [0.01] * 60, "verdict/no_action": [0.9] * 60, "verdict/stray_text": [0.09] * 60}
+    finding = named(diagnose(course(values)))["stalled/invalid"]
+    assert finding.claim == (
+        "Hardly any response was a valid action: 1 % of the turns, most of them refused as no_action (no tag of an "
+        "action)."
+    )
+    assert "isentrope sft" in finding.remedy[0]
+
+
+def test_nothing_learnt_since_groups_are_equal() -> None:
+    found = named(diagnose(course(FLAT | {"advantage/zero_groups": [0.95] * 60})))
+    assert found["stalled/equal_groups"].claim.startswith("In 95 % of the groups all episodes did equally well")
+
+
+@pytest.mark.parametrize(
+    ("kl", "words"), [(1.0, "learn.kl is 1, 100 times what most recipes have"), (0.01, "learn.lr is 1e-05")]
+)
+def test_nothing_learnt_since_the_policy_stands_still(kl: float, words: str) -> None:
+    config = CONFIG | {"learn": {"lr": 1e-5, "kl": kl}}
+    finding = named(diagnose(course(FLAT | {"kl/k3": [1e-5] * 60}, config=config)))["stalled/unmoved"]
+    assert words in finding.claim
+    assert ("learn.kl=0.01" in finding.remedy) == (kl == 1.0)
+
+
+def test_nothing_learnt_and_nobody_knows_why() -> None:
+    found = named(diagnose(course(FLAT)))
+    assert "stalled/unknown" in found
+    assert "success did not rise: 20 % at the start, 20 % at the end." in found["success/stalled"].claim
+
+
+def test_a_run_that_ended_early() -> None:
+    finding = diagnose(course(HEALTHY, steps=12)).findings[0]
+    assert finding.claim == "The run ended early: 12 of 60 steps are there."
+    assert "--resume" in finding.remedy[0]
+    assert diagnose(course(HEALTHY, steps=12, running=True)).findings[0].name == "state/running"
+
+
+def test_a_run_that_diverged() -> None:
+    broken = course(HEALTHY, steps=12)
+    broken.records[-1] |= {"grad_norm": None, "loss/total": None, "nonfinite": ["grad_norm", "loss/total"]}
+    first, second = diagnose(broken).findings[:2]
+    assert first.claim == "The run broke off: 12 of 60 steps are there."
+    assert second.claim == "At step 12 these were not finite numbers: grad_norm and loss/total."
+
+
+def test_failed_tasks() -> None:
+    values = HEALTHY | {"failures": [0.0] * 10 + [4.0] * 50, "failures/time_limit": [None] * 10 + [4.0] * 50}
+    finding = named(diagnose(course(values)))["failures"]
+    assert finding.claim == (  # 200 of 60 × 16
+        "200 episodes failed for reasons outside of the policy, 21 % of all (200 time_limit), in 50 steps, the first "
+        "of them step 11."
+    )
+    assert finding.severity == "warning"
+
+
+def test_alarms_are_told_with_their_steps() -> None:
+    values = HEALTHY | {"grad_norm": ([0.5] * 9 + [9.0]) * 6}
+    finding = named(diagnose(course(values)))["alarm/gradient_spike"]
+    assert finding.claim == (
+        "Step 10: the gradient's norm jumped to 9, 18 times its median of 0.5. So again at step 20, 30, 40, 50 and 60."
+    )
+
+
+def test_an_alarm_that_only_the_run_recorded() -> None:
+    event = {"step": 7, "kind": "alarm", "name": "odd", "text": "Something odd.", "remedy": "a rest"}
+    finding = named(diagnose(course(HEALTHY, events=[event])))["alarm/odd"]
+    assert (finding.claim, finding.remedy) == ("Step 7, as recorded: Something odd.", ("a rest",))
+
+
+def test_a_warm_up() -> None:
+    loss = [*np.linspace(1, 0.2, 9), *[0.2] * 11]
+    records = [
+        {"step": i + 1, "kind": "sft", "sft/loss": value, "sft/epoch": (i + 1) / 10} for i, value in enumerate(loss)
+    ]
+    records.append({"step": 20, "kind": "eval", "eval/seen/success": 0.4, "eval/seen/valid_ratio": 0.9})
+    words = diagnose(Course("w", "sft", records=records)).words()
+    assert words == (
+        "The loss of the imitated tokens fell from 0.85 to 0.20 nats, most of it by step 11 (2 × the games). "
+        "Afterwards it solves 40 % of the seen games, and 90 % of its actions are valid."
+    )
+
+
+def test_a_warm_up_that_brought_nothing() -> None:
+    records = [{"step": i + 1, "kind": "sft", "sft/loss": 1.0} for i in range(20)]
+    records.append({"step": 20, "kind": "eval", "eval/seen/success": 0.0})
+    found = named(diagnose(Course("w", "sft", records=records)))
+    assert found["imitation/stalled"].severity == "warning"
+    assert "more sft.games" in found["evaluation/seen"].remedy[0]
+
+
+def test_actions_given_again_and_again() -> None:
+    empty = np.empty(0, dtype=np.float32)
+    ids = np.empty(0, dtype=np.int32)
+
+    def turn(action: str) -> Turn:
+        return Turn("", None, "", ids, False, ids, empty, empty, empty, None, None, action, "ok", "tag", 0.0)
+
+    turns = tuple(turn(action) for action in ("look", "look", "look", "go"))
+    episode = Episode("w", "train", 0, "", "", 0, 0, "think_act", turns, False, "turn_limit")
+    told = diagnose(replace(course(HEALTHY), episodes=[episode], episodes_step=60))
+    assert named(told)["episodes/repeated"].claim == (  # two of three turns that have one before
+        'In the episodes of step 60 67 % of the actions repeat the one before, most often "look" (2 times).'
+    )
+
+
+@pytest.mark.parametrize("kind", ["train", "sft", "rft"])
+def test_a_folder_without_numbers(kind: str) -> None:
+    assert diagnose(Course("run", kind)).words() == "The folder has no numbers yet."
+
+
+keys = st.sampled_from(
+    [
+        "success/all", "entropy/token", "valid_ratio", "kl/k3", "failures", "likelihood/valid", "grad_norm",
+        "verdict/odd", "sft/loss", "degeneracy/duplication", "probe/interference/negative",
+        "probe/interference/positive", "response/tokens", "eval/seen/success", "eval/seen/games",
+        "advantage/zero_groups", "stop/turn_limit",
+    ]
+)  # fmt: skip
+values = st.one_of(st.none(), st.floats(allow_nan=True), st.floats(0, 1), st.text(max_size=3))
+record = st.builds(
+    lambda kind, numbers: {"kind": kind} | numbers,
+    st.sampled_from(["train", "eval", "sft"]),
+    st.dictionaries(keys, values, max_size=12),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(record, max_size=40), st.sampled_from(["train", "sft", "rft"]), st.sampled_from([{}, CONFIG, {"run": 3}])
+)
+def test_whatever_a_run_wrote_it_is_told_without_an_error(records: Any, kind: str, config: Any) -> None:
+    told = diagnose(Course("r", kind, config, [{"step": i} | line for i, line in enumerate(records)]))
+    assert all(finding.severity in SEVERITIES and finding.claim.endswith((".", ")")) for finding in told.findings)
+    json.dumps(told.data())
+
+
+def test_curves() -> None:
+    found = curve([{"step": i, "a": v} for i, v in enumerate([1.0, None, "x", float("nan"), 3.0, 5.0])], "a")
+    assert (found.steps, found.values) == ((0, 4, 5), (1.0, 3.0, 5.0))
+    line = Curve(tuple(range(10)), tuple(float(v) for v in range(10)))
+    assert (line.width, line.start, line.end) == (2, 0.5, 8.5)
+    assert line.noise == 0.0  # a straight line has none
+    assert line.best == (9, 8.5)
+    assert line.reached(4.5) == 5  # the mean of steps 4 and 5
+    assert line.before(4, 2).values == (2.0, 3.0)
+    assert line.between(3, 5).values == (3.0, 4.0, 5.0)
+    assert Curve((1, 2, 3, 4), (0.0, 9.0, 1.0, 2.0)).highest_of_three() == 2.0
+
+
+def test_wording() -> None:
+    assert [percent(value) for value in (0, 0.004, 0.01, 0.145, 1)] == ["0 %", "0.4 %", "1 %", "14 %", "100 %"]
+    assert [count(number, "step") for number in (1, 4, 13, 2000)] == [
+        "one step",
+        "four steps",
+        "13 steps",
+        "2,000 steps",
+    ]
+    assert [listed(parts) for parts in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+    assert sentence("it was.") == "It was."
+
+
+def test_the_command_on_recorded_runs() -> None:
+    result = CliRunner().invoke(
+        app, ["doctor", *(str(ALFWORLD / name) for name in ("grpo", "qwen/grpo-lr1e-5", "warmup"))]
+    )
+    assert result.exit_code == 0
+    said = " ".join(result.output.replace("\u00a0", " ").split())
+    assert "On seen games success rose from 32 % (step 0) to 84 % (step 50), most of it by step 20; it is flat" in said
+    assert "Entropy erupted at step 2: from 0.031 to 0.084 nats a token" in said
+    assert "The loss of the imitated tokens fell from 0.76 to 0.02 nats" in said
+
+
+def test_the_command_gives_data() -> None:
+    result = CliRunner().invoke(app, ["doctor", "--json", str(ALFWORLD / "qwen" / "grpo-lr1e-5")])
+    (told,) = json.loads(result.output)
+    finding = next(finding for finding in told["findings"] if finding["name"] == "eruption")
+    assert (finding["evidence"]["onset"], finding["severity"]) == (2, "bad")
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 1, "kind": "train", "success/all": 0.5}) + "\n")
+    event = {"step": 1, "kind": "alarm", "name": "x", "text": "\x1b]0;owned\x07[bold]hi[/bold]\x1b[2J", "remedy": ""}
+    (tmp_path / "events.jsonl").write_text(json.dumps(event) + "\n")
+    result = CliRunner().invoke(app, ["doctor", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "\x1b" not in result.output
+    assert "[bold]hi[/bold]" in result.output
+
+
+def test_what_is_no_run(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["doctor", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "is not a run folder" in " ".join(result.output.split())
+
+
+def test_one_folder_that_is_no_run_does_not_silence_the_others(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["doctor", str(tmp_path), str(ALFWORLD / "warmup")])
+    assert result.exit_code == 0
+    said = " ".join(result.output.split())
+    assert "is not a run folder" in said
+    assert "The loss of the imitated tokens" in said
+
+
+def test_a_damaged_episode_file_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 1, "kind": "train", "success/all": 0.5}) + "\n")
+    (tmp_path / "episodes").mkdir()
+    (tmp_path / "episodes" / "step-000001.parquet").write_bytes(b"PAR1 no")
+    assert CliRunner().invoke(app, ["doctor", str(tmp_path)]).exit_code == 0
+
+
+def test_a_run_that_goes_on_is_said_to(tmp_path: Path) -> None:
+    import fcntl
+
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 1, "kind": "train", "success/all": 0.5}) + "\n")
+    (tmp_path / "config.toml").write_text("[run]\nsteps = 9\n")
+    if not Path("/proc/locks").exists():
+        pytest.skip("the kernel's list of locks, /proc/locks, is there on Linux alone")
+    with (tmp_path / "run.lock").open("w") as lock:
+        assert "ended early: 1 of 9" in CliRunner().invoke(app, ["doctor", str(tmp_path)]).output
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "is going on; it has done step 1 of 9" in CliRunner().invoke(app, ["doctor", str(tmp_path)]).output
