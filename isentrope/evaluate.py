@@ -22,7 +22,7 @@ from isentrope.results.played import digest, played_settings
 from isentrope.results.record import Record
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.store import write_episodes
-from isentrope.setup import use_threads
+from isentrope.setup import settled, use_threads
 from isentrope.train.checkpoint import best_checkpoint, latest_checkpoint
 from isentrope.types import RolloutPlan
 
@@ -65,7 +65,7 @@ def evaluate_model(
 ) -> Record:
     """Evaluate a model, checkpoints of a run, or (engine.kind = openai) a model behind a server."""
     use_threads(config)
-    config = with_options(config)  # all written out, as runs record them: so that results can be compared
+    config = settled(with_options(config))  # all written out, as runs record them: so that results can be compared
     plan = evaluation_plan(config)
     if exam.order is not None:
         plan = replace(plan, order=exam.order)

@@ -9,12 +9,22 @@ from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.errors import ConfigError, TaskError
 from isentrope.instruments.log import METRICS, read_records
-from isentrope.instruments.stops import FAILURES
+from isentrope.instruments.stops import FAILURES, failures_by_kind
 from isentrope.policy.policy import Policy
 from isentrope.train.run_folder import RunFolder
 from isentrope.types import Episode
 
 _MOST_DETAIL = 400
+_MOST_LINE = 120
+_HAPPENED = {
+    "mended/text_cut": "observations were too long and were cut",
+    "mended/actions_cut": "lists of actions were too long and were cut",
+    "mended/encoding": "observations had characters that do not exist",
+    "tasks/workers_replaced": "worker processes were replaced",
+    "tasks/replayed": "episodes were played again after their worker fell",
+    "tasks/threads_left": "threads were left behind with tasks that hang",
+    "tasks/servers_lost": "task servers were lost",
+}
 
 
 def check_prompt(config: RunConfig) -> None:
@@ -72,6 +82,13 @@ def say_end(watch: Watch, path: Path) -> None:
     watch.say(f"done: {path}; its page: isentrope report {path}")
 
 
+def say_pause(watch: Watch, path: Path, step: int, why: str) -> None:
+    watch.say(
+        f"paused after step {step} because of an alarm: {why} To go on: isentrope train --out {path} --resume (with "
+        "--set instruments.on_alarm=nothing it does not pause again)"
+    )
+
+
 def finished(watch: Watch, config: RunConfig, path: Path, steps: int) -> dict[str, float]:
     """For a run that was resumed after its end: its last evaluation, said and given."""
     evaluations = [record for record in read_records(path / METRICS) if record.get("kind") == "eval"]
@@ -83,8 +100,10 @@ def finished(watch: Watch, config: RunConfig, path: Path, steps: int) -> dict[st
 
 
 def look_at_rollout(watch: Watch, step: int, episodes: Sequence[Episode], metrics: Mapping[str, float]) -> None:
-    """Stop where every task failed, and say so if the policy does not know how to answer."""
+    """Stop where every task failed, say what failed, and say so if the policy does not know how to answer."""
     check_tasks(episodes)
+    if told := failures_in_words(episodes, metrics):
+        watch.say(f"step {step}: {told}")
     if step == 1 and metrics.get("valid_ratio") == 0:
         watch.say(
             "WARNING: not one response of the first rollout was a valid action. The policy does not know the form of "
@@ -92,6 +111,22 @@ def look_at_rollout(watch: Watch, step: int, episodes: Sequence[Episode], metric
             "(isentrope sft RECIPE --out runs/warm) and train from there (--set policy.model=runs/warm); if it should "
             "know, see in the report what it writes, and whether agent.max_response is long enough"
         )
+
+
+def failures_in_words(episodes: Sequence[Episode], metrics: Mapping[str, float]) -> str:
+    """What went wrong outside of the policy, in a line; empty if nothing did."""
+    failed = [episode for episode in episodes if episode.stop in FAILURES]
+    parts: list[str] = []
+    if failed:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in failures_by_kind(episodes).items())
+        first = " ".join(failed[0].detail.split())[:_MOST_LINE]
+        parts.append(
+            f"{len(failed)} of {len(episodes)} episodes failed and are not learnt from ({kinds}; first: {first})"
+        )
+    for key, words in _HAPPENED.items():
+        if metrics.get(key):
+            parts.append(f"{metrics[key]:.0f} {words}")
+    return "; ".join(parts)
 
 
 def check_tasks(episodes: Sequence[Episode], purpose: str = "learn from", stops: Sequence[str] = FAILURES) -> None:

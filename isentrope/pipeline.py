@@ -11,18 +11,16 @@ from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.errors import TaskError, TrainError
 from isentrope.evaluate import evaluate
-from isentrope.instruments.log import MetricsLog
+from isentrope.instruments.live import Live
 from isentrope.instruments.metrics import FAILURES, rollout_metrics, timing_metrics
 from isentrope.methods.base import Method
 from isentrope.methods.registry import make_methods
-from isentrope.notices import check_prompt, finished, look_at_rollout, say_end, say_start, summary
+from isentrope.notices import check_prompt, finished, look_at_rollout, say_end, say_pause, say_start, summary
+from isentrope.policies import policies
 from isentrope.policy.engines import make_engine
-from isentrope.policy.load import load_checkpoint, load_folder, load_policy
-from isentrope.policy.lora.adapters import reference_of
-from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.dynamic import sample_groups
-from isentrope.setup import use_threads
+from isentrope.setup import settled, use_threads
 from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.keeper import Keeper
 from isentrope.train.learner import Learner
@@ -32,44 +30,27 @@ from isentrope.types import RolloutPlan
 
 def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
     """Train by reinforcement learning in the run folder `out`; gives the last evaluation."""
+    config = settled(config)
     use_threads(config)
     check_prompt(config)
     methods = make_methods(config)
     with RunFolder(out, config, resume) as folder, Watch(quiet) as watch:
         found = latest_checkpoint(folder.checkpoints) if resume else None
-        policy, reference = _policies(config, folder, found)
+        policy, reference = policies(config, folder, found)
         say_start(watch, config, policy, folder, found)
         learner = Learner(policy, reference, config, methods)
-        start = _restore(found, learner) if found else 0
+        live = Live(config, folder.path, policy, methods, watch.say)
+        start = _restore(found, learner, live) if found else 0
         keeper = Keeper(folder.checkpoints, config)
         if found:
             keeper.settle(found)
         with Arena(config, make_engine(config, policy)) as arena:
-            return _Loop(config, folder, arena, learner, methods, keeper, watch).run(start)
+            return _Loop(config, folder, arena, learner, methods, keeper, live, watch).run(start)
 
 
-def _policies(config: RunConfig, folder: RunFolder, found: Path | None) -> tuple[Policy, Policy | None]:
-    """The policy as it is now, and the reference: the policy as it was at step 0, kept in the run folder."""
-    run, longest = config.run, config.agent.max_context
-    if found:
-        policy = load_checkpoint(found / "policy", config.policy, run, config.learn, config.critic, longest)
-    else:
-        policy = load_policy(config.policy, run, config.learn, config.critic, longest)
-        folder.write_reference(policy)
-    folder.write_tokens(policy.dialect)
-    if config.learn.gradient_checkpointing:
-        policy.model.compute_twice()
-    if config.learn.kl == 0:
-        return policy, None
-    if config.policy.lora_rank:
-        return policy, reference_of(policy, folder.reference)
-    reference = load_folder(folder.reference, policy.device, run.dtype, run.weights)
-    reference.module.requires_grad_(False)
-    return policy, reference
-
-
-def _restore(checkpoint: Path, learner: Learner) -> int:
+def _restore(checkpoint: Path, learner: Learner, live: Live) -> int:
     state = load_state(checkpoint)
+    live.load_state_dict(state.get("instruments", {}))
     learner.load_state_dict(state["learner"])
     return int(state["step"])
 
@@ -83,10 +64,11 @@ class _Loop:
         learner: Learner,
         methods: Sequence[Method],
         keeper: Keeper,
+        live: Live,
         watch: Watch,
     ) -> None:
         self.config, self.folder, self.arena, self.learner = config, folder, arena, learner
-        self.methods, self.keeper, self.watch, self.log = methods, keeper, watch, MetricsLog(folder.path)
+        self.methods, self.keeper, self.live, self.watch, self.log = methods, keeper, live, watch, live.log
 
     def run(self, start: int) -> dict[str, float]:
         """From `start` completed steps to the last. Step n is the n-th: its metrics, episodes and checkpoint say n."""
@@ -101,10 +83,15 @@ class _Loop:
             note = self._step(step)
             every = self.config.run.eval_every
             metrics = self._evaluate(step) if step == steps or (every and step % every == 0) else {}
-            if step == steps or step % self.config.run.checkpoint_every == 0:
-                state = {"step": step, "learner": self.learner.state_dict()}
-                self.keeper.save(step, self.learner.policy, state, metrics)
+            response = self.live.response
+            if step == steps or step % self.config.run.checkpoint_every == 0 or response.save:
+                state = {"step": step, "learner": self.learner.state_dict(), "instruments": self.live.state_dict()}
+                self.keeper.save(step, self.learner.policy, state, metrics, response.save)
             self.watch.advance(note)
+            if response.pause and step < steps:
+                self.log.close()
+                say_pause(self.watch, self.folder.path, step, response.pause)
+                return metrics
         self.log.close()
         say_end(self.watch, self.folder.path)
         return metrics
@@ -119,25 +106,26 @@ class _Loop:
             play = partial(self.arena.train, step, plan, moved)
             sampled = sample_groups(play, rollout.groups, self.config.learn, FAILURES)
         clock.append(time.monotonic())
-        every = self.config.run.store_episodes
-        if every and step % every == 0:
+        if self.live.stored(step):
             sampled.write(self.folder.path / "episodes", step)
         played = sampled.kept + sampled.dropped
         metrics = rollout_metrics(played) | {f"plan/{name}": value for name, value in plan.notes.items()}
-        metrics |= {f"engine/{name}": value for name, value in self.arena.engine.notes().items()}
+        metrics |= self.arena.notes()
         # A task that broke says nothing about the policy: its episode is stored and counted, but not learnt from.
         learnt = [episode for episode in sampled.kept if episode.stop not in FAILURES]
         try:
             look_at_rollout(self.watch, step, played, metrics)
-            metrics |= self.learner.update(step, learnt) | sampled.metrics
+            metrics |= self.learner.update(step, learnt, self.live.probe(step, learnt)) | sampled.metrics
             self.arena.engine.refresh()
         except (TaskError, TrainError):
             self.log.write(step, metrics)  # the step one wants to look at
             raise
         clock.append(time.monotonic())
+        metrics |= self.live.look(step, played, learnt, self.learner.scores, metrics)
         self.log.write(step, metrics)
         read = learnt if metrics["update/count"] else []
-        self.log.write_timings(step, timing_metrics(clock[1] - clock[0], clock[2] - clock[1], played, read))
+        timings = timing_metrics(clock[1] - clock[0], clock[2] - clock[1], played, read)
+        self.log.write_timings(step, timings | self.live.timings)
         return f"success {metrics['success/all']:.2f}  entropy {metrics.get('entropy/token', 0):.2f}"
 
     def _evaluate(self, step: int) -> dict[str, float]:

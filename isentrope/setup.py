@@ -1,13 +1,27 @@
-"""Settings of the machine that hold for a whole run."""
+"""What is settled before a run begins: the machine, and what only the world can say."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import torch
 
 from isentrope.config.schema import RunConfig
 from isentrope.policy.load import choose_device
+from isentrope.tasks.open_world import open_world
+
+
+def settled(config: RunConfig) -> RunConfig:
+    """The settings with the splits to evaluate on written out: all but those of training, if none were named."""
+    if config.eval.splits:
+        return config
+    world = open_world(config.task)
+    splits = tuple(world.splits())
+    if close := getattr(world, "close", None):
+        close()
+    chosen = tuple(split for split in splits if split != "train") or splits
+    return replace(config, eval=replace(config.eval, splits=chosen))
 
 
 def use_threads(config: RunConfig) -> None:

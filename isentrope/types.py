@@ -54,6 +54,7 @@ class Turn:
     stop: str  # why sampling ended: "tag", "eos" or "length"
     reward: float  # after scaling, the penalty for an invalid response included
     dropped: int = 0  # earlier turns left out of the conversation in front of this one, because it grew too long
+    mended: str = ""  # what was put right in the task's answer to this turn (see View.mended), joined by blanks
 
     @property
     def valid(self) -> bool:
@@ -74,9 +75,10 @@ class Episode:
     order: str  # "think_act", "act_think" or "act": the response form it was played with
     turns: tuple[Turn, ...]
     success: bool
-    stop: str  # "terminated", "truncated", "turn_limit", "context_limit", "clock", "time_limit", "task_error",
-    # "engine_error"
+    stop: str  # "terminated", "truncated", "turn_limit", "context_limit", "clock"; or a failure: "task_error",
+    # "time_limit", "worker_died", "garbage", "engine_error"
     detail: str = ""  # the reason in words, for a failure
+    score: float | None = None  # 0 to 1, if the task gives one of its own beside the reward (Step.info["score"])
 
     @property
     def ret(self) -> float:
@@ -91,9 +93,9 @@ class TokenTemperature(Protocol):
     def __call__(self, response: Sequence[int], entropy: float) -> float: ...
 
 
-TemperatureRule = Callable[[Any, tuple[str, ...] | None, float], TokenTemperature | None]
-"""From the Dialect of the model, the admissible actions of a turn and the plan's temperature to the temperatures of the
-response; None leaves the plan's for all of it."""
+TemperatureRule = Callable[[Any, tuple[str, ...] | None, float, tuple[str, ...]], TokenTemperature | None]
+"""From the Dialect of the model, the admissible actions of a turn, the plan's temperature and the tags that hold an
+action to the temperatures of the response; None leaves the plan's for all of it."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,22 @@ class Targets:
     return_N: Floats | None = None  # for the critic
     value_N: Floats | None = None  # the critic's, before the update
     mismatch_N: Floats | None = None  # weight of each token's policy loss; None: all count in full
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What an update made of a step's responses: U of them, N tokens in all, in the order of episodes and turns."""
+
+    episode_U: NDArray[np.int64]  # index into the step's episodes
+    turn_U: NDArray[np.int64]  # which turn of its episode, from 0
+    length_U: NDArray[np.int64]
+    advantage_N: Floats  # as it was learnt from: after all methods
+    ratio_N: Floats  # new over old probability at the first pass over the token; NaN: it was not learnt from
+
+    def responses(self) -> list[tuple[int, int, int]]:
+        """Episode, turn and length of each."""
+        columns: list[list[int]] = [self.episode_U.tolist(), self.turn_U.tolist(), self.length_U.tolist()]
+        return list(zip(*columns, strict=True))  # pyright: ignore[reportReturnType]
 
 
 @dataclass(frozen=True)

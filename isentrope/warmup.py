@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from isentrope.config.schema import RunConfig
+from isentrope.config.track import trackers_of
 from isentrope.console import Watch
 from isentrope.errors import TaskError
 from isentrope.evaluate import evaluate, evaluation_plan
@@ -20,7 +21,7 @@ from isentrope.rollout.arena import Arena
 from isentrope.rollout.demonstrate import demonstrations
 from isentrope.rollout.store import read_episodes, write_episodes
 from isentrope.seeding import stream
-from isentrope.setup import use_threads
+from isentrope.setup import settled, use_threads
 from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.imitate import imitate
 from isentrope.train.keeper import Keeper
@@ -35,6 +36,7 @@ HIGH_RATE = 2e-4
 
 def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
     """Imitate games for `sft.epochs` passes; gives the last evaluation."""
+    config = settled(config)
     use_threads(config)
     check_prompt(config)
     make_methods(config)  # a fault in their settings is to be found before anything is written
@@ -133,7 +135,7 @@ def _imitate_all(
 ) -> dict[str, float]:
     per_pass = math.ceil(len(games) / config.sft.batch_games)
     total = max(1, round(config.sft.epochs * per_pass))
-    log = MetricsLog(folder.path)
+    log = MetricsLog(folder.path, trackers_of(config.run.track), watch.say)
     metrics: dict[str, float] = {}
     start = optimiser.updates
     if start >= total:

@@ -15,10 +15,11 @@ PACKAGE = Path(__file__).parents[1] / "isentrope"
 LEAVES = {"types", "errors", "masked", "seeding", "disk"}  # import only each other; anyone may import them
 STAGES = (
     "config", "tasks", "agent", "policy", "rollout", "batch", "advantages",
-    "losses", "methods", "train", "instruments", "results", "report",
+    "losses", "methods", "train", "instruments", "results", "report", "watch",
 )  # fmt: skip
 ABOVE = {
     "pipeline",
+    "policies",
     "evaluate",
     "export",
     "export_card",
@@ -104,7 +105,7 @@ def test_the_rule_itself() -> None:
 
 def test_results_and_report_read_only_what_runs_wrote() -> None:
     """They import no trainer, no policy and no torch, so that they can be made anywhere, by anyone."""
-    for path in [*(PACKAGE / "report").glob("*.py"), *(PACKAGE / "results").glob("*.py")]:
+    for path in [path for part in ("results", "report", "watch") for path in (PACKAGE / part).glob("*.py")]:
         parts = {name if not name.startswith("isentrope") else part_of(name) for name in imported_by(path)}
         assert not parts & {"torch", "policy", "train", "methods", "losses", "advantages", "batch"}, path
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from isentrope.agent.prompts import Wording, wording
-from isentrope.agent.tokens import Dialect, neutral
+from isentrope.agent.tokens import ACTION, Dialect, neutral
 from isentrope.config.schema import AgentSettings
 from isentrope.tasks.contract import View
 
@@ -60,6 +60,7 @@ class Context:
     links: list[list[int]] = field(default_factory=list[list[int]])  # what stands between a response and the next one
     pending: tuple[str, str] = ("", "")  # observation and message that wait for an answer
     rules: str = ""  # what the task last said about its world
+    tags: tuple[str, ...] = ACTION
 
     @classmethod
     def of(cls, dialect: Dialect, agent: AgentSettings, order: str) -> Context:
@@ -70,12 +71,14 @@ class Context:
             window=agent.window if agent.context == "window" else None,
             show_admissible=agent.show_admissible,
             limit=longest_prompt(dialect, agent) if agent.overflow == "drop" else None,
+            tags=agent.action_tags,
         )
 
     def prompt(self, view: View) -> list[int]:
         """All tokens before the next response, given what the task shows now."""
-        choices = tuple(neutral(a) for a in view.admissible) if self.show_admissible and view.admissible else None
-        goal, observation, self.rules = neutral(view.goal), neutral(view.text), neutral(view.rules)
+        shown = (view.admissible or ()) if self.show_admissible else ()
+        choices = tuple(neutral(action, self.tags) for action in shown) or None
+        goal, observation, self.rules = (neutral(text, self.tags) for text in (view.goal, view.text, view.rules))
         self.pending = (observation, self.wording.next(observation, choices))
         if self.window is not None:
             return self._window(goal, observation, choices)
@@ -93,7 +96,7 @@ class Context:
         self.tokens = [*prompt, *response]
 
     def _opened(self, message: str) -> list[int]:
-        return self.dialect.opening(self.wording.system(self.order, self.rules), message)
+        return self.dialect.opening(self.wording.system(self.order, self.rules, self.tags), message)
 
     def _closing(self) -> list[int]:
         """What closes the last answer, unless the policy closed it itself."""

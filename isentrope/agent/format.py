@@ -4,6 +4,9 @@
     act_think   <action>…</action><think>…</think>
     act         <action>…</action>
 
+An action may have other tags (agent.action_tags): with `search` and `answer` it is `<search>Q</search>` or
+`<answer>A</answer>`, and the task is given `search[Q]` or `answer[A]`.
+
 Responses are parsed from the bytes of their tokens, so spans are exact and nothing is tokenised again.
 A response is valid only if it is exactly its form: one block of each kind, in order, closed, the action not
 empty, nothing but white space around them. What the world thinks of the action comes later ("inadmissible").
@@ -14,23 +17,24 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, pairwise
 
+from isentrope.agent.tokens import ACTION
 from isentrope.types import Span
 
 ORDERS = ("think_act", "act_think", "act")
-LAST_TAG = {"think_act": b"</action>", "act_think": b"</think>", "act": b"</action>"}
-MAX_ACTION_BYTES = 1000
+MAX_ACTION_BYTES = 1000  # unless agent.max_action says otherwise
 
 VERDICTS: dict[str, str] = {
     "ok": "a valid action, accepted by the task",
     "inadmissible": "well formed, but the task does not know the action or cannot do it now",
     "too_long": "cut off at the length limit before it was complete",
-    "no_action": "no <action> tag",
-    "unclosed_action": "<action> without </action>",
+    "no_action": "no tag of an action",
+    "unclosed_action": "the tag of an action, not closed",
     "empty_action": "nothing between the action tags",
     "many_actions": "more than one action block",
-    "huge_action": f"an action of more than {MAX_ACTION_BYTES} bytes",
+    "huge_action": "an action of more bytes than agent.max_action",
     "no_think": "no <think> tag where the form asks for one",
     "unclosed_think": "<think> without </think>",
     "many_thinks": "more than one think block",
@@ -39,7 +43,7 @@ VERDICTS: dict[str, str] = {
     "stray_text": "text outside the blocks",
 }
 
-_BLOCK = {kind: re.compile(rb"<%s>(.*?)</%s>" % (kind, kind), re.DOTALL) for kind in (b"think", b"action")}
+_THINK = re.compile(rb"<think>(.*?)</think>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -50,39 +54,74 @@ class Parsed:
     action_span: Span | None
 
 
-def write_response(order: str, thought: str, action: str) -> str:
+def write_response(order: str, thought: str, action: str, tags: tuple[str, ...] = ACTION) -> str:
     """A response of the given form, for imitation."""
-    think, act = f"<think>{thought}</think>", f"<action>{action}</action>"
+    think, act = f"<think>{thought}</think>", written_action(action, tags)
     return {"think_act": think + act, "act_think": act + think, "act": act}[order]
 
 
-def is_complete(order: str, tail: bytes) -> bool:
+def written_action(action: str, tags: tuple[str, ...] = ACTION) -> str:
+    """The block of an action: `look` as <action>look</action>; `search[x]` as <search>x</search> if that is a tag."""
+    name, bracket, inside = action.partition("[")
+    if bracket and inside.endswith("]") and name != "action" and name in tags:
+        return f"<{name}>{inside[:-1]}</{name}>"
+    return f"<{tags[0]}>{action}</{tags[0]}>"
+
+
+def is_complete(order: str, tail: bytes, tags: tuple[str, ...] = ACTION) -> bool:
     """Whether the last block of the form has just been closed, so that sampling may stop."""
-    return tail.rstrip().endswith(LAST_TAG[order])
+    last = ("think",) if order == "act_think" else tags
+    return tail.rstrip().endswith(tuple(f"</{tag}>".encode() for tag in last))
 
 
-def parse_response(pieces: Sequence[bytes], order: str, stop: str) -> Parsed:
+def parse_response(
+    pieces: Sequence[bytes],
+    order: str,
+    stop: str,
+    tags: tuple[str, ...] = ACTION,
+    max_action: int = MAX_ACTION_BYTES,
+) -> Parsed:
     """What the response with these token bytes says. `stop` is why sampling ended."""
     text = b"".join(pieces)
-    thinks, actions = list(_BLOCK[b"think"].finditer(text)), list(_BLOCK[b"action"].finditer(text))
-    verdict = _verdict(text, thinks, actions, order, stop)
+    thinks, actions = list(_THINK.finditer(text)), list(_action_block(tags).finditer(text))
+    verdict = _verdict(text, thinks, actions, order, stop, tags)
+    if verdict == "ok" and len(actions[0]["inside"]) > max_action:
+        verdict = "huge_action"
     ends = list(accumulate(len(piece) for piece in pieces))
-    action = actions[0].group(1).decode("utf-8", "replace").strip() if verdict == "ok" else None
+    action = _action(actions[0]) if verdict == "ok" else None
     return Parsed(
         action=action,
         verdict=verdict,
-        think_span=_span(thinks[0], ends) if thinks else None,
-        action_span=_span(actions[0], ends) if actions else None,
+        think_span=_span(thinks[0].span(1), ends) if thinks else None,
+        action_span=_span(actions[0].span("inside"), ends) if actions else None,
     )
 
 
-def _verdict(text: bytes, thinks: list[re.Match[bytes]], actions: list[re.Match[bytes]], order: str, stop: str) -> str:
+@cache
+def _action_block(tags: tuple[str, ...]) -> re.Pattern[bytes]:
+    names = b"|".join(re.escape(tag.encode()) for tag in tags)
+    return re.compile(rb"<(?P<name>%s)>(?P<inside>.*?)</(?P=name)>" % names, re.DOTALL)
+
+
+def _action(block: re.Match[bytes]) -> str:
+    name, inside = block["name"].decode(), block["inside"].decode("utf-8", "replace").strip()
+    return inside if name == "action" else f"{name}[{inside}]"
+
+
+def _verdict(
+    text: bytes,
+    thinks: list[re.Match[bytes]],
+    actions: list[re.Match[bytes]],
+    order: str,
+    stop: str,
+    tags: tuple[str, ...],
+) -> str:
     wants_think = order != "act"
     if not actions or (wants_think and not thinks):
         if stop == "length":
             return "too_long"
         if not actions:
-            return "unclosed_action" if b"<action>" in text else "no_action"
+            return "unclosed_action" if any(f"<{tag}>".encode() in text for tag in tags) else "no_action"
         return "unclosed_think" if b"<think>" in text else "no_think"
     if len(actions) > 1:
         return "many_actions"
@@ -99,14 +138,12 @@ def _verdict(text: bytes, thinks: list[re.Match[bytes]], actions: list[re.Match[
     outside = text[: blocks[0].start()] + b"".join(text[a.end() : b.start()] for a, b in pairwise(blocks))
     if (outside + text[blocks[-1].end() :]).strip():
         return "stray_text"
-    if not actions[0].group(1).strip():
-        return "empty_action"
-    return "huge_action" if len(actions[0].group(1)) > MAX_ACTION_BYTES else "ok"
+    return "ok" if actions[0]["inside"].strip() else "empty_action"
 
 
-def _span(match: re.Match[bytes], ends: list[int]) -> Span:
+def _span(inside: tuple[int, int], ends: list[int]) -> Span:
     """The tokens that hold any byte of the block's inside."""
-    start, end = match.span(1)
+    start, end = inside
     first = next((i for i, stop in enumerate(ends) if stop > start), len(ends))
     last = next((i for i, stop in enumerate(ends) if stop >= end), len(ends) - 1)
     return (first, first) if start == end else (first, last + 1)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
 TAGS = ("<think>", "</think>", "<action>", "</action>")
-_TAG_LIKE = re.compile(r"<(?=\s*/?\s*(?:think|action)\b)", re.IGNORECASE)
+ACTION = ("action",)  # the tags that hold an action, unless agent.action_tags names others
 
 
 class Dialect(Protocol):
@@ -54,6 +55,12 @@ class Dialect(Protocol):
         ...
 
 
-def neutral(text: str) -> str:
+def neutral(text: str, tags: tuple[str, ...] = ACTION) -> str:
     """Task text in which nothing reads as one of our tags: its `<` becomes a look-alike."""
-    return _TAG_LIKE.sub("\u2039", text)
+    return _tag_like(tags).sub("\u2039", text)
+
+
+@cache
+def _tag_like(tags: tuple[str, ...]) -> re.Pattern[str]:
+    names = "|".join(re.escape(tag) for tag in dict.fromkeys(("think", "action", *tags)))
+    return re.compile(rf"<(?=\s*/?\s*(?:{names})\b)", re.IGNORECASE)

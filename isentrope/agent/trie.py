@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from isentrope.agent.tokens import Dialect, neutral
-
-_OPEN = b"<action>"
+from isentrope.agent.format import written_action
+from isentrope.agent.tokens import ACTION, Dialect, neutral
 
 
 @dataclass
@@ -27,8 +26,8 @@ class TrieNode:
 class ActionTries:
     """Makes tries, and remembers how actions are written: the same ones come back all the time."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
+    def __init__(self, dialect: Dialect, tags: tuple[str, ...] = ACTION) -> None:
+        self.dialect, self.tags = dialect, tags
         self._paths: dict[str, tuple[list[int], list[bool]]] = {}  # action -> tokens, and which reach beyond the tag
         self._tries: dict[tuple[str, ...], TrieNode] = {}
 
@@ -39,7 +38,7 @@ class ActionTries:
 
     def _build(self, admissible: Sequence[str]) -> TrieNode:
         root = TrieNode()
-        for action in dict.fromkeys(neutral(text) for text in admissible):
+        for action in dict.fromkeys(neutral(text, self.tags) for text in admissible):
             if action not in self._paths:
                 self._paths[action] = self._path(action)
             node = root
@@ -51,9 +50,9 @@ class ActionTries:
         return root
 
     def _path(self, action: str) -> tuple[list[int], list[bool]]:
-        ids = self.dialect.answer(f"<action>{action}</action>")
+        ids = self.dialect.answer(written_action(action, self.tags))
         pieces = self.dialect.pieces(ids)
-        opened = b"".join(pieces).find(_OPEN) + len(_OPEN)  # a tokenizer may put a space in front
+        opened = b"".join(pieces).find(b">") + 1  # of the opening tag; a tokenizer may put a space in front
         return ids, [end > opened for end in accumulate(len(piece) for piece in pieces)]
 
 

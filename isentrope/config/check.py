@@ -6,11 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from isentrope.config.address import where_problem
+from isentrope.config.on_alarm import on_alarm_problem, switched_method
 from isentrope.config.schema import RunConfig
 from isentrope.config.suggest import did_you_mean
+from isentrope.config.track import track_problem
 from isentrope.errors import ConfigError
 
 _DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+_TAG = re.compile(r"[a-z][a-z0-9_]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -47,6 +51,12 @@ def _shapes(config: RunConfig) -> Iterator[str]:
             f"agent.max_response = {agent.max_response} must be less than agent.max_context = {agent.max_context}: "
             "the context holds the prompt too"
         )
+    tags = agent.action_tags
+    if not tags or len(set(tags)) < len(tags) or not all(_TAG.fullmatch(tag) and tag != "think" for tag in tags):
+        yield (
+            f"agent.action_tags = {list(tags)}: expected one or more different names of lower-case letters, digits "
+            'and _, other than think, such as ["search", "answer"]'
+        )
     if not _DEVICE.fullmatch(config.run.device):
         yield f'run.device = "{config.run.device}": expected auto, cpu, mps, cuda or cuda:N'
     if config.engine.key_env and not is_variable_name(config.engine.key_env):
@@ -55,6 +65,12 @@ def _shapes(config: RunConfig) -> Iterator[str]:
             "engine.key_env: expected the name of an environment variable that holds the key, such as OPENAI_API_KEY "
             "(letters, digits and _); what stands there cannot be one. A key itself never belongs into settings"
         )
+    if problem := track_problem(config.run.track):
+        yield problem
+    if problem := where_problem(config.task.where, config.task.workers):
+        yield problem
+    if config.task.key_env and not is_variable_name(config.task.key_env):
+        yield "task.key_env: expected the name of an environment variable that holds the key (letters, digits and _)"
     for name, text in (("policy.model", policy.model), ("task.world", config.task.world)):
         if not text.strip():
             yield f"{name} is empty"
@@ -102,10 +118,13 @@ def _methods(config: RunConfig) -> Iterator[str]:
     for name in dict.fromkeys(config.methods):
         if config.methods.count(name) > 1:
             yield f"methods lists {name} more than once"
+    if problem := on_alarm_problem(config.instruments.on_alarm):
+        yield problem
+    switched = switched_method(config.instruments.on_alarm)
     tables: dict[str, Any] = config.method
     for name, table in tables.items():
         if not isinstance(table, dict):
             yield f"method.{name} = {table!r}: expected a table, [method.{name}]"
-        elif name not in config.methods:
+        elif name not in config.methods and name != switched:
             hint = did_you_mean(name, config.methods) if config.methods else f'; add methods = ["{name}"]'
             yield f"[method.{name}] belongs to a method that is not in `methods`{hint}"

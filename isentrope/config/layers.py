@@ -10,6 +10,7 @@ from typing import Any, cast, get_args, get_origin
 
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.kinds import field_kinds
+from isentrope.config.on_alarm import switched_in
 from isentrope.config.schema import RunConfig
 from isentrope.config.suggest import nearest
 from isentrope.errors import ConfigError
@@ -57,9 +58,12 @@ def lay_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
         old, new = cast(Table, old_task), cast(Table, new_task)
         if new["world"] != old.get("world", RunConfig().task.world):
             merged["task"]["options"] = new.get("options", {})
+    old_switch, new_switch = switched_in(below.get("instruments")), switched_in(merged.get("instruments"))
     listed, tables, new_tables = above.get("methods"), merged.get("method"), above.get("method", {})
+    if listed is None and old_switch not in (None, new_switch):
+        listed = merged.get("methods", [])
     if isinstance(listed, list) and isinstance(tables, dict) and isinstance(new_tables, dict):
-        kept = [*cast("list[Any]", listed), *cast(Table, new_tables)]
+        kept = [*cast("list[Any]", listed), *cast(Table, new_tables), new_switch]
         merged["method"] = {name: table for name, table in cast(Table, tables).items() if name in kept}
     return merged
 

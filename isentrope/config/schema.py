@@ -47,19 +47,34 @@ class RunSettings:
     threads: int = setting(0, "torch threads on the CPU; 0: one per core not used by task workers", low=0)
     eval_every: int = setting(0, "evaluate every so many steps; 0: only before the first and after the last", low=0)
     checkpoint_every: int = setting(10, "write a checkpoint every so many steps", low=1)
-    keep_last: int = setting(2, "checkpoints to keep besides the best one", low=1)
+    keep_last: int = setting(
+        2, "checkpoints to keep besides the best one; as many again of those that alarms wrote", low=1
+    )
     store_episodes: int = setting(
         1,
         "store the training episodes of every so many steps; 0: of none (those of the first and last evaluation always "
         "are)",
         low=0,
     )
+    track: str = setting(
+        "",
+        "trackers that get the metrics besides TensorBoard, which always does: wandb, mlflow, trackio, several with "
+        "commas; on this machine only, unless their own environment variables say otherwise",
+    )
 
 
 @dataclass(frozen=True)
 class TaskSettings:
     world: str = setting("household", "the task world")
-    workers: int = setting(0, "worker processes for tasks; 0 plays them in the trainer's process", low=0)
+    where: str = setting(
+        "auto",
+        "where tasks are played: auto (in worker processes if there are any, else as the world prefers), local, "
+        "processes, or the addresses of task servers, with commas between them",
+    )
+    workers: int = setting(
+        0, "worker processes for tasks; 0 plays them in the trainer's process, unless task.where says otherwise", low=0
+    )
+    key_env: str = setting("", "environment variable with the key of the task servers; empty: they need none")
     max_turns: int = setting(50, "turns before an episode is cut off", low=1)
     step_seconds: float = setting(30.0, "a task that takes longer for one step is recorded as failed", above=0)
     episode_seconds: float = setting(600.0, "an episode that takes longer, sampling included, is cut off", above=0)
@@ -78,6 +93,12 @@ class AgentSettings:
     )
     window: int = setting(2, "turns shown in window context", low=0)
     prompt: str = setting("full", "wording of the prompt; brief suits the pocket model", choices=("full", "brief"))
+    action_tags: tuple[str, ...] = setting(
+        ("action",),
+        "tags that hold the action of a response; with others than action, such as search and answer, the task is "
+        "given search[...] or answer[...]",
+    )
+    max_action: int = setting(1000, "bytes of one action; a longer one is invalid", low=1, high=10_000)
     show_admissible: bool = setting(False, "list the admissible actions in each observation")
     max_response: int = setting(512, "tokens of one response", low=1)
     max_context: int = setting(4096, "tokens of a conversation, the next response included", low=16)
@@ -250,9 +271,35 @@ class SftSettings:
 class EvalSettings:
     games: int = setting(512, "games per split", low=1)
     temperature: float = setting(0.4, "sampling temperature; 0 takes the most likely token", low=0)
-    splits: tuple[str, ...] = setting(("seen", "unseen"), "splits to evaluate on")
+    splits: tuple[str, ...] = setting((), "splits to evaluate on; empty: all that the world has besides train")
     quick_games: int = setting(128, "games per split for the evaluations during a run", low=1)
     first_game: int = setting(0, "index of the first game; move it to look at games no recipe was chosen on", low=0)
+
+
+@dataclass(frozen=True)
+class InstrumentSettings:
+    probe_every: int = setting(10, "run the probes at the first step and then every so many; 0: never", low=0)
+    probe_states: int = setting(16, "states on which thinking is probed: always the same ones", low=0)
+    probe_groups: int = setting(8, "groups of a step whose hidden states and gradients are probed; 0: all", low=0)
+    probe_gradient: str = setting(
+        "head",
+        "gradients that interfere: of the output matrix, which is cheap, or of all weights that learn, which costs a "
+        "pass forward and back per episode and the memory of a group's gradients",
+        choices=("head", "all"),
+    )
+    on_alarm: str = setting(
+        "nothing",
+        "what an alarm does besides being said and recorded: nothing, checkpoint, pause (the run stops after the step, "
+        "to be resumed), or switch:METHOD (a method is on from the next step)",
+    )
+    alarms: tuple[str, ...] = setting(
+        ("eruption", "collapse", "likelihood_fall", "duplication", "mismatch"),
+        "the alarms that on_alarm acts on; all of them are recorded",
+        choices=(
+            "eruption", "collapse", "likelihood_fall", "duplication", "mismatch", "gradient_spike", "no_signal",
+            "not_finite",
+        ),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -267,5 +314,6 @@ class RunConfig:
     critic: CriticSettings = field(default_factory=CriticSettings)
     sft: SftSettings = field(default_factory=SftSettings)
     eval: EvalSettings = field(default_factory=EvalSettings)
+    instruments: InstrumentSettings = field(default_factory=InstrumentSettings)
     methods: tuple[str, ...] = setting((), "entropy methods, applied in this order")
     method: dict[str, Any] = setting({}, "one table of settings per method: [method.NAME]")

@@ -9,22 +9,9 @@ key that is not here, so the glossary is complete by construction. docs/metrics.
 from __future__ import annotations
 
 import difflib
-import re
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Entry:
-    key: str
-    unit: str
-    text: str
-
-    def match(self, key: str) -> dict[str, str] | None:
-        """The names that the parts in braces stand for, or None if this is not the key's entry."""
-        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/\\s]+)", re.escape(self.key))
-        found = re.fullmatch(pattern, key)
-        return None if found is None else found.groupdict()
-
+from isentrope.instruments.glossary_entry import Entry
+from isentrope.instruments.glossary_instruments import INSTRUMENTS
 
 # Where a number comes from -> its entries. An exact key stands before the pattern that would match it too.
 GLOSSARY: dict[str, tuple[Entry, ...]] = {
@@ -55,6 +42,27 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("verdict/{reason}", "share", "Share of the turns whose response was refused for the reason {reason}."),
         Entry("stop/{reason}", "share", "Share of the episodes that ended for the reason {reason}."),
         Entry("failures", "episodes", "Episodes lost because a task or a server hung, died or broke its contract."),
+        Entry("failures/task_error", "episodes", "Episodes lost because the task raised an error."),
+        Entry("failures/time_limit", "episodes", "Episodes lost because a step took longer than task.step_seconds."),
+        Entry("failures/worker_died", "episodes", "Episodes lost with the worker process or task server they ran in."),
+        Entry("failures/garbage", "episodes", "Episodes lost to an answer of the task that could not be used."),
+        Entry("failures/engine_error", "episodes", "Episodes lost because the policy's engine had no answer."),
+        Entry(
+            "mended/text_cut", "turns", "Turns to which the task answered with an observation so long that it was cut."
+        ),
+        Entry(
+            "mended/actions_cut",
+            "turns",
+            "Turns to which the task answered with a list of actions so long that it was cut.",
+        ),
+        Entry("mended/info_cut", "turns", "Turns to which the task answered with extra figures that had to be cut."),
+        Entry(
+            "mended/encoding", "turns", "Turns to which the task answered with characters that do not exist: replaced."
+        ),
+        Entry("tasks/workers_replaced", "workers", "Worker processes that hung or died in the step and were replaced."),
+        Entry("tasks/replayed", "episodes", "Times an episode was played again because its worker fell under it."),
+        Entry("tasks/threads_left", "threads", "Threads left behind with a task that hung."),
+        Entry("tasks/servers_lost", "servers", "Times that a task server was lost."),
         Entry("entropy/token", "nats", "Entropy of the next-token distribution, mean over all response tokens."),
         Entry("entropy/think", "nats", "Mean token entropy between the think tags."),
         Entry("entropy/action", "nats", "Mean token entropy between the action tags."),
@@ -104,6 +112,7 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("mismatch/truncated", "share", "Share of the tokens whose ratio is above learn.mismatch_cap."),
         Entry("mismatch/kl", "nats", "KL divergence of the sampler from the trainer, both with the same weights (k3)."),
     ),
+    **INSTRUMENTS,
     "the critic": (
         Entry("critic/loss", "loss", "The critic's squared error, clipped and halved, mean over the step's updates."),
         Entry("critic/value", "reward", "Mean value that the critic gives to the step's response tokens."),
@@ -135,6 +144,9 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("eval/{split}/return", "reward", "Mean return on the {split} split."),
         Entry("eval/{split}/turns", "turns", "Mean number of turns of a game on the {split} split."),
         Entry("eval/{split}/failures", "games", "Games of {split} lost to a fault or to the clock: not solved."),
+        Entry(
+            "eval/{split}/failures/{kind}", "games", "Games of {split} that ended with a failure of the kind {kind}."
+        ),
         Entry("eval/{split}/cut/{stop}", "games", "Games of {split} that ended as {stop}: clock or context_limit."),
         Entry("eval/{split}/valid_ratio", "share", "Share of the turns on {split} games that were valid actions."),
     ),

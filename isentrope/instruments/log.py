@@ -1,6 +1,7 @@
-"""The numbers of a run: metrics.jsonl, timings.jsonl and TensorBoard events.
+"""The numbers of a run: metrics.jsonl, timings.jsonl, TensorBoard and other trackers; what happened: events.jsonl.
 
     {"step": 12, "kind": "train", "entropy/token": 0.41, ...}
+    {"step": 61, "kind": "alarm", "name": "eruption", "text": "Entropy erupted: ...", "remedy": "..."}
 
 One line per record, written in one piece and flushed to the disk before the run goes on. What the clock says
 goes into a file of its own, so that two equal runs give the same metrics.jsonl, byte for byte.
@@ -11,41 +12,53 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from isentrope.errors import RunError, writing
 from isentrope.instruments.glossary import entry_of
+from isentrope.instruments.trackers.crew import Trackers, say_on_stderr
 from isentrope.rollout.files import write_atomically
 
 KINDS = ("train", "eval", "sft")
 METRICS = "metrics.jsonl"
 TIMINGS = "timings.jsonl"
+EVENTS = "events.jsonl"
 Record = dict[str, Any]
 
 
 class MetricsLog:
     """Appends to the logs of one run folder. `truncate` it before going on with an earlier run."""
 
-    def __init__(self, run_dir: Path | str) -> None:
+    def __init__(
+        self, run_dir: Path | str, track: Sequence[str] = (), say: Callable[[str], None] = say_on_stderr
+    ) -> None:
         self.run = Path(run_dir)
         self._purge_step: int | None = None
         self._board: Any = None
+        self._trackers = Trackers(self.run, track, say)
 
     def write(self, step: int, metrics: Mapping[str, float], kind: str = "train") -> None:
         """Append one record; a key that the glossary does not know is refused."""
         _append(self.run / METRICS, record_of(step, metrics, kind))
         self._show(step, metrics)
+        self._trackers.write(step, metrics)
 
     def write_timings(self, step: int, timings: Mapping[str, float], kind: str = "train") -> None:
         """Append what the clock says: `seconds/{stage}` and `tokens_per_second/{stage}`."""
         _append(self.run / TIMINGS, record_of(step, timings, kind))
         self._show(step, timings)
+        self._trackers.write(step, timings)
+
+    def write_events(self, events: Sequence[Record]) -> None:
+        """Append what happened at a step: a change of phase, an alarm, a method switched on."""
+        for event in events:
+            _append(self.run / EVENTS, event)
 
     def truncate(self, after_step: int) -> None:
         """Forget what came after `after_step`, and a last line that was cut off in the middle."""
-        for name in (METRICS, TIMINGS):
+        for name in (METRICS, TIMINGS, EVENTS):
             path = self.run / name
             if path.exists():
                 kept = [record for record in read_records(path) if record["step"] <= after_step]
@@ -54,6 +67,7 @@ class MetricsLog:
         self._purge_step = after_step + 1
 
     def close(self) -> None:
+        self._trackers.close()
         if self._board is not None:
             self._board.close()
             self._board = None

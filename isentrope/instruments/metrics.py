@@ -7,27 +7,34 @@ that nobody measured. Sums run in float64, so the numbers do not depend on how l
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from isentrope.instruments.stops import FAILURES, cut_off, lost_to_faults
-from isentrope.types import Episode, Floats, Turn
+from isentrope.instruments.entropy import entropy_metrics
+from isentrope.instruments.likelihood import likelihood_metrics
+from isentrope.instruments.means import Metrics, known_means, mean
+from isentrope.instruments.names import key_part
+from isentrope.instruments.spoken import spoken
+from isentrope.instruments.stops import FAILURES, cut_off, failures_by_kind, lost_to_faults
+from isentrope.instruments.surprisal import surprisal_metrics
+from isentrope.types import Episode
 
-Metrics = dict[str, float]
-EDGE = 10  # tokens at the start and at the end of an episode that have an entropy of their own
+__all__ = ["FAILURES", "Metrics", "eval_metrics", "key_part", "rollout_metrics", "timing_metrics", "wilson"]
 
 
 def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
-    """Everything that can be said about a step before its update."""
+    """Everything that can be said about a step before its update, and without knowing what tokens read as."""
     if not episodes:
         return {}
+    step = spoken(episodes)
     return {
         **outcome_metrics(episodes),
         **length_metrics(episodes),
         **validity_metrics(episodes),
-        **entropy_metrics(episodes),
+        **entropy_metrics(step),
+        **surprisal_metrics(step),
+        **likelihood_metrics(step),
     }
 
 
@@ -53,7 +60,7 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
         "high": high,
         "games": float(len(episodes)),
         "return": outcome["return/mean"],
-        "turns": _mean([len(episode.turns) for episode in episodes]),
+        "turns": mean([len(episode.turns) for episode in episodes]),
     }
     metrics |= {key: value for key, value in outcome.items() if key.startswith("success/") and key != "success/all"}
     kinds = Counter(key_part(episode.kind) for episode in episodes)
@@ -64,6 +71,7 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
     faults = lost_to_faults(episodes)
     if faults:
         metrics["failures"] = float(faults)
+        metrics |= {f"failures/{kind}": float(count) for kind, count in failures_by_kind(episodes).items()}
     return {f"eval/{key_part(split)}/{key}": value for key, value in metrics.items()}
 
 
@@ -74,12 +82,13 @@ def outcome_metrics(episodes: Sequence[Episode]) -> Metrics:
         by_kind[key_part(episode.kind)].append(episode.success)
     stops = Counter(key_part(episode.stop) for episode in episodes)
     return {
-        "return/mean": _mean(returns),
+        "return/mean": mean(returns),
         "return/std": float(np.std(returns)),
-        **{f"success/{kind}": _mean(wins) for kind, wins in by_kind.items()},
-        "success/all": _mean([episode.success for episode in episodes]),
+        **{f"success/{kind}": mean(wins) for kind, wins in by_kind.items()},
+        "success/all": mean([episode.success for episode in episodes]),
         **{f"stop/{reason}": count / len(episodes) for reason, count in stops.items()},
         "failures": float(sum(episode.stop in FAILURES for episode in episodes)),
+        **{f"failures/{kind}": float(count) for kind, count in failures_by_kind(episodes).items()},
     }
 
 
@@ -91,17 +100,17 @@ def length_metrics(episodes: Sequence[Episode]) -> Metrics:
         "response/action_tokens": [turn.action_span for turn in turns],
     }
     metrics = {
-        "episode/turns": _mean([len(episode.turns) for episode in episodes]),
-        "episode/tokens": _mean([sum(len(turn.response_ids) for turn in episode.turns) for episode in episodes]),
+        "episode/turns": mean([len(episode.turns) for episode in episodes]),
+        "episode/tokens": mean([sum(len(turn.response_ids) for turn in episode.turns) for episode in episodes]),
     }
     if turns:
-        metrics["response/tokens"] = _mean([len(turn.response_ids) for turn in turns])
-        metrics["context/tokens"] = _mean(contexts)
-        metrics["context/dropped"] = _mean([turn.dropped for turn in turns])
-        metrics["context/shortened"] = _mean([turn.dropped > 0 for turn in turns])
+        metrics["response/tokens"] = mean([len(turn.response_ids) for turn in turns])
+        metrics["context/tokens"] = mean(contexts)
+        metrics["context/dropped"] = mean([turn.dropped for turn in turns])
+        metrics["context/shortened"] = mean([turn.dropped > 0 for turn in turns])
     for key, found in spans.items():
         lengths = [span[1] - span[0] for span in found if span is not None]
-        metrics |= _mean_of({key: lengths})
+        metrics |= known_means({key: lengths})
     return metrics
 
 
@@ -110,36 +119,12 @@ def validity_metrics(episodes: Sequence[Episode]) -> Metrics:
     if not turns:
         return {}
     faults = Counter(key_part(turn.verdict) for turn in turns if not turn.valid)
+    mended = Counter(code for turn in turns for code in turn.mended.split())
     return {
-        "valid_ratio": _mean([turn.valid for turn in turns]),
+        "valid_ratio": mean([turn.valid for turn in turns]),
+        **{f"mended/{key_part(code)}": float(count) for code, count in mended.items()},
         **{f"verdict/{reason}": count / len(turns) for reason, count in faults.items()},
     }
-
-
-def entropy_metrics(episodes: Sequence[Episode]) -> Metrics:
-    """Entropy per token, averaged at each level and over each part of a response, and the surprisal."""
-    spoken = [[turn for turn in episode.turns if len(turn.response_ids)] for episode in episodes]
-    spoken = [turns for turns in spoken if turns]
-    responses = [turn for turns in spoken for turn in turns]
-    by_episode = [_join(turn.entropies for turn in turns) for turns in spoken]
-    parts: dict[str, list[Floats]] = {"think": [], "action": [], "other": []}
-    for turn in responses:
-        think, action = _inside(turn, turn.think_span), _inside(turn, turn.action_span)
-        parts["think"].append(turn.entropies[think])
-        parts["action"].append(turn.entropies[action])
-        parts["other"].append(turn.entropies[~(think | action)])
-    return _mean_of(
-        {
-            "entropy/token": _join(by_episode),
-            **{f"entropy/{name}": _join(values) for name, values in parts.items()},
-            "entropy/response": [_mean_of_known(turn.entropies) for turn in responses],
-            "entropy/turn": [_mean_of_known([_mean_of_known(turn.entropies) for turn in turns]) for turns in spoken],
-            "entropy/episode": [_mean_of_known(values) for values in by_episode],
-            "entropy/first10": [_mean_of_known(values[:EDGE]) for values in by_episode],
-            "entropy/last10": [_mean_of_known(values[-EDGE:]) for values in by_episode],
-            "surprisal/response": [-float(np.sum(turn.logprobs, dtype=np.float64)) for turn in responses],
-        }
-    )
 
 
 def wilson(successes: float, n: float) -> tuple[float, float]:
@@ -155,11 +140,6 @@ def wilson(successes: float, n: float) -> tuple[float, float]:
     return min(share, max(0.0, (centre - half) / scale)), max(share, min(1.0, (centre + half) / scale))
 
 
-def key_part(name: str) -> str:
-    """A name from a task as one part of a metric key."""
-    return "_".join(name.replace("/", " ").split()) or "unnamed"
-
-
 def _context_lengths(episode: Episode) -> list[int]:
     """Tokens in front of each response; a turn that continues has the earlier turns in front of it too."""
     lengths: list[int] = []
@@ -169,30 +149,3 @@ def _context_lengths(episode: Episode) -> list[int]:
         lengths.append(length)
         before = length + len(turn.response_ids)
     return lengths
-
-
-def _inside(turn: Turn, span: tuple[int, int] | None) -> NDArray[np.bool_]:
-    mask = np.zeros(len(turn.response_ids), dtype=np.bool_)
-    if span is not None:
-        mask[span[0] : span[1]] = True
-    return mask
-
-
-def _join(parts: Iterable[Floats]) -> Floats:
-    return np.concatenate([np.empty(0, dtype=np.float32), *parts])
-
-
-def _mean(values: Sequence[float] | Floats) -> float:
-    return float(np.mean(values, dtype=np.float64))
-
-
-def _mean_of_known(values: Sequence[float] | Floats) -> float:
-    """The mean of what an engine could tell; NaN if it could tell nothing."""
-    found = np.asarray(values)
-    known = found[~np.isnan(found)]
-    return _mean(known) if len(known) else float("nan")
-
-
-def _mean_of(values: dict[str, Sequence[float] | Floats] | dict[str, list[int]]) -> Metrics:
-    means = {key: _mean_of_known(found) for key, found in values.items()}
-    return {key: mean for key, mean in means.items() if not np.isnan(mean)}

@@ -59,19 +59,21 @@ class _TrieRule:
 class _EntropyRule:
     needs_entropy = True
 
-    def __init__(self, method: ActRe, dialect: Dialect, base: float) -> None:
+    def __init__(self, method: ActRe, dialect: Dialect, base: float, tags: tuple[str, ...]) -> None:
         self.method, self.dialect, self.base = method, dialect, base
+        self.opens = tuple(f"<{tag}>".encode() for tag in tags)
+        self.closes = tuple(f"</{tag}>".encode() for tag in tags)
         self.text, self.read = b"", 0
         self.inside: list[tuple[int, float]] = []  # (where it begins, entropy) of the tokens behind the opening tag
 
     def __call__(self, response: Sequence[int], entropy: float) -> float:
         self.text += b"".join(self.dialect.pieces(response[self.read :]))
         self.read = len(response)
-        close = self.text.find(b"</action>")
+        close = max(self.text.find(tag) for tag in self.closes)
         if close >= 0:  # now it is known which tokens were the action's and which the closing tag's
             self.method.entropies += [value for start, value in self.inside if start < close]
             self.inside = []
-        if b"<action>" not in self.text or close >= 0:
+        if close >= 0 or not any(tag in self.text for tag in self.opens):
             return self.base
         self.inside.append((len(self.text), entropy))
         threshold = self.method.threshold
@@ -121,11 +123,13 @@ class ActRe(Method):
     def evaluation(self, plan: RolloutPlan) -> RolloutPlan:
         return replace(plan, order="think_act")
 
-    def _rule(self, dialect: Dialect, admissible: tuple[str, ...] | None, base: float) -> TokenTemperature | None:
+    def _rule(
+        self, dialect: Dialect, admissible: tuple[str, ...] | None, base: float, tags: tuple[str, ...]
+    ) -> TokenTemperature | None:
         self.base = base  # a method listed after this one may have changed it
         by_trie = self.options.branching == "trie" or (self.options.branching == "auto" and admissible is not None)
         if not by_trie:
-            return _EntropyRule(self, dialect, base)
+            return _EntropyRule(self, dialect, base, tags)
         if admissible is None:
             raise ConfigError(
                 'method.actre.branching = "trie": this world lists no admissible actions; use "entropy" or "auto"'
@@ -133,7 +137,7 @@ class ActRe(Method):
         if not admissible:
             return None
         if self._tries is None:
-            self._tries = ActionTries(dialect)
+            self._tries = ActionTries(dialect, tags)
         return _TrieRule(TrieWalk(self._tries.trie(admissible), dialect), base, self.options.temperature)
 
     def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:

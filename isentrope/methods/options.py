@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from isentrope.config.convert import parse_section, read_section
+from isentrope.config.on_alarm import switched_in, switched_method
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table
 from isentrope.errors import TaskError
@@ -22,10 +23,12 @@ def owners(config: RunConfig) -> dict[str, type[Any]]:
     world = _options_of_world(config.task.world)
     if world is not None:
         found["task.options"] = world
-    if config.methods:
+    switched = switched_method(config.instruments.on_alarm)
+    if config.methods or switched:
         from isentrope.methods.registry import METHODS
 
-        found |= {f"method.{name}": METHODS[name].options_class for name in config.methods if name in METHODS}
+        names = [*config.methods, *([switched] if switched else [])]
+        found |= {f"method.{name}": METHODS[name].options_class for name in names if name in METHODS}
     return found
 
 
@@ -52,7 +55,7 @@ def option_problems(table: Mapping[str, Any]) -> list[str]:
         kind = _options_of_world(world) if options and isinstance(world, str) else None
         if kind is not None and isinstance(options, Mapping):
             read_section(kind, cast("Mapping[str, Any]", options), "task.options", problems)
-    if table.get("methods"):
+    if table.get("methods") or switched_in(table.get("instruments")):
         from isentrope.methods.registry import method_problems
 
         problems += method_problems(table)

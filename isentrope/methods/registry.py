@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from isentrope.config.convert import read_section
 from isentrope.config.names import other_kind
+from isentrope.config.on_alarm import switched_in, switched_method
 from isentrope.config.schema import RunConfig
 from isentrope.config.suggest import nearest, plain_name
 from isentrope.errors import ConfigError
@@ -30,9 +31,37 @@ def make_methods(config: RunConfig) -> list[Method]:
     problems: list[str] = []
     made = _make(config.methods, config.method, config.run.steps, config.run.seed, problems)
     problems += _one_order(config.agent.order, made)
+    switched = switched_method(config.instruments.on_alarm)
+    problems += switch_problems(switched, config.methods) if switched else []
     if problems:
         raise ConfigError("\n".join(problems))
     return made
+
+
+def make_switched(config: RunConfig, name: str, options: Mapping[str, Any] | None = None) -> Method:
+    """A method that an alarm switches on while the run goes on, with these options or those of its own table."""
+    problems = switch_problems(name, config.methods)
+    tables = config.method if options is None else {name: options}
+    made = [] if problems else _make([name], tables, config.run.steps, config.run.seed, problems)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return made[0]
+
+
+def switch_problems(name: str, methods: Sequence[str]) -> list[str]:
+    """Why the method cannot be switched on by an alarm; empty if it can."""
+    asked = f'instruments.on_alarm = "switch:{name}"'
+    kind = METHODS.get(name)
+    if kind is None:
+        return [f"{asked}: {_unknown(name).removeprefix('methods: ')}"]
+    if name in methods:
+        return [f"{asked}: `methods` lists {name}, so it is on from the start; leave it out there or switch another on"]
+    if kind.orders:
+        return [
+            f"{asked}: {name} changes the form of a response ({', '.join(kind.orders)}), which the policy has to learn "
+            "from the start; name it in `methods`, or switch another on"
+        ]
+    return []
 
 
 def method_problems(table: Mapping[str, Any]) -> list[str]:
@@ -48,7 +77,14 @@ def method_problems(table: Mapping[str, Any]) -> list[str]:
         0,
         problems,
     )
-    return [*problems, *_one_order(order if isinstance(order, str) else defaults.agent.order, made)]
+    problems += _one_order(order if isinstance(order, str) else defaults.agent.order, made)
+    switched = switched_in(table.get("instruments"))
+    if switched is None:
+        return problems
+    wrong = switch_problems(switched, [method.name for method in made])
+    if not wrong:
+        _make([switched], cast("Mapping[str, Any]", tables) if isinstance(tables, Mapping) else {}, 1, 0, wrong)
+    return problems + wrong
 
 
 def _value(section: object, key: str) -> Any:

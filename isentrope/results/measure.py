@@ -49,7 +49,7 @@ class Evaluation:
 
 
 EXTRAS = {
-    "score": "mean reward of the task itself, 1 for a solved game, without penalties",
+    "score": "mean of the score that the task itself gives, or of its reward: 1 for a solved game, without penalties",
     "return": "mean sum of rewards, scaled and with penalties, as in training",
     "turns": "mean turns of an episode",
     "valid_ratio": "share of the turns whose response was a valid action",
@@ -75,8 +75,12 @@ def measure(
         means["turns"] = _mean([len(episode.turns) for episode in episodes])
         if success_reward:
             penalties = [invalid_reward * sum(not turn.valid for turn in episode.turns) for episode in episodes]
-            scores = [episode.ret - penalty for episode, penalty in zip(episodes, penalties, strict=True)]
-            means["score"] = _mean(scores) / success_reward
+            means["score"] = _mean(
+                [
+                    (episode.ret - penalty) / success_reward if episode.score is None else episode.score
+                    for episode, penalty in zip(episodes, penalties, strict=True)
+                ]
+            )
     if turns:
         means["valid_ratio"] = _mean([turn.valid for turn in turns])
         if tokens_known:

@@ -36,7 +36,9 @@ _OWN_TO_A_SEED = (  # what may differ between two seeds of one row without a wor
     "run.threads",
     "run.keep_last",
     "run.store_episodes",
+    "task.where",
     "task.workers",
+    "task.key_env",
     "eval.splits",
 )
 

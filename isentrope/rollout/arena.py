@@ -13,8 +13,8 @@ from isentrope.policy.engine import Engine
 from isentrope.rollout.runner import Runner, Seat
 from isentrope.seeding import stream
 from isentrope.tasks.contract import Instance, World
+from isentrope.tasks.open_world import open_world
 from isentrope.tasks.pool import open_tasks
-from isentrope.tasks.registry import make_world
 from isentrope.types import Episode, RolloutPlan
 
 Progress = Callable[[int], None]
@@ -24,8 +24,10 @@ class Arena:
     def __init__(self, config: RunConfig, engine: Engine) -> None:
         self.config, self.engine = config, engine
         task = config.task
-        self.world: World = make_world(task.world, task.options)
-        self.tasks = open_tasks(task.world, task.options, config.rollout.batch, task.workers, task.step_seconds)
+        self.world: World = open_world(task)
+        self.tasks = open_tasks(
+            task.world, task.options, config.rollout.batch, task.workers, task.step_seconds, task.where, self.world
+        )
         self.runner = Runner(engine, self.tasks, config.agent, task, config.rollout.batch)
 
     def train(
@@ -38,7 +40,7 @@ class Arena:
     ) -> list[Episode]:
         """The episodes of a training step: groups on instances that are new at every step, and at every attempt."""
         if attempt == 0:
-            self.engine.notes()  # an evaluation before this step is not part of it
+            self.notes()  # an evaluation before this step is not part of it
         rollout, seed = self.config.rollout, self.config.run.seed
         instances = pick_instances(self.world, "train", groups or rollout.groups, seed, step, attempt)
         name = f"train/{step}" if attempt == 0 else f"train/{step}/{attempt}"
@@ -80,6 +82,11 @@ class Arena:
         if there <= 0:
             raise TaskError(f"{setting} = {first}: {self.world.name} has only {size} games in {split!r}")
         return [self.world.instance(split, first + i) for i in range(there)]
+
+    def notes(self) -> dict[str, float]:
+        """What the engine and the tasks have to tell since this was asked last, under the names of metrics."""
+        engine = {f"engine/{name}": value for name, value in self.engine.notes().items()}
+        return engine | {f"tasks/{name}": value for name, value in self.tasks.notes().items()}
 
     def close(self) -> None:
         self.tasks.close()

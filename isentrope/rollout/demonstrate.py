@@ -59,7 +59,7 @@ def demonstrate(
         if context.limit is not None and len(prompt) > context.limit:
             stop = "context_limit"
             break
-        ids = dialect.answer(write_response(agent.order, move.thought, move.action))
+        ids = dialect.answer(write_response(agent.order, move.thought, move.action, agent.action_tags))
         step = play.step(move.action)
         turns.append(_turn(context, view, prompt, ids, move.action, step, task.success_reward))
         context.answered(prompt, ids, move.action)
@@ -86,7 +86,7 @@ def demonstrate(
 def _turn(
     context: Context, view: View, prompt: list[int], ids: list[int], action: str, step: Step, success_reward: float
 ) -> Turn:
-    parsed = parse_response(context.dialect.pieces(ids), context.order, "tag")
+    parsed = parse_response(context.dialect.pieces(ids), context.order, "tag", context.tags)
     continues, new = split_prefix(context.tokens, prompt)
     nothing = np.zeros(len(ids), dtype=np.float32)
     return Turn(

@@ -47,6 +47,7 @@ class _Play:
     success: bool = False
     stop: str = ""
     detail: str = ""
+    score: float | None = None
 
 
 class Runner:
@@ -95,13 +96,15 @@ class Runner:
 
     def _turn(self, live: dict[int, _Play], plan: RolloutPlan, seed: int, name: str) -> None:
         """One response of every live conversation and the step that follows from it."""
-        requests = self._requests(live, plan, seed, name)
+        requests, tags = self._requests(live, plan, seed, name), self.agent.action_tags
         answers = dict(zip([r.slot for r in requests], self.engine.sample(requests), strict=True)) if requests else {}
         failed = {slot: a for slot, a in answers.items() if a.stop == "error"}
         for slot, answer in failed.items():
             _end_as_failed(live[slot], "engine_error", answer.detail)
         parsed = {
-            slot: parse_response(self.engine.dialect.pieces(list(a.ids)), plan.order, a.stop)
+            slot: parse_response(
+                self.engine.dialect.pieces(list(a.ids)), plan.order, a.stop, tags, self.agent.max_action
+            )
             for slot, a in answers.items()
             if slot not in failed
         }
@@ -114,7 +117,7 @@ class Runner:
 
     def _requests(self, live: dict[int, _Play], plan: RolloutPlan, seed: int, name: str) -> list[Request]:
         requests: list[Request] = []
-        rule = plan.temperature_rule
+        rule, tags = plan.temperature_rule, self.agent.action_tags
         for slot, play in live.items():
             prompt = play.context.prompt(play.view)
             length = math.ceil(len(prompt) / self.engine.dialect.ids_per_token)
@@ -129,8 +132,10 @@ class Runner:
                     prompt=prompt,
                     uniforms=numbers.random(self.agent.max_response, dtype=np.float32),
                     temperature=plan.temperature,
-                    stop=lambda tail: is_complete(plan.order, tail),
-                    temperature_of=rule(self.engine.dialect, play.view.admissible, plan.temperature) if rule else None,
+                    stop=lambda tail: is_complete(plan.order, tail, tags),
+                    temperature_of=(
+                        rule(self.engine.dialect, play.view.admissible, plan.temperature, tags) if rule else None
+                    ),
                 )
             )
         return requests
@@ -143,8 +148,11 @@ class Runner:
         if isinstance(step, Step) and not step.valid:
             verdict = "inadmissible"
         reward = 0.0 if verdict == "ok" else self.task.invalid_reward
+        mended = () if play.turns else play.view.mended  # the first turn has to tell of the start too
         if isinstance(step, Step):
             reward += self.task.success_reward * step.reward
+            mended += step.view.mended
+            play.score = _score(step, play.score)
         play.turns.append(
             Turn(
                 observation=play.view.text,
@@ -163,6 +171,7 @@ class Runner:
                 stop=answer.stop,
                 reward=reward,
                 dropped=play.context.dropped,
+                mended=" ".join(dict.fromkeys(mended)),
             )
         )
         play.context.answered(prompt, answer.ids.tolist(), parsed.action)
@@ -188,12 +197,17 @@ class Runner:
 
 
 def _fail(play: _Play, failure: Failure) -> None:
-    stop = "time_limit" if failure.kind == "time_limit" else "task_error"
-    _end_as_failed(play, stop, f"{failure.kind}: {failure.detail}")
+    _end_as_failed(play, failure.kind, failure.detail)
 
 
 def _end_as_failed(play: _Play, stop: str, detail: str) -> None:
     play.stop, play.detail, play.success = stop, detail, False  # whatever it had reached before
+
+
+def _score(step: Step, before: float | None) -> float | None:
+    """The score the task gives itself, the last one of the episode."""
+    score = step.info.get("score")
+    return float(score) if isinstance(score, int | float) else before
 
 
 def _anchor(view: View) -> str:
@@ -215,4 +229,5 @@ def _episode(play: _Play, plan: RolloutPlan) -> Episode:
         success=play.success,
         stop=play.stop,
         detail=play.detail,
+        score=play.score,
     )

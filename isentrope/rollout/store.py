@@ -41,6 +41,7 @@ _EPISODE: dict[str, Any] = {
     "success": pa.bool_(),
     "stop": pa.string(),
     "detail": pa.string(),
+    "score": pa.float64(),
 }
 _TURN: dict[str, Any] = {
     "observation": pa.string(),
@@ -59,12 +60,13 @@ _TURN: dict[str, Any] = {
     "turn_stop": pa.string(),  # Turn.stop; Episode.stop has the plain name
     "reward": pa.float64(),
     "dropped": pa.int32(),
+    "mended": pa.string(),
 }
 _SCHEMA: Any = pa.schema(
     [("episode", pa.int64()), ("turn", pa.int64()), *_EPISODE.items(), *_TURN.items()],
     metadata={_FORMAT_KEY: FORMAT.encode()},
 )
-_SINCE = {"dropped": 0}  # columns that older files lack, and what they mean by it
+_SINCE = {"dropped": 0, "mended": "", "score": None}  # columns that older files lack, and what they mean by it
 _ARRAYS = ("context_ids", "response_ids", "logprobs", "entropies", "temperatures")
 _MEASURED = ("logprobs", "entropies")  # no value comes twice: a dictionary would only cost space
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -127,6 +129,8 @@ def _completed(table: Any) -> Any:
             table = table.append_column(
                 _SCHEMA.field(name), pa.array([value] * table.num_rows, _SCHEMA.field(name).type)
             )
+    if set(table.column_names) == set(_SCHEMA.names):
+        table = table.select(_SCHEMA.names)
     if not table.schema.equals(_SCHEMA):
         raise ValueError("its columns are not those of an episode file")
     return table

@@ -4,6 +4,7 @@ GET  /v1/world                                      what is served
 GET  /v1/instances?split=train&first=0&count=64     which games there are
 POST /v1/start  {"session", "split", "index"}       {"view": ...} or {"failure": ...}
 POST /v1/step   {"session", "number", "action"}     {"step": ...} or {"failure": ...}
+                                                    both: {"queued": true}, to be asked again, if others come first
 POST /v1/close  {"session"}
 """
 

@@ -9,20 +9,14 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from isentrope.config.schema import TaskSettings
 from isentrope.errors import TaskError
-from isentrope.tasks.contract import Step, View
-from isentrope.tasks.pool import Failure, ThreadTasks, WorkerTasks
-from isentrope.tasks.registry import make_world
-from isentrope.tasks.slots import close_world
-from isentrope.tasks.where import place_of
-from isentrope.tasks.wire import Table, result_to_table
+from isentrope.serve.task_desk import Desk, Turn
+from isentrope.tasks.wire import Table
 
+HOLD_SECONDS = 1.0  # that a request is held while it waits for its turn; then the client asks again
+QUEUED = {"queued": True}
 _SESSION = re.compile(r"[0-9a-f]{32}")
 
 
@@ -34,45 +28,19 @@ class Refusal(Exception):
         self.words, self.status = words, status
 
 
-class Desk:
-    """Plays slots for many threads at once, where the settings say: in worker processes, or in threads."""
-
-    def __init__(self, task: TaskSettings, count: int) -> None:
-        self.world = make_world(task.world, task.options)
-        place = place_of(task.where, task.workers, self.world)
-        if place.workers:
-            with ThreadPoolExecutor(place.workers) as threads:  # all come up at the same time
-                begun = [threads.submit(self._worker, task, count) for _ in range(place.workers)]
-            self._pools: list[Any] = [worker.result() for worker in begun]
-            # a worker does one thing after another
-            self._locks: list[AbstractContextManager[Any]] = [threading.Lock() for _ in self._pools]
-        else:
-            self._pools = [ThreadTasks(self.world, count, max(1, place.threads), task.step_seconds)]
-            self._locks = [nullcontext()]
-
-    def _worker(self, task: TaskSettings, count: int) -> WorkerTasks:
-        return WorkerTasks(task.world, task.options, count, 1, task.step_seconds, self.world)
-
-    def play(self, command: str, slot: int, argument: Any) -> View | Step | Failure:
-        at = slot % len(self._pools)
-        with self._locks[at]:
-            played = self._pools[at].start if command == "start" else self._pools[at].step
-            return played({slot: argument})[slot]
-
-    def close(self) -> None:
-        for pool in self._pools:
-            pool.close()
-        close_world(self.world)
-
-
 class _Session:
     def __init__(self, slot: int) -> None:
         self.slot = slot
         self.lock = threading.Lock()
+        self.closed = False
         self.number = -1
         self.request: object = None
-        self.answer: Table = {}
+        self.turn: Turn | None = None  # the last one
         self.used = time.monotonic()
+
+    @property
+    def busy(self) -> bool:
+        return self.turn is not None and not self.turn.answer.done()
 
 
 class Sessions:
@@ -98,33 +66,32 @@ class Sessions:
                     raise Refusal(f"all {self._most} sessions are taken; close some, or serve more (--sessions)", 503)
                 self._sessions[name] = _Session(self._free.pop())
             session = self._sessions[name]
-        play = lambda: self._desk.play("start", session.slot, instance)  # noqa: E731
-        return self._once(session, 0, (split, index), play)
+        return self._once(session, 0, (split, index), instance)
 
     def step(self, name: Any, number: Any, action: Any) -> Table:
         session = self._sessions.get(name) if isinstance(name, str) else None
         if session is None:
-            raise Refusal("there is no such session here: it was never started, was closed, or stood idle", 404)
+            raise _gone()
         if type(number) is not int or number < 1 or not isinstance(action, str):
             raise Refusal("a step needs a number from 1 on and an action, which is text")
-        return self._once(session, number, action, lambda: self._desk.play("step", session.slot, action))
+        return self._once(session, number, action, action)
 
     def close(self, name: Any) -> Table:
         """Closing what is not there is fine: it may have been closed before."""
         with self._lock:
             session = self._sessions.pop(name, None) if isinstance(name, str) else None
         if session is not None:
-            with session.lock:  # a step that is still being played ends first
-                self._give_back(session)
+            self._end(session)
         return {"closed": session is not None}
 
     def sweep(self) -> None:
         """Drop sessions that stood idle."""
         end = time.monotonic() - self._idle_seconds
         with self._lock:
-            idle = [name for name, one in self._sessions.items() if one.used < end and not one.lock.locked()]
-            for name in idle:
-                self._give_back_locked(self._sessions.pop(name))
+            names = [name for name, one in self._sessions.items() if one.used < end and not one.busy]
+            idle = [self._sessions.pop(name) for name in names]
+        for session in idle:
+            self._end(session)
 
     def instance(self, split: Any, index: Any) -> Any:
         if not isinstance(split, str) or type(index) is not int:
@@ -135,21 +102,35 @@ class Sessions:
         except TaskError as error:
             raise Refusal(str(error)) from error
 
-    def _once(
-        self, session: _Session, number: int, request: object, play: Callable[[], View | Step | Failure]
-    ) -> Table:
+    def _once(self, session: _Session, number: int, request: object, argument: Any) -> Table:
+        """Play it, or give the answer that it had; QUEUED if its turn does not come soon."""
         with session.lock:
-            if number == session.number and request == session.request:
-                return session.answer
-            if number != session.number + 1:
-                raise Refusal(f"step {number} is not what follows {session.number}, or was another one before", 409)
-            session.answer = result_to_table(play())
-            session.number, session.request, session.used = number, request, time.monotonic()
-            return session.answer
+            if session.closed:
+                raise _gone()
+            if session.turn is None or number != session.number or request != session.request:
+                if number != session.number + 1 or session.busy:
+                    raise Refusal(f"step {number} is not what follows {session.number}, or was another one before", 409)
+                session.turn = self._desk.play("step" if number else "start", session.slot, argument)
+                session.number, session.request = number, request
+            turn = session.turn
+        answer = turn.answer.result() if turn.begun.wait(HOLD_SECONDS) else QUEUED
+        session.used = time.monotonic()
+        return answer
+
+    def _end(self, session: _Session) -> None:
+        """What waits for its turn is not played any more; what is being played ends before others get the slot."""
+        with session.lock:
+            session.closed = True
+        if session.turn is None:
+            self._give_back(session)
+        else:
+            session.turn.answer.cancel()
+            session.turn.answer.add_done_callback(lambda _: self._give_back(session))
 
     def _give_back(self, session: _Session) -> None:
         with self._lock:
-            self._give_back_locked(session)
+            self._free.append(session.slot)
 
-    def _give_back_locked(self, session: _Session) -> None:
-        self._free.append(session.slot)
+
+def _gone() -> Refusal:
+    return Refusal("there is no such session here: it was never started, was closed, or stood idle", 404)

@@ -15,8 +15,9 @@ from isentrope.config.convert import parse_section
 from isentrope.config.schema import TaskSettings
 from isentrope.config.text import as_table
 from isentrope.errors import ConfigError, TaskError
+from isentrope.serve.task_desk import Desk
 from isentrope.serve.task_http import TaskServer
-from isentrope.serve.task_sessions import Desk, Sessions
+from isentrope.serve.task_sessions import Sessions
 from isentrope.tasks.registry import world_options
 from isentrope.tasks.remote_servers import PROTOCOL
 from isentrope.tasks.wire import Table

@@ -27,12 +27,14 @@ from isentrope.rollout.files import write_atomically
 
 BEST = "best.json"
 TENSORS = "state.safetensors"
+ALARM = "alarm"  # an empty file in a checkpoint that was written because of one
 
 
 def save_checkpoint(
-    folder: Path, step: int, policy: Policy, state: dict[str, Any], success: float | None = None
+    folder: Path, step: int, policy: Policy, state: dict[str, Any], success: float | None = None, alarm: bool = False
 ) -> Path:
-    """Write the checkpoint of `step` completed steps. `state` may hold tensors at any depth."""
+    """Write the checkpoint of `step` completed steps. `state` may hold tensors at any depth; `alarm` marks it as one
+    that was written because of an alarm."""
     final, part = folder / f"step-{step:06d}", folder / f".part-{step:06d}"
     with writing(final):
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,6 +46,8 @@ def save_checkpoint(
             tensors, tree = split_tensors(state)
             (part / TENSORS).write_bytes(save(tensors))
             (part / "state.json").write_text(json.dumps({"step": step, "success": success, "tree": tree}, indent=1))
+            if alarm:
+                (part / ALARM).touch()
             flush_folder(part)
             if final.exists():  # an earlier life of the run got this far: what it wrote is the same
                 shutil.rmtree(final)
@@ -97,10 +101,12 @@ def best_checkpoint(folder: Path) -> tuple[str, float] | None:
 
 
 def remove_old(folder: Path, keep_last: int) -> None:
-    """Keep the newest checkpoints and the best one."""
+    """Keep the newest checkpoints, the newest of those that an alarm wrote, and the best one."""
     best = best_checkpoint(folder)
-    for checkpoint in sorted(folder.glob("step-*"))[:-keep_last]:
-        if best is None or checkpoint.name != best[0]:
+    found = sorted(folder.glob("step-*"))
+    alarms = [checkpoint for checkpoint in found if (checkpoint / ALARM).exists()][-keep_last:]
+    for checkpoint in found[:-keep_last]:
+        if checkpoint not in alarms and (best is None or checkpoint.name != best[0]):
             shutil.rmtree(checkpoint, ignore_errors=True)
 
 

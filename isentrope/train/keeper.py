@@ -1,4 +1,4 @@
-"""Which checkpoints stay: the newest few, and the one that did best."""
+"""Which checkpoints stay: the newest few, the newest few that an alarm wrote, and the one that did best."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ class Keeper:
         self.folder, self.keep_last, self.split = folder, config.run.keep_last, config.eval.splits[0]
 
     def save(
-        self, step: int, policy: Policy, state: dict[str, Any], metrics: Mapping[str, float] | None = None
+        self,
+        step: int,
+        policy: Policy,
+        state: dict[str, Any],
+        metrics: Mapping[str, float] | None = None,
+        alarm: bool = False,
     ) -> None:
-        """`metrics` of an evaluation made at this very step, if there was one."""
+        """`metrics` of an evaluation made at this very step, if there was one; `alarm`: one is the reason to save."""
         success = (metrics or {}).get(f"eval/{self.split}/success")
-        self.settle(save_checkpoint(self.folder, step, policy, state, success))
+        self.settle(save_checkpoint(self.folder, step, policy, state, success, alarm))
 
     def settle(self, checkpoint: Path) -> None:
         """Compare the newest checkpoint with the best and clear old ones away. Called again when a run is resumed:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from isentrope.batch import TokenSequence, flatten, micro_batches
 from isentrope.config.schema import LearnSettings, RunConfig
+from isentrope.losses.clipped import MAX_LOG_RATIO
 from isentrope.losses.kl import kl_estimate
 from isentrope.losses.mismatch import mismatch_metrics, mismatch_ratio
 from isentrope.methods.base import Method
@@ -24,8 +25,10 @@ from isentrope.train.credit import assign_credit
 from isentrope.train.critic import Critic, explained_variance
 from isentrope.train.objective import Metrics, accumulate, critic_objective, merged, objective
 from isentrope.train.optimise import Optimiser, learning_rate
-from isentrope.types import Episode, Floats, StepTokens, Targets, TokenBatch
+from isentrope.types import Episode, Floats, Scores, StepTokens, Targets, TokenBatch
 
+Probe = Callable[[Floats], Metrics]
+"""From the advantages that will be learnt from to what was measured with the policy that played."""
 CUT_OFF = ("turn_limit", "context_limit", "truncated", "clock")  # stops that are not the task's own end
 
 
@@ -50,11 +53,16 @@ class Learner:
         self.constant_length = config.learn.constant_length or config.task.max_turns * config.agent.max_response
         self.optimiser = make_optimiser(policy, config.learn)
         self.critic = Critic(policy, config.critic, config.learn) if config.learn.advantage == "gae" else None
+        self.scores: Scores | None = None  # of the last update
+        self._first_logp_N: Floats = np.zeros(0, dtype=np.float32)  # of each token, when it was first learnt from
 
-    def update(self, step: int, episodes: Sequence[Episode]) -> Metrics:
-        """Improve the policy on these episodes; says what happened."""
+    def update(self, step: int, episodes: Sequence[Episode], probe: Probe | None = None) -> Metrics:
+        """Improve the policy on these episodes; says what happened. `probe` is asked right before the first change."""
         sequences, tokens = flatten(episodes)
         targets, metrics = self._targets(step, episodes, sequences, tokens)
+        if probe is not None:
+            metrics |= probe(targets.advantage_N)
+        self._first_logp_N = np.full_like(tokens.logp_N, np.nan)
         if self.settings.mask_truncated:
             whole = [s for s in sequences if episodes[s.episode].stop not in CUT_OFF]
             metrics["update/masked"] = 1 - len({s.episode for s in whole}) / max(1, len({s.episode for s in sequences}))
@@ -64,6 +72,7 @@ class Learner:
         for epoch in range(self.settings.epochs):
             for mini in self._mini_batches(step, epoch, sequences):
                 seen.append(self._update_once(mini, tokens, targets, policy_too))
+        self.scores = _scores(tokens, targets, self._first_logp_N)
         for _ in range(self.settings.epochs * self.settings.mini_batches - len(seen)):  # groups may be missing
             self._pass_by()
         if seen and self.settings.old_logprobs == "sampler" and self.settings.loss != "sequence":
@@ -163,6 +172,7 @@ class Learner:
             hidden_ND = None
             if policy_too:
                 stats = self.policy.stats(batch)
+                self._note_first(batch, stats.logp_N)
                 loss, seen = objective(batch, stats, s, self.methods)
                 accumulate(sums, seen)
                 hidden_ND = stats.hidden_ND
@@ -187,6 +197,11 @@ class Learner:
             method.updated(self.optimiser.skipped == skipped_before)
         return sums | {"lr": rate}
 
+    def _note_first(self, batch: TokenBatch, logp_N: Tensor) -> None:
+        """Keep the log-probs of the first pass over these tokens; those of later passes are passed over."""
+        if len(batch.number_N) and np.isnan(self._first_logp_N[batch.number_N[0]]):
+            self._first_logp_N[batch.number_N] = logp_N.detach().float().cpu().numpy()
+
     def _pass_by(self) -> None:
         """Let the schedules go on over an update that was not made."""
         self.optimiser.pass_by()
@@ -206,3 +221,16 @@ class Learner:
             self.critic.load_state_dict(state["critic"])
         for method in self.methods:
             method.load_state_dict(state["methods"][method.name])
+
+
+def _scores(tokens: StepTokens, targets: Targets, first_logp_N: Floats) -> Scores:
+    length_U = np.bincount(tokens.turn_N, minlength=len(tokens.episode_U))
+    spoken = length_U > 0
+    log_ratio = np.clip(first_logp_N - targets.old_logp_N, -MAX_LOG_RATIO, MAX_LOG_RATIO)
+    return Scores(
+        episode_U=tokens.episode_U[spoken],
+        turn_U=tokens.place_U[spoken],
+        length_U=length_U[spoken],
+        advantage_N=targets.advantage_N,
+        ratio_N=np.exp(log_ratio),
+    )

@@ -1,6 +1,6 @@
 """The run folder: who may write to it, and what is in it before the first step.
 
-config.toml  metrics.jsonl  timings.jsonl  episodes/  checkpoints/  tensorboard/  tokens.json
+config.toml  metrics.jsonl  timings.jsonl  events.jsonl  episodes/  checkpoints/  tensorboard/  tokens.json
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from isentrope.agent.tokens import Dialect
 from isentrope.config.load import load_config
+from isentrope.config.on_alarm import switched_method
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table, config_to_toml
 from isentrope.errors import RunError, writing
@@ -130,21 +131,30 @@ FREE_TO_CHANGE = (
     "run.threads",
     "run.keep_last",
     "run.checkpoint_every",
+    "run.track",
+    "task.where",
     "task.workers",
+    "task.key_env",
     "engine.memory",
     "engine.url",
     "engine.model",
     "engine.key_env",
+    "instruments.on_alarm",
+    "instruments.alarms",
     "learn.micro_tokens",
     "learn.gradient_checkpointing",
 )
-"""Settings that a resumed run may change: they say where and how it runs, not what it computes, rounding aside."""
+"""Settings that a resumed run may change: they say where and how it runs, not what it computes, rounding aside; and
+what alarms do from then on, which events.jsonl records."""
 
 
 def differences(before: RunConfig, now: RunConfig) -> list[str]:
     """Settings that differ, as sentences. An option that an older run did not record is at its default."""
     a, b = (dict(_leaves(as_table(with_options(config)))) for config in (before, now))
     keys = [key for key in sorted(a.keys() | b.keys()) if key not in FREE_TO_CHANGE and a.get(key) != b.get(key)]
+    switches = {switched_method(config.instruments.on_alarm) for config in (before, now)}
+    if len(switches) > 1:
+        keys = [key for key in keys if not key.startswith(tuple(f"method.{name}." for name in switches if name))]
     if before.methods != now.methods:  # that says enough: the options of a method that came or went need not follow
         shared = tuple(f"method.{name}." for name in before.methods if name in now.methods)
         keys = [key for key in keys if not key.startswith("method.") or key.startswith(shared)]

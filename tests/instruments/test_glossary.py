@@ -21,6 +21,12 @@ grad_norm lr update/skipped update/count mismatch/logp_mean mismatch/logp_max fa
 eval/unseen/success eval/unseen/success/heat eval/unseen/turns eval/unseen/valid_ratio eval/unseen/return
 eval/unseen/low eval/unseen/high eval/unseen/games sft/loss sft/epoch rft/solved seconds/rollout
 tokens_per_second/update
+entropy/turns/8 entropy/kind/heat entropy/outcome/solved entropy/outcome/failed surprisal/token surprisal/relative
+likelihood/valid likelihood/solved likelihood/failed degeneracy/duplication degeneracy/loops degeneracy/hallucinated
+degeneracy/repeated_actions degeneracy/length_drift degeneracy/judge drift/predicted drift/measured drift/agreement
+drift/correlation phase alarm/eruption probe/delta_h probe/action_entropy probe/action_entropy_without
+probe/similarity/solved probe/similarity/failed probe/similarity/between probe/accuracy probe/interference/positive
+probe/interference/negative probe/interference/sum probe/seconds
 """
 
 

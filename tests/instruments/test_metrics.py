@@ -47,9 +47,13 @@ BY_HAND = {
     "response/action_tokens": 1.0, "context/tokens": (2 + 8 + 2) / 3,
     "context/dropped": 1.0, "context/shortened": 1 / 3, "valid_ratio": 2 / 3,
     "verdict/no_action": 1 / 3, "stop/terminated": 0.5, "stop/time_limit": 0.5, "failures": 1.0,
+    "failures/time_limit": 1.0,
     "entropy/token": 31 / 7, "entropy/think": 2.0, "entropy/action": 4.0, "entropy/other": 25 / 5,
     "entropy/response": (2.5 + 6 + 9) / 3, "entropy/turn": (4.25 + 9) / 2, "entropy/episode": (22 / 6 + 9) / 2,
     "entropy/first10": (22 / 6 + 9) / 2, "entropy/last10": (22 / 6 + 9) / 2, "surprisal/response": 12.5 / 3,
+    "entropy/turns/1": (2.5 + 9) / 2, "entropy/turns/2": 6.0, "entropy/kind/heat": 22 / 6, "entropy/kind/cool": 9.0,
+    "entropy/outcome/solved": 22 / 6, "surprisal/token": 12.5 / 7, "surprisal/relative": (12.5 - 31) / 7,
+    "likelihood/valid": -10.5 / 5, "likelihood/solved": -12 / 6,
 }  # fmt: skip
 
 
@@ -82,7 +86,7 @@ def test_nothing_gives_no_key() -> None:
     no_turns = rollout_metrics([episode(stop="task_error")])
     assert no_turns == {
         "return/mean": 0.0, "return/std": 0.0, "success/heat": 0.0, "success/all": 0.0, "stop/task_error": 1.0,
-        "failures": 1.0, "episode/turns": 0.0, "episode/tokens": 0.0,
+        "failures": 1.0, "failures/task_error": 1.0, "episode/turns": 0.0, "episode/tokens": 0.0,
     }  # fmt: skip
     silent = rollout_metrics([episode(turn([]))])
     assert silent["response/tokens"] == 0.0
@@ -226,6 +230,22 @@ def test_against_naive_loops(episodes: list[Episode]) -> None:
         explain(key)
 
 
+def test_failures_and_what_was_mended_are_counted_by_kind() -> None:
+    episodes = [
+        episode(turn([1.0], mended="text_cut encoding"), turn([1.0], mended="text_cut"), stop="worker_died"),
+        *(episode(turn([1.0]), stop=stop) for stop in ("garbage", "garbage", "engine_error", "terminated")),
+    ]
+    found = rollout_metrics(episodes)
+    counted = {key: value for key, value in found.items() if key.startswith(("failures", "mended"))}
+    assert counted == {
+        "failures": 4.0, "failures/worker_died": 1.0, "failures/garbage": 2.0, "failures/engine_error": 1.0,
+        "mended/text_cut": 2.0, "mended/encoding": 1.0,
+    }  # fmt: skip
+    assert eval_metrics("seen", episodes)["eval/seen/failures/garbage"] == 2.0
+    for key in found:
+        explain(key)
+
+
 def test_eval_by_hand() -> None:
     found = eval_metrics("unseen", HAND)
     low, high = wilson(1, 2)
@@ -235,6 +255,7 @@ def test_eval_by_hand() -> None:
             "eval/unseen/low": low, "eval/unseen/high": high, "eval/unseen/games": 2.0, "eval/unseen/return": 0.2,
             "eval/unseen/turns": 1.5, "eval/unseen/valid_ratio": 2 / 3,
             "eval/unseen/games/heat": 1.0, "eval/unseen/games/cool": 1.0, "eval/unseen/failures": 1.0,
+            "eval/unseen/failures/time_limit": 1.0,
         }
     )  # fmt: skip
     for key in found:

@@ -37,7 +37,7 @@ def rule_of(method: ActRe, dialect: Any, admissible: tuple[str, ...] | None) -> 
     """The temperatures of a response in the first step, at a base temperature of 0.9."""
     plan = method.plan(1, RolloutPlan(temperature=BASE))
     assert plan.temperature_rule is not None
-    return plan.temperature_rule(dialect, admissible, BASE)
+    return plan.temperature_rule(dialect, admissible, BASE, ("action",))
 
 
 def rescored(policy: Policy, episodes: Sequence[Episode], at: float | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -94,7 +94,7 @@ def test_a_worker_that_hangs_or_dies_is_recorded_and_the_others_go_on() -> None:
     world = ToyWorld(ToyOptions(naughty=True))
     tasks = WorkerTasks("tests.toys:ToyWorld", {"naughty": True}, 8, workers=2, step_seconds=1.0)
     try:
-        for action, stop in (("hang", "time_limit"), ("exit", "task_error")):
+        for action, stop in (("hang", "time_limit"), ("exit", "worker_died")):
             runner = Runner(Scripted([say("look"), say(action)]), tasks, AGENT, TASK, batch=8)
             episodes = runner.play([Seat(world.instance("train", 0), 0, 0)], RolloutPlan(), 0, "test")
             assert episodes[0].stop == stop
@@ -124,7 +124,7 @@ def test_a_plan_may_set_the_temperature_of_each_token_from_the_admissible_action
         def __call__(self, response: Sequence[int], entropy: float) -> float:
             return 1.5 if len(response) == 2 else 1.0
 
-    def rule(dialect: Dialect, admissible: tuple[str, ...] | None, base: float) -> Hot:
+    def rule(dialect: Dialect, admissible: tuple[str, ...] | None, base: float, tags: tuple[str, ...]) -> Hot:
         asked.append(admissible)
         return Hot()
 

@@ -122,6 +122,12 @@ KINDS: dict[str, tuple[str, ...]] = {
     "lora_on": ("policy.lora_rank=2", "learn.algorithm=ppo", "critic.lr=1e-2", "learn.kl=0.1"),
     "bfloat16": ("run.weights=bfloat16", "learn.algorithm=ppo", "critic.lr=1e-2"),
     "dapo": ("learn.algorithm=dapo", "learn.resample=2"),
+    "alarms": (
+        "run.steps=8",
+        "instruments.probe_every=2",
+        "instruments.alarms=['no_signal']",
+        "instruments.on_alarm=switch:epo",
+    ),
 }
 
 

@@ -46,6 +46,8 @@ KILLS = [
     ("bfloat16", "checkpoint_unnamed", 3),
     ("dapo", "episodes", 4),
     ("dapo", "rollout", 14),
+    ("alarms", "after_update", 11),  # right after the alarm that switches a method on
+    ("alarms", "after_update", 14),
 ]
 
 
@@ -65,11 +67,12 @@ class Killer:
 
 
 def outcome(out: Path) -> dict[str, str]:
-    """What must be equal: the metrics, the stored episodes, the last checkpoint and the choice of the best."""
+    """What must be equal: the metrics, the events, the stored episodes, the last checkpoint, the choice of the best."""
     checkpoints = out / "checkpoints"
     last = sorted(checkpoints.glob("step-*"))[-1]
     paths = [
         out / "metrics.jsonl",
+        out / "events.jsonl",
         checkpoints / "best.json",
         *sorted(last.rglob("*")),
         *sorted(out.glob("episodes/*")),
@@ -98,7 +101,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     warm_up(config, place / "warm", quiet=True)
     adapters = toy_config(place / "warm", "policy.lora_rank=2", "run.eval_every=0")
     warm_up(adapters, place / "adapters", quiet=True)
-    others = {"train": fresh, "sft": fresh, "lora_on": place / "adapters"}
+    others = {"train": fresh, "sft": fresh, "alarms": fresh, "lora_on": place / "adapters"}
     return {kind: others.get(kind, place / "warm") for kind in KINDS}
 
 

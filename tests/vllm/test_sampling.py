@@ -125,7 +125,7 @@ def test_temperatures_of_single_tokens_by_the_rules_of_actre(
         """Rules remember how far they have read, so each engine gets its own."""
         rng, requests = np.random.default_rng(3), []
         for slot in range(10):
-            rule = made(dialect, ("go to desk 1", "go to desk 2", "go to drawer 1", "look"), 0.9)
+            rule = made(dialect, ("go to desk 1", "go to desk 2", "go to drawer 1", "look"), 0.9, ("action",))
             assert rule is not None
             uniforms = rng.random(12, dtype=np.float32)
             requests.append(Request(slot, prompt, uniforms, 0.9, never, Behind(rule, opening)))

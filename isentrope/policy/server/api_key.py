@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from isentrope.config.address import is_local
 from isentrope.config.check import is_variable_name
 from isentrope.errors import EngineError
 
@@ -103,10 +103,3 @@ def _host(url: str) -> str | None:
         return urlsplit(url).hostname
     except ValueError:  # refused by check_address
         return None
-
-
-def is_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

@@ -1,0 +1,68 @@
+"""What a run does about an alarm: nothing, write a checkpoint, pause, or switch a method on.
+
+A method that is switched on begins at the next step as it would begin a run: without a history of its own (EPO's H̄ and
+SEAL's classifier start there), but with schedules that count the steps of the whole run. It stays on. Which methods
+were switched on is part of every checkpoint, so a run that is resumed goes on with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from isentrope.config.on_alarm import switched_method
+from isentrope.config.schema import RunConfig
+from isentrope.config.text import as_table
+from isentrope.instruments.alarms import Alarm
+from isentrope.instruments.log import Record
+from isentrope.methods.base import Method
+from isentrope.methods.registry import make_switched
+
+
+@dataclass(frozen=True)
+class Response:
+    save: bool = False  # a checkpoint that is kept
+    pause: str = ""  # why the run is to stop after this step; empty: it is not
+    events: tuple[Record, ...] = ()
+
+
+class OnAlarm:
+    """`methods` is the list that the loop and the learner work with; what is switched on is added to it."""
+
+    def __init__(self, config: RunConfig, methods: list[Method]) -> None:
+        self.config, self.methods = config, methods
+        self.switched: dict[str, dict[str, Any]] = {}  # name -> its options
+        wanted = switched_method(config.instruments.on_alarm)
+        if wanted is not None:
+            make_switched(config, wanted)  # so that what cannot be switched on is refused before the run begins
+
+    def act(self, step: int, alarms: Sequence[Alarm]) -> Response:
+        settings = self.config.instruments
+        causes = [alarm for alarm in alarms if alarm.name in settings.alarms]
+        if not causes or settings.on_alarm == "nothing":
+            return Response()
+        if settings.on_alarm == "checkpoint":
+            return Response(save=True)
+        if settings.on_alarm == "pause":
+            return Response(save=True, pause=" ".join(alarm.text for alarm in causes))
+        name = switched_method(settings.on_alarm)
+        if name is None or name in self.switched:
+            return Response()
+        self._switch(name)
+        named = " and ".join(alarm.name for alarm in causes)
+        text = f"The method {name} is on from step {step + 1}, because of the alarm {named}."
+        return Response(events=({"step": step, "kind": "switch", "name": name, "text": text, "remedy": ""},))
+
+    def _switch(self, name: str, options: Mapping[str, Any] | None = None) -> None:
+        method = make_switched(self.config, name, options)
+        self.methods.append(method)
+        self.switched[name] = as_table(method.options)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"switched": {name: dict(options) for name, options in self.switched.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the methods that had been switched on; their own state is the learner's to load."""
+        for name, options in state["switched"].items():
+            self._switch(name, options)

@@ -1,0 +1,52 @@
+"""How unexpected the policy's own responses are to it, and what learning from them should do to entropy.
+
+    S_j = -log π(token j | what stands before it)      surprisal of a token, at the temperature it was sampled with
+    S   = Σ_j S_j                                      surprisal of a response
+    S_j - H_j                                          relative surprisal: above 0 for a token rarer than usual there
+
+AEM, Theorem 3.2.2: on the simplex, a natural-gradient step up A · log π(a) changes the entropy H of the distribution
+that a was drawn from by
+
+    dH = + A · (S(a) - H)
+
+With a plus: learning more of what is rarer than usual (A > 0, S > H) raises entropy, learning more of the usual lowers
+it, and a negative advantage turns both round. Here a token is the draw and what stands before it the state, because
+there H is known exactly. The forecast of a step is the mean of A_j · (S_j - H_j) over the tokens that were learnt from:
+
+    drift/predicted = (1/N) Σ_j A_j (S_j - H_j)
+
+Where all tokens of a response have the same advantage its terms add up to A · (S - C), with C = Σ_j H_j, whose
+expectation is the response's own entropy (Theorem 3.2.1). A_j is the advantage that was learnt from: after all methods.
+The forecast has no scale (the learning rate is not in it), and an ordinary gradient step need not follow it; that is
+why it is compared with the drift that was measured (`drift.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from isentrope.instruments.means import Metrics, joined, known, mean_of_known, sums_by
+from isentrope.instruments.spoken import Spoken
+from isentrope.types import Episode, Scores
+
+
+def surprisal_metrics(step: Spoken) -> Metrics:
+    return known(
+        {
+            "surprisal/response": mean_of_known(-sums_by(step.logp_N, step.response_N, len(step.length_U))),
+            "surprisal/token": mean_of_known(-step.logp_N),
+            "surprisal/relative": mean_of_known(-step.logp_N - step.entropy_N),
+        }
+    )
+
+
+def predicted_drift(episodes: Sequence[Episode], scores: Scores) -> Metrics:
+    """The forecast for the next step. Tokens that were not learnt from, or of which something is not known, are left
+    out; a step without any has no forecast."""
+    turns = [episodes[episode].turns[turn] for episode, turn, _ in scores.responses()]
+    logp_N, entropy_N = joined(turn.logprobs for turn in turns), joined(turn.entropies for turn in turns)
+    learnt_N = ~np.isnan(scores.ratio_N)
+    terms_N = scores.advantage_N.astype(np.float64) * (-logp_N - entropy_N)
+    return known({"drift/predicted": mean_of_known(terms_N[learnt_N])})

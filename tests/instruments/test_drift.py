@@ -1,0 +1,109 @@
+"""The forecast of entropy's drift, and how it is kept against what followed."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isentrope.instruments.drift import Drift
+from isentrope.instruments.surprisal import predicted_drift
+from isentrope.types import Episode, Scores
+from tests.instruments import naive
+from tests.instruments.made import episode, episodes, turn
+
+
+def scores(rows: list[tuple[int, int, list[float], list[float]]]) -> Scores:
+    return Scores(
+        np.array([e for e, _, _, _ in rows], dtype=np.int64),
+        np.array([t for _, t, _, _ in rows], dtype=np.int64),
+        np.array([len(a) for _, _, a, _ in rows], dtype=np.int64),
+        np.array([x for _, _, a, _ in rows for x in a], dtype=np.float32),
+        np.array([x for _, _, _, r in rows for x in r], dtype=np.float32),
+    )
+
+
+def test_the_forecast_by_hand() -> None:
+    step = [episode(turn([0.5, 1.0], [-2.0, -0.5])), episode(turn([9.0], [-9.0]), turn([1.0], [-3.0]))]
+    # 2 · (2 - 0.5) + 2 · (0.5 - 1) = 2 of the first response, -1 · (3 - 1) = -2 of the second
+    rows = [(0, 0, [2.0, 2.0], [1.0, 1.1]), (1, 1, [-1.0], [0.9])]
+    assert predicted_drift(step, scores(rows)) == pytest.approx({"drift/predicted": 0.0})
+    assert predicted_drift(step, scores(rows[:1])) == pytest.approx({"drift/predicted": 1.0})
+
+
+@pytest.mark.parametrize(("advantage", "surprisal", "sign"), [(1, 3, 1), (1, 1, -1), (-1, 3, -1), (-1, 1, 1)])
+def test_its_sign(advantage: float, surprisal: float, sign: int) -> None:
+    """Learning more of what is rarer than usual raises entropy; a negative advantage turns it round."""
+    found = predicted_drift([episode(turn([2.0], [-surprisal]))], scores([(0, 0, [advantage], [1.0])]))
+    assert math.copysign(1, found["drift/predicted"]) == sign
+
+
+def test_what_was_not_learnt_from_or_is_not_known_is_left_out() -> None:
+    step = [episode(turn([1.0, math.nan, 1.0], [-2.0, -2.0, -4.0]))]
+    assert predicted_drift(step, scores([(0, 0, [1, 1, 1], [1, 1, math.nan])])) == {"drift/predicted": 1.0}
+    assert predicted_drift(step, scores([(0, 0, [1, 1, 1], [math.nan] * 3)])) == {}
+    assert predicted_drift(step, scores([])) == {}
+
+
+@given(episodes, st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_forecast_equals_plain_loops(step: list[Episode], data: st.DataObject) -> None:
+    rows: list[tuple[int, int, list[float], list[float]]] = []
+    for e, one in enumerate(step):
+        for t, each in enumerate(one.turns):
+            size = len(each.response_ids)
+            values = st.lists(st.floats(-3, 3, width=32), min_size=size, max_size=size)
+            ratios = st.lists(st.sampled_from([1.0, math.nan]), min_size=size, max_size=size)
+            rows.append((e, t, data.draw(values), data.draw(ratios)))
+    found = predicted_drift(step, scores(rows)).get("drift/predicted")
+    turns = [step[e].turns[t] for e, t, _, _ in rows]
+    learnt = [[not math.isnan(x) for x in ratio] for _, _, _, ratio in rows]
+    value = naive.forecast(turns, [a for _, _, a, _ in rows], learnt)
+    assert found == (None if value is None else pytest.approx(value, rel=1e-6, abs=1e-6))
+
+
+def told(drift: Drift, entropy: float | None, forecast: float | None) -> dict[str, float]:
+    return drift.look({"entropy/token": entropy, "drift/predicted": forecast})
+
+
+def test_agreement_by_hand() -> None:
+    drift = Drift()
+    assert told(drift, 1.0, +2.0) == {}
+    assert told(drift, 1.5, -1.0) == {"drift/measured": 0.5, "drift/agreement": 1.0}
+    assert told(drift, 1.75, 0.0) == {"drift/measured": 0.25, "drift/agreement": 0.5}
+    # a forecast of 0 has no sign; the third pair makes a correlation: of (2, -1, 0) and (0.5, 0.25, -0.75)
+    found = told(drift, 1.0, None)
+    assert found["drift/agreement"] == 0.5
+    assert found["drift/correlation"] == pytest.approx(naive.correlation([(2, 0.5), (-1, 0.25), (0, -0.75)]))
+    assert told(drift, None, 5.0)["drift/agreement"] == 0.5  # nothing was measured, so nothing is compared
+    assert "drift/measured" not in told(drift, 2.0, 1.0)
+    assert told(drift, math.nan, 1.0).keys() == {"drift/agreement", "drift/correlation"}
+
+
+curves = st.lists(st.tuples(st.floats(0, 3) | st.none(), st.floats(-2, 2) | st.none()), max_size=12)
+
+
+@given(curves, st.integers(0, 12))
+@settings(max_examples=80, deadline=None)
+def test_equals_plain_loops_and_survives_a_restart(steps: list[tuple[float | None, float | None]], cut: int) -> None:
+    whole, again = Drift(), Drift()
+    pairs: list[tuple[float, float]] = []
+    for number, (entropy, forecast) in enumerate(steps):
+        found = told(whole, entropy, forecast)
+        if number == cut:
+            fresh = Drift()
+            fresh.load_state_dict(json.loads(json.dumps(again.state_dict())))
+            again = fresh
+        assert told(again, entropy, forecast) == found
+        before, made = steps[number - 1] if number else (None, None)
+        if entropy is not None and before is not None and made is not None:
+            pairs.append((made, entropy - before))
+        signed = [(p > 0) == (d > 0) for p, d in pairs if p != 0 and d != 0]
+        assert found.get("drift/agreement") == (sum(signed) / len(signed) if signed else None)
+        spread = min((np.std([p for p, _ in pairs]), np.std([d for _, d in pairs])), default=0) if pairs else 0
+        if len(pairs) >= 3 and spread > 1e-3:
+            assert found["drift/correlation"] == pytest.approx(naive.correlation(pairs), abs=1e-6)

@@ -1,0 +1,112 @@
+"""What the learner hands out of an update: the advantages it learnt from, the ratios of the first pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from isentrope.advantages.grpo import grpo
+from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
+from isentrope.methods.base import Method
+from isentrope.train.learner import Learner
+from isentrope.types import Episode, Floats, Scores, StepTokens
+from tests.learning.helpers import make_episodes
+from tests.policy.helpers import small_policy
+
+SETTINGS = LearnSettings(lr=1e-2, warmup=0.0, kl=0.0, mini_batches=2, micro_tokens=64)
+
+
+class Halved(Method):
+    """A method that changes advantages."""
+
+    name = "halved"
+
+    def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
+        return advantage_N / 2
+
+
+def update(
+    episodes: list[Episode], settings: LearnSettings = SETTINGS, critic: int = 0
+) -> tuple[Scores, dict[str, float]]:
+    config = RunConfig(run=RunSettings(steps=3), learn=settings, critic=CriticSettings(warmup=critic))
+    learner = Learner(small_policy(), None, config, [Halved()])
+    metrics = learner.update(1, episodes)
+    assert learner.scores is not None
+    return learner.scores, metrics
+
+
+def test_advantages_are_those_after_the_methods() -> None:
+    episodes = make_episodes(3)
+    scores, _ = update(episodes)
+    by_episode = grpo(np.array([e.ret for e in episodes]), np.array([e.group for e in episodes]), True) / 2
+    rows = [(e, t, len(turn.response_ids)) for e, one in enumerate(episodes) for t, turn in enumerate(one.turns)]
+    assert scores.responses() == rows
+    expected = np.concatenate([np.full(length, by_episode[e]) for e, _, length in rows])
+    np.testing.assert_allclose(scores.advantage_N, expected, rtol=1e-5)
+    assert np.ptp(expected) > 0.1
+
+
+def test_ratios_of_one_pass_by_hand() -> None:
+    """With a single update per step every ratio is that of the policy before it, token by token."""
+    episodes = make_episodes(3, full=False)
+    scores, metrics = update(episodes, replace(SETTINGS, mini_batches=1))
+    policy, at = small_policy(), 0
+    for one in episodes:
+        for turn in one.turns:
+            ids = torch.tensor([[*turn.context_ids.tolist(), *turn.response_ids.tolist()]])
+            states = policy.model.hidden(ids, torch.arange(ids.shape[1])[None], torch.zeros_like(ids))[0]
+            words = states[len(turn.context_ids) - 1 : -1] @ policy.model.head_weight().T
+            for place, token in enumerate(turn.response_ids.tolist()):
+                logp = torch.log_softmax(words[place] / float(turn.temperatures[place]), -1)[token]
+                ratio = float(torch.exp(logp.detach() - float(turn.logprobs[place])))
+                assert scores.ratio_N[at] == pytest.approx(ratio, rel=1e-3)
+                at += 1
+    assert scores.ratio_N.max() == pytest.approx(metrics["ratio/max"], rel=1e-5)
+    assert scores.ratio_N.min() == pytest.approx(metrics["ratio/min"], rel=1e-5)
+
+
+def test_later_passes_do_not_change_them() -> None:
+    episodes = make_episodes(4)
+    once, metrics = update(episodes)
+    twice, later = update(episodes, replace(SETTINGS, epochs=2, lr=2e-2, floor=1.0))
+    again, _ = update(episodes, replace(SETTINGS, epochs=1, lr=2e-2, floor=1.0))
+    np.testing.assert_array_equal(twice.ratio_N, again.ratio_N)
+    assert not np.array_equal(once.ratio_N, again.ratio_N)  # the second mini-batch comes after an update
+    assert later["ratio/mean"] != metrics["ratio/mean"]
+
+
+def test_what_was_not_learnt_from_has_no_ratio() -> None:
+    episodes = make_episodes(5)
+    cut = [replace(one, stop="turn_limit") if number % 3 == 0 else one for number, one in enumerate(episodes)]
+    scores, _ = update(cut, replace(SETTINGS, mask_truncated=True))
+    lost = np.concatenate([np.full(length, e % 3 == 0) for e, _, length in scores.responses()])
+    np.testing.assert_array_equal(np.isnan(scores.ratio_N), lost)
+    waiting, _ = update(episodes, replace(SETTINGS, advantage="gae"), critic=2)  # only the critic learns
+    assert np.isnan(waiting.ratio_N).all()
+
+
+def test_no_episodes() -> None:
+    scores, _ = update([])
+    assert scores.responses() == []
+    assert len(scores.advantage_N) == len(scores.ratio_N) == 0
+
+
+def test_the_probe_is_asked_before_anything_changes() -> None:
+    episodes, policy = make_episodes(3), small_policy()
+    learner = Learner(policy, None, RunConfig(run=RunSettings(steps=3), learn=SETTINGS), [Halved()])
+    before = [p.clone() for p in policy.module.parameters()]
+    told: list[Floats] = []
+
+    def probe(advantage_N: Floats) -> dict[str, float]:
+        assert all(torch.equal(a, b) for a, b in zip(before, policy.module.parameters(), strict=True))
+        told.append(advantage_N)
+        return {"probe/delta_h": 0.5}
+
+    metrics = learner.update(1, episodes, probe)
+    assert metrics["probe/delta_h"] == 0.5
+    assert learner.scores is not None
+    np.testing.assert_array_equal(told[0], learner.scores.advantage_N)
+    assert not all(torch.equal(a, b) for a, b in zip(before, policy.module.parameters(), strict=True))
