@@ -8,6 +8,7 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
 STAMP := .venv/.installed
+DEV_STAMP := .venv/.installed-dev
 
 .PHONY: test test-vllm lint types format docs demo clean .venv
 
@@ -17,12 +18,18 @@ STAMP := .venv/.installed
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet $(TORCH)
-	$(BIN)/pip install --quiet -e '.[dev]'
+	$(BIN)/pip install --quiet -e '.[hf]'
 	touch $(STAMP)
 
-test: lint types
+# what the tests need besides: tools, and every world with the packages it comes from
+$(DEV_STAMP): $(STAMP) pyproject.toml
+	$(BIN)/pip install --quiet -e '.[dev]'
+	touch $(DEV_STAMP)
+
+test: $(DEV_STAMP) lint types
 	$(BIN)/python -m pytest -rs -q
-	@echo "Skipped tests are listed above with their reasons. Those marked alfworld compare with the real ALFWorld:"
+	@echo "Skipped tests are listed above with their reasons. Some want programs: chromium, bubblewrap, Java 17 (Debian:"
+	@echo "  apt-get install chromium bubblewrap openjdk-17-jre-headless). Those marked alfworld compare with the real ALFWorld:"
 	@echo "  $(BIN)/pip install -e '.[alfworld]'"
 
 # vLLM pins its own torch and transformers, so it has an environment of its own; our package goes in without its
@@ -42,14 +49,14 @@ $(VLLM_STAMP): pyproject.toml
 test-vllm: $(VLLM_STAMP)
 	$(VLLM_BIN)/python -m pytest -rs -q tests/vllm
 
-lint: $(STAMP)
+lint: $(DEV_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP)
+types: $(DEV_STAMP)
 	$(BIN)/pyright --project pyproject.toml
 
-format: $(STAMP)
+format: $(DEV_STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

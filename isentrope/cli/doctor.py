@@ -9,7 +9,6 @@ import typer
 
 if TYPE_CHECKING:
     from isentrope.instruments.diagnosis_data import Course
-    from isentrope.types import Episode
 
 
 def doctor(
@@ -64,46 +63,12 @@ def _look_at_runs(runs: list[Path], as_json: bool) -> None:
 
 def course_of(path: Path) -> Course:
     """A run folder, read for a diagnosis."""
-    from isentrope.errors import RunError
-    from isentrope.instruments.diagnosis_data import Course
-    from isentrope.instruments.log import METRICS, read_records
+    from isentrope.report import story
     from isentrope.report.read import read_run
 
     run = read_run(path)
-    if not run.records and not run.config:
-        raise RunError(
-            f"{path} is not a run folder: it has neither {METRICS} nor config.toml; give the folder of a run"
-        )
-    events = path / "events.jsonl"
-    played = [file for file in run.episode_files if file.split is None]
-    episodes: list[Episode] = []
-    if played:
-        from isentrope.rollout.store import read_episodes
-
-        try:
-            episodes = read_episodes(played[-1].path)
-        except RunError:  # the numbers can be told without them
-            played = []
-    return Course(
-        name=run.name,
-        kind=run.kind,
-        config=run.config,
-        records=run.records,
-        events=read_records(events) if events.exists() else [],
-        running=is_running(path),
-        episodes=episodes,
-        episodes_step=played[-1].step if played else 0,
-    )
-
-
-def is_running(path: Path) -> bool:
-    """Whether a process holds the run folder. Asked of the kernel's list of locks, so that nothing is touched."""
-    try:
-        inode = (path / "run.lock").stat().st_ino
-        locks = Path("/proc/locks").read_text().splitlines()
-    except OSError:  # no lock, or no Linux: nobody can tell
-        return False
-    return any("FLOCK" in line and f":{inode} " in line for line in locks)
+    story.check_run(run)
+    return story.course_of(run)
 
 
 def _look_at_machine() -> None:

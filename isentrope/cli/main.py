@@ -10,19 +10,27 @@ from typing import Annotated
 import typer
 
 from isentrope import __version__
+from isentrope.cli.analyze import analyze
+from isentrope.cli.build_repairs import build_repairs
 from isentrope.cli.config import config
 from isentrope.cli.doctor import doctor
 from isentrope.cli.evaluate import evaluate
 from isentrope.cli.export import export
+from isentrope.cli.figures import figures
 from isentrope.cli.guard import guarded
 from isentrope.cli.methods import methods
 from isentrope.cli.models import models
 from isentrope.cli.play import play
 from isentrope.cli.report import report
+from isentrope.cli.retrieve import retrieve
 from isentrope.cli.serve import serve
+from isentrope.cli.serve_openenv import serve_openenv
+from isentrope.cli.serve_task import serve_task
 from isentrope.cli.table import table
 from isentrope.cli.tasks import check_task
 from isentrope.cli.train import rft, sft, train
+from isentrope.cli.watch import watch
+from isentrope.cli.worlds import tasks
 
 app = typer.Typer(
     name="isentrope",
@@ -49,16 +57,33 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
               "--set engine.url=http://127.0.0.1:8000/v1"),
     "export": (export, "isentrope export runs/first --out models/first\n\n"
                "isentrope export runs/first --step 40 --dtype float32 --out models/first-40"),
-    "report": (report, "isentrope report runs/first --open"),
+    "watch": (watch, "isentrope watch runs\n\nisentrope watch runs/grpo-* --port 8400 --open"),
+    "analyze": (analyze, "isentrope analyze runs/first\n\nisentrope analyze runs/first --out again.jsonl\n\n"
+                "isentrope analyze runs/first --judge http://127.0.0.1:8000/v1 --judge-episodes 16"),
+    "report": (report, "isentrope report runs/first --open\n\n"
+               "isentrope report runs/grpo-* runs/seal-* --out compared.html"),
+    "figures": (figures, "isentrope figures runs/grpo-* runs/seal-* --out figures --metric entropy/token\n\n"
+                "isentrope figures runs/first --out figures --format pdf"),
+    "retrieve": (retrieve, "isentrope retrieve corpus.jsonl --port 8000\n\n"
+                 "isentrope play search_qa -s task.options.data=questions.jsonl "
+                 "-s task.options.retriever=http://127.0.0.1:8000"),
+    "tasks": (tasks, "isentrope tasks\n\nisentrope tasks household\n\nisentrope tasks my_package.my_module:MyWorld"),
     "play": (play, "isentrope play\n\nisentrope play household --split unseen --index 7"),
     "check-task": (check_task, "isentrope check-task household\n\n"
-                   "isentrope check-task my_package.my_module:MyWorld --games 20"),
+                   "isentrope check-task my_package.my_module:MyWorld --games 20\n\n"
+                   "isentrope check-task scienceworld --games 1 --max-turns 20"),
+    "serve-task": (serve_task, "isentrope serve-task household --port 8100 --set task.workers=4\n\n"
+                   "isentrope train recipes/demo.toml --out runs/far --set task.where=http://127.0.0.1:8100"),
+    "build-repairs": (build_repairs, "isentrope build-repairs toolz-1.2.0.tar.gz boltons-26.2.0.tar.gz --out "
+                      "repairs.jsonl --count 200"),
+    "serve-openenv": (serve_openenv, "isentrope serve-openenv household --port 8000\n\n"
+                      "isentrope play openenv --set task.options.url=http://127.0.0.1:8000"),
     "methods": (methods, "isentrope methods\n\nisentrope methods epo\n\n"
                 "isentrope train recipes/demo.toml --out runs/epo --set methods=epo"),
     "models": (models, "isentrope models\n\nisentrope models smollm2 --get\n\n"
                "isentrope models Qwen/Qwen2.5-0.5B-Instruct"),
     "config": (config, "isentrope config\n\nisentrope config recipes/household.toml --set learn.lr=1e-5 --toml"),
-    "doctor": (doctor, "isentrope doctor"),
+    "doctor": (doctor, "isentrope doctor\n\nisentrope doctor runs/first\n\nisentrope doctor runs/* --json"),
 }  # fmt: skip
 
 for _name, (_function, _examples) in _COMMANDS.items():

@@ -41,14 +41,17 @@ def play(
     config = for_world(recipe, world, sets)
     from rich.console import Console
 
-    from isentrope.tasks.registry import make_world
+    from isentrope.tasks.open_world import open_world
 
-    made = make_world(config.task.world, config.task.options)
+    made = open_world(config.task)
     task = made.open()
     try:
         Game(task, made.expert(seed), made.instance(split, index), Console(highlight=False), _read_line).run()
     finally:
         task.close()
+        close = getattr(made, "close", None)
+        if close is not None:
+            close()
 
 
 def _read_line() -> str | None:
@@ -65,12 +68,19 @@ class Game:
         self._turns = 0
         self._page = 0
         self._won = self._finished = False
+        self._understood = True
         self._advice: Move | None = None
         if expert is not None:
-            expert.start(self._view, instance)
+            try:
+                expert.start(self._view, instance)
+            except Exception:  # there is no solution of this game: it can be played without hints
+                self._expert = None
 
     def run(self) -> bool:
         """Until the task ends or the player leaves; says whether the task was solved."""
+        self._say(self._view.rules, "dim")
+        if self._view.admissible is None:
+            self._say("Type an action as the rules say; ? helps, hint asks the expert, quit stops.", "dim")
         self._say(self._view.goal and f"Goal: {self._view.goal}", "bold")
         self._show_view()
         while True:
@@ -107,12 +117,14 @@ class Game:
 
     def _take(self, step: Step) -> None:
         self._turns += 1
-        self._view, self._page = step.view, 0
+        self._say(_figures(step), "dim")
+        self._view, self._page, self._understood = step.view, 0, step.valid
         self._finished, self._won = step.terminated or step.truncated, step.success
         if not self._finished:
             self._show_view()
             return
-        self._say(step.view.text)
+        if not self._show_page():
+            self._say(step.view.text)
         self._say(f"{'Solved in' if step.success else 'Not solved: it ended after'} {self._played}.", "bold")
 
     @property
@@ -133,9 +145,22 @@ class Game:
             self._advice = None
 
     def _show_view(self) -> None:
-        self._say(self._view.text)
-        self._show_actions()
+        if not self._show_page():
+            self._say(self._view.text)
+            self._show_actions()
         self._ask_expert()
+
+    def _show_page(self) -> bool:
+        """The webshop has pages for people (`task.shop_page()`); False if the task has none."""
+        page = getattr(self._task, "shop_page", None)
+        if page is None:
+            return False
+        from isentrope.cli.shop_view import shop_page
+
+        self._console.print(shop_page(page(), self._view.admissible or ()))
+        if not self._understood:
+            self._say("That did nothing here.", "yellow")
+        return True
 
     def _show_actions(self) -> None:
         from rich.columns import Columns
@@ -157,3 +182,12 @@ class Game:
 
         if text:
             self._console.print(shown(text, style))
+
+
+def _figures(step: Step) -> str:
+    """What a step brought, besides what is read: its reward if there was one, and the task's own figures."""
+    reward = {"reward": step.reward} if step.reward else {}
+    told = {**reward, **step.info}
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items()
+    )

@@ -19,22 +19,27 @@ def serve_openenv(
     sessions: Annotated[
         int, typer.Option("--sessions", min=1, max=65536, help="Episodes that may be played at the same time.")
     ] = 256,
+    to_others: Annotated[
+        bool, typer.Option("--to-others", help="Listen at an address that others can reach, though there is no key.")
+    ] = False,
 ) -> None:
     """Serve a task world by OpenEnv's protocol: their clients reset it with a split and an index, or a seed.
 
-    There is no key: listen at an address that only you can reach.
+    There is no key, so it listens on this machine only, and web pages from elsewhere are refused.
     """
     config = for_world(recipe, world, sets)
     import socket
 
     from isentrope.errors import TaskError
+    from isentrope.tasks.adapters.openenv_door import check_host
     from isentrope.tasks.adapters.openenv_server import make_app
     from isentrope.tasks.needs import require
     from isentrope.tasks.registry import make_world
 
+    check_host(host, to_others)
     made = make_world(config.task.world, config.task.options)
     uvicorn = require("uvicorn", "openenv", "an OpenEnv server")
-    app = make_app(made, sessions)
+    app = make_app(made, sessions, to_others)
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -7,6 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import typer
+
+from isentrope.cli.safe import plain
+from isentrope.config.address import is_remote
 from isentrope.config.layers import lay_over, read_overrides, read_recipe
 from isentrope.config.load import config_from_table, load_config
 from isentrope.config.schema import RunConfig
@@ -38,7 +42,7 @@ def recipe_or_run(recipe: Path | None, run: Path | None, sets: Sequence[str] | N
     from isentrope.methods.options import option_problems
 
     problems: list[str] = []
-    table = _without_server(read_recipe(run / "config.toml"))
+    table = _without_server(_without_task_server(read_recipe(run / "config.toml")))
     table = lay_over(table, read_overrides(sets or (), problems))
     return config_from_table(table, problems, str(run / "config.toml"), option_problems)
 
@@ -52,6 +56,39 @@ def _without_server(table: dict[str, Any]) -> dict[str, Any]:
     if kept.get("kind") == "openai":
         del kept["kind"]
     return {**table, "engine": kept}
+
+
+def _without_task_server(table: dict[str, Any]) -> dict[str, Any]:
+    """A recorded table without addresses of task servers, nor the name of a variable whose content they are sent."""
+    task = table.get("task")
+    if not isinstance(task, dict):
+        return table
+    kept = {key: value for key, value in cast("dict[str, Any]", task).items() if key != "key_env"}
+    if is_remote(str(kept.get("where", ""))):
+        del kept["where"]
+    options = kept.get("options")
+    if isinstance(options, dict):
+        kept["options"] = _without_addresses(cast("dict[str, Any]", options))
+    return {**table, "task": kept}
+
+
+def _without_addresses(options: dict[str, Any]) -> dict[str, Any]:
+    """A world's options without those that name a server, such as search_qa's retriever; and a word about each."""
+    dropped = [name for name, value in options.items() if _has_address(value)]
+    for name in dropped:
+        typer.echo(
+            f"task.options.{plain(name)[:80]} of the run's config.toml is not used: it names a server, and a run "
+            "folder may be somebody else's. If you trust it, say it with --set",
+            err=True,
+        )
+    return {name: value for name, value in options.items() if name not in dropped}
+
+
+def _has_address(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        inner = cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
+        return any(_has_address(one) for one in inner)
+    return isinstance(value, str) and is_remote(value)
 
 
 def for_world(recipe: Path | None, world: str | None, sets: Sequence[str] | None) -> RunConfig:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,14 +19,24 @@ if TYPE_CHECKING:
 
 def check_task(
     world: WorldArgument = None,
-    games: Annotated[int, typer.Option("--games", min=1, help="Games per split.")] = 5,
+    games: Annotated[int, typer.Option("--games", min=1, help="Games per split; fewer for a slow world.")] = 5,
+    max_turns: Annotated[
+        int | None, typer.Option("--max-turns", min=1, help="Turns of an episode; 100 or task.max_turns if not given.")
+    ] = None,
     transcripts: Annotated[
         Path | None, typer.Option("--transcripts", help="Replay these recorded games (household) instead.")
+    ] = None,
+    products: Annotated[
+        Path | None, typer.Option("--products", help="Official product file (webshop), for --rankings.")
+    ] = None,
+    rankings: Annotated[
+        Path | None,
+        typer.Option("--rankings", help="Compare the search (webshop) with this TSV instead: query, tab, ASINs."),
     ] = None,
     recipe: RecipeOption = None,
     sets: SetOption = None,
 ) -> None:
-    """Check a world against the contract: determinism, hostile actions, order of calls, splits, expert.
+    """Check a world against the contract: determinism, hostile actions, new starts, rewards, splits, expert.
 
     Exit code 1 if something does not hold.
     """
@@ -35,24 +46,41 @@ def check_task(
     console = Console(highlight=False)
     if transcripts is not None:
         fine = _replay(transcripts, config.task.world, console)
-    else:
-        from isentrope.tasks.registry import make_world
+    elif products is not None or rankings is not None:
+        from isentrope.cli.check_rankings import check_rankings
 
-        made = make_world(config.task.world, config.task.options)
-        fine = _conformance(made, games, max(100, config.task.max_turns), console)
+        fine = check_rankings(products, rankings, config.task.world, console)
+    else:
+        from isentrope.tasks.open_world import open_world
+
+        made = open_world(config.task)
+        turns = max_turns or max(100, config.task.max_turns)
+        fine = _conformance(made, games, turns, (config.task.world, config.task.options), console)
+        close = getattr(made, "close", None)
+        if close is not None:
+            close()
     if not fine:
         raise typer.Exit(1)
 
 
-def _conformance(world: World, games: int, max_turns: int, console: Console) -> bool:
+def _conformance(
+    world: World, games: int, max_turns: int, remake: tuple[str, Mapping[str, Any]], console: Console
+) -> bool:
     from isentrope.cli.safe import shown
     from isentrope.tasks.conformance import iter_findings
 
     fine = True
-    for finding in iter_findings(world, games, max_turns):
-        mark = shown("ok    ", "green") if finding.ok else shown("BROKEN", "bold red")
-        console.print(mark, shown(f"{finding.name:<28}", "bold"), shown(finding.detail))
-        fine = fine and finding.ok
+    with console.status("checking") as status:  # shown in a terminal alone
+
+        def watch(name: str, done: int, total: int) -> None:
+            status.update(shown(f"{name}: game {done + 1} of {total}" if total else name))
+
+        for finding in iter_findings(world, games, max_turns, remake=remake, watch=watch):
+            state, style = ("ok", "green") if finding.ok else ("BROKEN", "bold red")
+            if finding.skipped:
+                state, style = "skip", "yellow"
+            console.print(shown(f"{state:<6}", style), shown(f"{finding.name:<28}", "bold"), shown(finding.detail))
+            fine = fine and finding.ok
     return fine
 
 

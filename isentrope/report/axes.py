@@ -26,12 +26,29 @@ class Series:
     markers: bool = False
     smooth: bool = False  # a thick moving mean over the thin line
     raw: bool = True  # with smooth: show the thin line
-    dashed: bool = False
     key: str = ""  # of the metric, for its explanation
 
     @property
     def empty(self) -> bool:
         return all(value is None for value in self.y)
+
+
+@dataclass(frozen=True)
+class Shade:
+    """A phase of the run, behind the lines."""
+
+    first: float
+    last: float  # included
+    name: str
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An alarm, at its step; the number is that of a list on the page."""
+
+    step: float
+    number: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -41,6 +58,8 @@ class Panel:
     width: float = 1.0  # relative to the other panels
     title: str = ""
     marks: tuple[tuple[float, str], ...] = ()  # where something changed: a thin upright line, and what it says
+    shades: tuple[Shade, ...] = ()
+    flags: tuple[Flag, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,6 +72,7 @@ class Chart:
     width: int = 460
     height: int = 240
     left: float = LEFT  # room for the labels of the y axis
+    points: int = 400  # of a line: more would not be seen at this size, only paid for
 
 
 def frame(chart: Chart, inside: str, hover: Mapping[str, object] | None) -> str:

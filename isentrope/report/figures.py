@@ -1,4 +1,4 @@
-"""Which charts a run gives. A chart whose numbers were never written is left out."""
+"""The charts of one run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from itertools import pairwise
 from isentrope.instruments.glossary import entry_of, sentence
 from isentrope.instruments.log import Record
 from isentrope.report.axes import COLORS, Chart, Panel, Series
+from isentrope.report.plots import Plot, expand
 from isentrope.report.read import Run
+from isentrope.report.story import Story
 from isentrope.report.svg import line_chart, stacked_bars
 
 _STAGES = ("rollout", "update")  # in the order of a step, which is that of their colours
@@ -26,110 +28,26 @@ class Figure:
     legend: list[tuple[str, int, str]]  # name, colour, explanation
     size: str = "half"
     unit: str = ""
+    bars: bool = False
+    band: str = ""  # what the bands around lines are
 
 
-@dataclass(frozen=True)
-class Plot:
-    """A line chart of some keys over the training steps. A key that ends in / stands for all that start so."""
-
-    title: str
-    keys: dict[str, str]  # key -> name in the legend
-    caption: str = ""  # default: what the first key means
-    shares: bool = False
-    full: bool = False
-    size: str = "half"
-    zero: bool = True
-    smooth: bool = True
-    beside: str = ""  # where this key was written and a key of the plot was not, that one is 0
-
-
-IMITATION = "Imitation"  # the section of sft and rft
-SECTIONS: dict[str, tuple[Plot, ...]] = {
-    "Learning": (
-        Plot("Return", {"return/mean": "mean return"}),
-        Plot(
-            "Success by task type", {"success/": ""}, "Share of the training episodes solved, by task type.", True, True
-        ),
-    ),
-    "Entropy": (
-        Plot(
-            "Entropy by part of the response",
-            {"entropy/token": "all tokens", "entropy/think": "thought", "entropy/action": "action"},
-            "Mean entropy of the next-token distribution over all response tokens, and inside the tags.",
-        ),
-        Plot(
-            "Start and end of an episode",
-            {"entropy/first10": "first ten tokens", "entropy/last10": "last ten tokens"},
-            "Mean entropy of the first and of the last ten response tokens of an episode.",
-        ),
-    ),
-    "Behaviour": (
-        Plot("Valid actions", {"valid_ratio": "valid"}, shares=True, zero=False),
-        Plot(
-            "Why responses were refused",
-            {"verdict/": ""},
-            "Share of the turns refused, by reason.",
-            shares=True,
-            beside="valid_ratio",
-        ),
-        Plot(
-            "Length of a response",
-            {
-                "response/tokens": "whole response",
-                "response/think_tokens": "thought",
-                "response/action_tokens": "action",
-            },
-        ),
-        Plot("Length of an episode", {"episode/turns": "turns"}),
-    ),
-    "Update": (
-        Plot("KL divergence", {"kl/k3": "to the reference (k3)", "kl/old": "to the sampler"}, size="third"),
-        Plot("Clipped tokens", {"clip/fraction": "clipped"}, shares=True, size="third"),
-        Plot("Groups that teach nothing", {"advantage/zero_groups": "equal returns"}, "", True, True, "third"),
-        Plot("Gradient norm", {"grad_norm": "norm"}, size="third"),
-        Plot("Learning rate", {"lr": "learning rate"}, size="third", smooth=False),
-        Plot("Loss", {"loss/total": "total", "loss/policy": "policy", "loss/kl": "KL"}, size="third", zero=False),
-    ),
-    "Methods": (
-        Plot("Tokens outside of EPO's band", {"epo/outside": "outside"}, shares=True, size="third"),
-        Plot("Weights of AEM", {"aem/weight_min": "smallest", "aem/weight_max": "largest"}, size="third"),
-        Plot("SEAL's classifier", {"seal/accuracy": "right"}, shares=True, full=True, size="third"),
-        Plot("Branching tokens of ActRe", {"actre/branching": "branching"}, shares=True, size="third"),
-        Plot("Advantage added by EA", {"ea/added": "added"}, size="third"),
-    ),
-    "Algorithm": (
-        Plot("Groups played and dropped", {"resample/dropped": "dropped", "resample/missing": "missing"}, size="third"),
-        Plot("Turns that share their state", {"gigpo/shared": "shared"}, shares=True, full=True, size="third"),
-        Plot("Size of GiGPO's step part", {"gigpo/step_part": "size"}, size="third"),
-        Plot("Responses punished for their length", {"overlong/share": "punished"}, shares=True, size="third"),
-        Plot("Punishment of long responses", {"overlong/mean": "mean"}, size="third"),
-    ),
-    "Critic": (
-        Plot("What the critic foresees", {"critic/explained": "explained"}, shares=True, size="third", zero=False),
-        Plot("Value that it gives", {"critic/value": "value"}, size="third"),
-        Plot("Loss of the critic", {"critic/loss": "loss"}, size="third"),
-    ),
-    IMITATION: (Plot("Imitation loss", {"sft/loss": "loss"}),),
-}
-_ELSEWHERE = {"success/all"}  # shown in the first chart of the page
-
-
-def draw(plot: Plot, records: Sequence[Record]) -> Figure | None:
-    names = _expand(plot.keys, records)
+def draw(plot: Plot, records: Sequence[Record], story: Story | None = None) -> Figure | None:
+    story = story or Story()
+    names = expand(plot.keys, {key for record in records for key in record})
     if plot.beside:  # a line from one step where the key was written to the next would tell of a slow change
         records = [dict.fromkeys(names, 0.0) | record if plot.beside in record else record for record in records]
     found = [series_of(records, key, name, number % COLORS) for number, (key, name) in enumerate(names.items())]
     series = [one for one in found if not one.empty]
     if not series:
         return None
-    series = [replace(one, smooth=plot.smooth, raw=len(series) <= 3) for one in series]
+    series = [replace(one, smooth=plot.smooth, raw=len(series) <= 3, markers=plot.markers) for one in series]
     width = 340 if plot.size == "third" else 460
     height = 210 if plot.size == "third" else 240
-    chart = Chart(
-        [Panel(series, marks=stage_marks(records))], plot.title, plot.shares, plot.full, plot.zero, width, height
-    )
-    caption = plot.caption or _meaning(series[0].key)
-    return Figure(plot.title, caption, [line_chart(chart)], legend_of(series), plot.size, _unit(series[0].key))
+    panel = Panel(series, marks=stage_marks(records), shades=story.shades, flags=story.flags)
+    chart = Chart([panel], plot.title, plot.shares, plot.full, plot.zero, width, height)
+    caption = plot.caption or meaning(series[0].key)
+    return Figure(plot.title, caption, [line_chart(chart)], legend_of(series), plot.size, unit_of(series[0].key))
 
 
 def stage_marks(records: Sequence[Record]) -> tuple[tuple[float, str], ...]:
@@ -139,7 +57,7 @@ def stage_marks(records: Sequence[Record]) -> tuple[tuple[float, str], ...]:
 
 
 def series_of(records: Sequence[Record], key: str, name: str, color: int) -> Series:
-    rows = [(float(record["step"]), _number(record.get(key))) for record in records if key in record]
+    rows = [(float(record["step"]), number(record.get(key))) for record in records if key in record]
     return Series(name, [x for x, _ in rows], [y for _, y in rows], color=color, key=key)
 
 
@@ -150,9 +68,9 @@ def eval_series(records: Sequence[Record], split: str, name: str, color: int) ->
     return Series(
         name,
         [float(record["step"]) for record in rows],
-        [_number(record[key]) for record in rows],
-        [_number(record.get(f"eval/{split}/low")) for record in rows],
-        [_number(record.get(f"eval/{split}/high")) for record in rows],
+        [number(record[key]) for record in rows],
+        [number(record.get(f"eval/{split}/low")) for record in rows],
+        [number(record.get(f"eval/{split}/high")) for record in rows],
         color,
         markers=True,
         key=key,
@@ -166,7 +84,7 @@ def splits_of(run: Run) -> list[str]:
     return sorted(splits, key=lambda split: (split != "unseen", split))
 
 
-def success_figure(run: Run, warmup: Run | None) -> Figure | None:
+def success_figure(run: Run, warmup: Run | None, story: Story) -> Figure | None:
     """Success on held-out games and in training, with the warm-up's own curve to the left on its own axis."""
     panels: list[Panel] = []
     if warmup is not None:
@@ -180,7 +98,7 @@ def success_figure(run: Run, warmup: Run | None) -> Figure | None:
     if not during:
         return None
     title = "reinforcement learning steps" if training else "imitation steps"
-    panels.append(Panel(during, "step", 1.0, title, stage_marks(training)))
+    panels.append(Panel(during, "step", 1.0, title, stage_marks(training), story.shades, story.flags))
     label = "Share of the games solved over the steps of the run"
     wide = line_chart(Chart(panels, label, True, True, width=1060, height=320))
     narrow = line_chart(Chart(panels, label, True, True, width=420, height=300))
@@ -190,6 +108,34 @@ def success_figure(run: Run, warmup: Run | None) -> Figure | None:
     if len(training) >= 25 and during[-1].smooth:
         caption += " Thin line: each training step."
     return Figure("Success", caption, [wide, narrow], legend_of(during), "whole")
+
+
+def drift_figure(records: Sequence[Record], story: Story) -> Figure | None:
+    """Forecast and measured drift over the step at which the drift was measured.
+
+    The forecast has no scale of its own, so each of the two is divided by its root mean square.
+    """
+    told = series_of(records, "drift/predicted", "foretold by the update before", 1)
+    measured = series_of(records, "drift/measured", "measured", 0)
+    if told.empty or measured.empty:
+        return None
+    told = replace(told, x=[x + 1 for x in told.x])
+    series = [replace(one, y=_unit_size(one.y), smooth=True) for one in (measured, told)]
+    panel = Panel(series, marks=stage_marks(records), shades=story.shades, flags=story.flags)
+    title = "Drift of entropy, foretold and measured"
+    wide = line_chart(Chart([panel], title, width=1060, height=250))
+    narrow = line_chart(Chart([panel], title, width=420, height=240))
+    caption = (
+        "Change of the token entropy from the step before, and what A·(S - H) foretold of it. Each is divided by its "
+        "root mean square: the signs can be compared, the sizes cannot."
+    )
+    return Figure(title, caption, [wide, narrow], legend_of(series), "whole")
+
+
+def _unit_size(values: list[float | None]) -> list[float | None]:
+    known = [value for value in values if value is not None]
+    size = (sum(value * value for value in known) / len(known)) ** 0.5 or 1.0
+    return [None if value is None else value / size for value in values]
 
 
 def time_figure(run: Run) -> Figure | None:
@@ -205,7 +151,7 @@ def time_figure(run: Run) -> Figure | None:
         Series(
             stage,
             [float(chunk[0]["step"]) for chunk in chunks],
-            [sum(_number(record.get(f"seconds/{stage}")) or 0.0 for record in chunk) / len(chunk) for chunk in chunks],
+            [sum(number(record.get(f"seconds/{stage}")) or 0.0 for record in chunk) / len(chunk) for chunk in chunks],
             color=color,
             key=f"seconds/{stage}",
         )
@@ -215,7 +161,7 @@ def time_figure(run: Run) -> Figure | None:
     narrow = Chart([Panel(layers)], chart.label, width=420, height=240)
     caption = "Mean time of a step by stage" + (f", {together} steps to a bar." if together > 1 else ".")
     pictures = [stacked_bars(chart, "s"), stacked_bars(narrow, "s")]
-    return Figure("Time by stage", caption, pictures, legend_of(layers), "whole", "seconds")
+    return Figure("Time by stage", caption, pictures, legend_of(layers), "whole", "seconds", bars=True)
 
 
 def _stage_rank(stage: str) -> tuple[int, str]:
@@ -235,24 +181,24 @@ def seconds_of(run: Run) -> float:
     """How long the run took, as far as its clock says."""
     total = 0.0
     for record in run.timings:
-        stages = {key: _number(record[key]) or 0.0 for key in record if key.startswith("seconds/")}
+        stages = {key: number(record[key]) or 0.0 for key in record if key.startswith("seconds/")}
         whole = [stages[f"seconds/{name}"] for name in _WHOLE if f"seconds/{name}" in stages]
         total += whole[0] if whole else sum(stages.values())
     return total
 
 
 def legend_of(series: Sequence[Series]) -> list[tuple[str, int, str]]:
-    return [(one.name, one.color, _meaning(one.key)) for one in series]
+    return [(one.name, one.color, meaning(one.key)) for one in series]
 
 
-def _meaning(key: str) -> str:
+def meaning(key: str) -> str:
     try:
         return sentence(key)
     except KeyError:  # written by another version
         return key
 
 
-def _unit(key: str) -> str:
+def unit_of(key: str) -> str:
     """The unit of a key; shares are shown in percent, and a loss has none."""
     try:
         unit = entry_of(key).unit
@@ -261,16 +207,5 @@ def _unit(key: str) -> str:
     return "" if unit in ("share", "loss", "norm", "per update") else unit
 
 
-def _expand(keys: dict[str, str], records: Sequence[Record]) -> dict[str, str]:
-    written = sorted({key for record in records for key in record} - _ELSEWHERE)
-    names: dict[str, str] = {}
-    for key, name in keys.items():
-        if key.endswith("/"):
-            names |= {one: one.removeprefix(key).replace("_", " ") for one in written if one.startswith(key)}
-        else:
-            names[key] = name
-    return names
-
-
-def _number(value: object) -> float | None:
+def number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) < _BEYOND else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope.errors import RunError
-from isentrope.instruments.log import METRICS, TIMINGS, Record, read_records
+from isentrope.instruments.log import EVENTS, METRICS, TIMINGS, Record, read_records
 
 _EPISODE_FILE = re.compile(r"(?:step-(\d+)|eval-(\d+)-(.+))\.parquet")
 
@@ -33,6 +33,7 @@ class Run:
     timings: list[Record]
     episode_files: list[EpisodeFile]
     kind: str = "train"  # the command that made it: train, sft or rft
+    events: tuple[Record, ...] = ()  # alarms and changes of phase, as they were said
 
     @property
     def name(self) -> str:
@@ -65,7 +66,8 @@ def read_run(path: Path | str) -> Run:
         raise RunError(f"could not read {config_file}: {error}") from error
     records = _log(path / METRICS)
     files = _episode_files(path / "episodes")
-    return Run(path, config, text, records, _log(path / TIMINGS), files, _kind(path, records))
+    kind, events = _kind(path, records), tuple(_log(path / EVENTS))
+    return Run(path, config, text, records, _log(path / TIMINGS), files, kind, events)
 
 
 def _kind(path: Path, records: list[Record]) -> str:

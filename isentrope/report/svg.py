@@ -25,17 +25,17 @@ from isentrope.report.axes import (
     x_title,
     y_grid,
 )
+from isentrope.report.events_drawn import alarm_flags, phase_bands
 from isentrope.report.scale import Scale, nice_ticks, spread
 from isentrope.report.text import percent, short
 
-__all__ = ["Chart", "Panel", "Series", "line_chart", "stacked_bars"]
+__all__ = ["Chart", "Panel", "Series", "line_chart", "moving_mean", "stacked_bars"]
 
-_MOST_POINTS = 400  # more would not be seen at this size, only paid for
 _FEW_POINTS = 25  # fewer need no smoothing
 
 
 def line_chart(chart: Chart, *, hover: bool = True) -> str:
-    panels = [replace(panel, series=[_thinned(series) for series in panel.series]) for panel in chart.panels]
+    panels = [replace(panel, series=[_thinned(one, chart.points) for one in panel.series]) for panel in chart.panels]
     y_scale, y_ticks = _y_axis(chart)
     chart = with_room(chart, y_ticks)
     parts = [y_grid(chart, y_scale, y_ticks)]
@@ -43,7 +43,8 @@ def line_chart(chart: Chart, *, hover: bool = True) -> str:
     names = list(dict.fromkeys((series.name, series.color) for panel in panels for series in panel.series))
     for panel, (left, right) in zip(panels, panel_edges(chart), strict=True):
         x_scale = _x_scale(panel, left, right)
-        parts += [x_axis(panel, x_scale, chart.height, left, right), mark_lines(panel, x_scale, chart.height)]
+        parts += [phase_bands(panel, x_scale, chart.height), x_axis(panel, x_scale, chart.height, left, right)]
+        parts += [mark_lines(panel, x_scale, chart.height), alarm_flags(panel, x_scale, chart.height)]
         parts += [_band(series, x_scale, y_scale) for series in panel.series]
         parts += [_line(series, x_scale, y_scale) for series in panel.series]
         stops += _stops(panel, chart, x_scale, y_scale, names)
@@ -103,11 +104,10 @@ def _x_scale(panel: Panel, left: float, right: float) -> Scale:
 
 
 def _line(series: Series, x_scale: Scale, y_scale: Scale) -> str:
-    dashed = " dashed" if series.dashed else ""
     if series.smooth and len(series.y) >= _FEW_POINTS:
         thin = _path(series.x, series.y, x_scale, y_scale, f"line thin c{series.color}") if series.raw else ""
-        return thin + _path(series.x, _moving_mean(series.y), x_scale, y_scale, f"line c{series.color}{dashed}")
-    parts = [_path(series.x, series.y, x_scale, y_scale, f"line c{series.color}{dashed}")]
+        return thin + _path(series.x, moving_mean(series.y), x_scale, y_scale, f"line c{series.color}")
+    parts = [_path(series.x, series.y, x_scale, y_scale, f"line c{series.color}")]
     points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if y is not None]
     if series.markers or len(points) == 1:
         parts += [
@@ -151,13 +151,14 @@ def _stops(
             if y is not None:
                 text = percent(y, 1) if chart.shares else short(y)
                 low, high = (series.low or [None] * (i + 1))[i], (series.high or [None] * (i + 1))[i]
-                if low is not None and high is not None and chart.shares:
-                    text += f" ({percent(low)} to {percent(high)})"
+                if low is not None and high is not None:
+                    ends = (percent(low), percent(high)) if chart.shares else (short(low), short(high))
+                    text += f" ({ends[0]} to {ends[1]})"
                 rows.setdefault(x, []).append([number, round(y_scale(y), 1), text])
     return [[round(x_scale(x), 1), f"{panel.x_name} {x:g}", rows[x]] for x in sorted(rows)]
 
 
-def _moving_mean(values: list[float | None]) -> list[float | None]:
+def moving_mean(values: list[float | None]) -> list[float | None]:
     """Mean of equally many neighbours on both sides, a twentieth of the run together: a peak stays in its place."""
     widest = max(1, len(values) // 40)
     means: list[float | None] = []
@@ -168,8 +169,8 @@ def _moving_mean(values: list[float | None]) -> list[float | None]:
     return means
 
 
-def _thinned(series: Series) -> Series:
-    stride = -(-len(series.x) // _MOST_POINTS)
+def _thinned(series: Series, most: int) -> Series:
+    stride = -(-len(series.x) // most)
     if stride <= 1:
         return series
     kept = sorted({*range(0, len(series.x), stride), len(series.x) - 1})

@@ -20,7 +20,11 @@ from isentrope.config.schema import RunConfig
 from isentrope.errors import RunError
 from isentrope.methods.options import with_options
 
-COMMANDS = ("train", "sft", "rft", "eval", "table", "report", "play", "check-task", "config", "methods", "doctor")
+COMMANDS = (
+    "train", "sft", "rft", "eval", "table", "serve", "export", "watch", "analyze", "report", "figures", "retrieve",
+    "tasks", "play", "check-task", "serve-task", "build-repairs", "serve-openenv", "methods", "models", "config",
+    "doctor",
+)  # fmt: skip
 TOY = "tests.toys:ToyWorld"
 
 
@@ -76,6 +80,7 @@ def _time_of_children() -> float:
 
 def test_every_command_is_listed_and_teaches_by_example() -> None:
     listed = invoke("--help").stdout
+    assert sorted(command.name or "" for command in app.registered_commands) == sorted(COMMANDS)
     for name in COMMANDS:
         assert name in listed
         page = invoke(name, "--help")
@@ -139,6 +144,18 @@ def test_a_model_that_is_not_there(arguments: tuple[str, ...]) -> None:
     assert done.stderr.startswith("loading smolm2 …\n")
     assert "did you mean smollm2?" in " ".join(done.stderr.replace("│", " ").split())
     assert "policy.model" not in done.stderr  # the name was an argument
+
+
+def test_a_task_server_says_how_it_is_used_and_what_it_refuses() -> None:
+    assert "task.where=http://127.0.0.1:8100" in invoke("serve-task", "--help").stdout
+    for refused, words in (
+        (("--host", "0.0.0.0"), "can be reached by others"),
+        (("--key-env", "NO_SUCH_VARIABLE"), "environment variable"),
+        (("--set", "task.where=http://127.0.0.1:1"), "plays its tasks itself"),
+    ):
+        result = invoke("serve-task", "household", *refused)
+        assert result.exit_code == 2
+        assert words in " ".join((result.stdout + result.stderr).replace("│", " ").split())
 
 
 def test_the_example_of_a_server_names_its_address() -> None:

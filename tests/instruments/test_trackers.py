@@ -1,6 +1,6 @@
 """The real trackers, offline: what a run wrote is read back from their own files. Those not installed are skipped.
 
-pip install -e '.[trackers]' && python -m pytest tests/instruments/test_trackers.py
+pip install -e '.[wandb,mlflow,trackio]' && python -m pytest tests/instruments/test_trackers.py
 """
 
 from __future__ import annotations

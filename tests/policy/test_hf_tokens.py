@@ -23,7 +23,7 @@ FOLDED = ("gemma", "mistral-last")  # the system text goes in front of the first
 
 
 class OwnSystem(Wording):
-    def system(self, order: str, rules: str) -> str:
+    def system(self, order: str, rules: str, tags: tuple[str, ...] = ("action",)) -> str:
         return SYSTEM
 
 

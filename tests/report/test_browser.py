@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from isentrope.report.compare import write_comparison
 from isentrope.report.page import write_report
 from tests.report.fake_run import make_run
 from tests.report.test_page import HOSTILE
@@ -71,3 +72,53 @@ def test_dark_and_light_differ(browser: Any, address: str) -> None:
         colours.add(page.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
         page.close()
     assert len(colours) == 2
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two seeds and a run whose name and numbers' names are hostile."""
+    folder = tmp_path_factory.mktemp("runs")
+    seeds = [make_run(folder / f"seed{seed}", 30, seed, warmup=False) for seed in (0, 1)]
+    hostile = make_run(folder / NAME, 30, 3, text=HOSTILE, warmup=False)
+    return write_comparison([*seeds, hostile], {}, folder / "page.html").as_uri()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 420])
+def test_a_comparison_fits_and_shows_its_runs(browser: Any, compared: str, scheme: str, width: int) -> None:
+    complaints: list[str] = []
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.on("dialog", lambda dialog: (complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: None if request.url == compared else complaints.append(request.url))
+    page.goto(compared)
+    assert page.locator("figure").count() >= 25
+    assert page.locator("img, svg[onload], body > style, body script").count() == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator("#entropy svg.chart").first.hover()
+    tip = page.locator("#tip").inner_text()
+    assert "seed (2 seeds)" in tip or "seed0 and others (2 seeds)" in tip
+    assert NAME in tip
+    first = page.locator("#entropy figure").first
+    dashes = first.locator("svg.chart path.line:not(.thin)").evaluate_all(
+        "lines => lines.map((line) => getComputedStyle(line).strokeDasharray)"
+    )
+    assert len(set(dashes)) == 2
+    assert complaints == []
+    page.close()
+
+
+def test_paper_is_white_even_for_a_dark_screen(browser: Any, address: str, compared: str) -> None:
+    for place in (address, compared):
+        page = browser.new_page(viewport={"width": 794, "height": 1123}, color_scheme="dark")
+        page.goto(place)
+        page.emulate_media(media="print", color_scheme="dark")
+        white, ink = "rgb(255, 255, 255)", "rgb(29, 33, 38)"
+        assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == white
+        assert page.evaluate("getComputedStyle(document.documentElement).color") == ink
+        assert page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor") == white
+        kept = "[...document.querySelectorAll('figure')].map((one) => getComputedStyle(one).breakInside)"
+        assert set(page.evaluate(kept)) == {"avoid"}
+        assert page.pdf(format="A4").startswith(b"%PDF")
+        page.close()

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from isentrope.instruments.log import Record
 from isentrope.report.axes import Chart, Panel, Series
 from isentrope.report.episodes import LEVELS, MOST_NATS, level_of
-from isentrope.report.figures import SECTIONS, draw, stage_marks
+from isentrope.report.figures import draw, stage_marks
+from isentrope.report.plots import SECTIONS
 from isentrope.report.scale import Scale, decimals, nice_ticks, spread
 from isentrope.report.svg import line_chart, stacked_bars
 from isentrope.report.text import clipped, duration, safe, short, visible

@@ -1,0 +1,123 @@
+"""What happened in a run: its phases, its alarms, and what the doctor says about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from isentrope.errors import RunError
+from isentrope.instruments.alarms import replay
+from isentrope.instruments.diagnosis import Diagnosis, diagnose
+from isentrope.instruments.diagnosis_data import Course
+from isentrope.instruments.log import METRICS, Record
+from isentrope.instruments.phases import NAMES, find_phases
+from isentrope.report.axes import Flag, Shade
+from isentrope.report.read import Run
+from isentrope.rollout.store import read_episodes
+from isentrope.types import Episode
+
+_MOST_FLAGS = 99
+
+
+@dataclass(frozen=True)
+class Said:
+    """An alarm, or what was done about one."""
+
+    step: int
+    name: str
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Story:
+    shades: tuple[Shade, ...] = ()  # every phase, descent too
+    alarms: tuple[Said, ...] = ()
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        some = self.alarms[:_MOST_FLAGS]
+        return tuple(Flag(float(one.step), n, f"{one.name}. {one.text}") for n, one in enumerate(some, start=1))
+
+
+def story_of(run: Run) -> Story:
+    return Story(phases_of(run), alarms_of(run))
+
+
+def phases_of(run: Run) -> tuple[Shade, ...]:
+    """The phases as they were, with every onset where it belongs, from the entropy curve; a run that did not record it
+    has them as they were told at the time."""
+    records = [(int(record["step"]), record) for record in run.of_kind("train")]
+    entropies = [(step, record["entropy/token"]) for step, record in records if _finite(record.get("entropy/token"))]
+    if entropies:
+        found = find_phases([step for step, _ in entropies], [float(value) for _, value in entropies])
+        return tuple(Shade(span.first, span.last, span.name) for span in found.spans())
+    told = [(step, NAMES[int(record["phase"])]) for step, record in records if record.get("phase") in (0, 1, 2)]
+    last = max((step for step, _ in records), default=0)
+    if not told:
+        events = [event for event in run.events if event.get("kind") == "phase" and event.get("name") in NAMES]
+        told = sorted((int(event["step"]), str(event["name"])) for event in events)
+    starts = told[:1] + [b for a, b in pairwise(told) if a[1] != b[1]]
+    ends = [step - 1 for step, _ in starts[1:]] + [last] * bool(starts)
+    return tuple(Shade(a, b, name) for (a, name), b in zip(starts, ends, strict=True) if b >= a)
+
+
+def alarms_of(run: Run) -> tuple[Said, ...]:
+    """As they were said, and what was done about them; of a run that recorded no events, as they would be said now."""
+    events: Sequence[Record] = [event for event in run.events if event.get("kind") != "phase"]
+    if not run.events:
+        events = [alarm.event() for alarm in replay(run.records)[1]]
+    said = [
+        Said(int(event["step"]), *(str(event.get(part) or "") for part in ("name", "text", "remedy")))
+        for event in events
+    ]
+    return tuple(sorted(said, key=lambda one: one.step))
+
+
+def diagnosis_of(run: Run) -> Diagnosis:
+    return diagnose(course_of(run))
+
+
+def course_of(run: Run) -> Course:
+    """The run as the doctor takes it."""
+    played = [file for file in run.episode_files if file.split is None]
+    episodes: list[Episode] = []
+    if played:
+        try:
+            episodes = read_episodes(played[-1].path)
+        except RunError:  # the numbers can be told without them
+            played = []
+    return Course(
+        name=run.name,
+        kind=run.kind,
+        config=run.config,
+        records=run.records,
+        events=list(run.events),
+        running=is_running(run.path),
+        episodes=episodes,
+        episodes_step=played[-1].step if played else 0,
+    )
+
+
+def is_running(path: Path) -> bool:
+    """Whether a process holds the run folder. Asked of the kernel's list of locks, so that nothing is touched."""
+    try:
+        inode = (path / "run.lock").stat().st_ino
+        locks = Path("/proc/locks").read_text().splitlines()
+    except OSError:  # no lock, or no Linux: nobody can tell
+        return False
+    return any("FLOCK" in line and f":{inode} " in line for line in locks)
+
+
+def check_run(run: Run) -> None:
+    if not run.records and not run.config:
+        raise RunError(
+            f"{run.path} is not a run folder: it has neither {METRICS} nor config.toml; give the folder of a run"
+        )
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
