@@ -48,7 +48,7 @@ def main() -> None:
 
         compare("a command (true)", given.rounds, lambda: sandbox.exec(["true"]), lambda: plain(["true"]))
         compare("a test run", given.rounds, lambda: run_tests(sandbox, targets), lambda: plain(pytest))
-    for threads in (1, CodeRepairWorld.threads):
+    for threads in (1, CodeRepairWorld().threads):
         print(f"episodes, {threads} at once: {episodes(given.episodes, threads):.2f}/s")
 
 

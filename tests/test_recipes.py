@@ -154,7 +154,7 @@ NUMBERS: list[tuple[str, dict[str, Any]]] = [
     ("epo/scienceworld-ppo-epo.toml", {"method.epo.kappa_high": 2.0, "method.epo.decay": 3.0, "run.steps": 125}),
     ("epo/scienceworld-ppo-epo-base.toml", {"method.epo.variant": "base", "method.epo.alpha": 0.05}),
     ("epo/scienceworld-ppo-ea.toml", {"method.ea.alpha": 0.4, "method.ea.kappa": 2.0, "learn.kl": 0.01}),
-    ("epo/scienceworld-gigpo.toml", {"task.options": {}, "learn.advantage": "gigpo", "eval.temperature": 0.4}),
+    ("epo/scienceworld-gigpo.toml", {"task.options": {"reward": "success"}, "learn.advantage": "gigpo"}),
     ("seal/alfworld-grpo.toml", {"task.max_turns": 25, "learn.lr": 2e-6, "rollout.temperature": 1.0}),
     ("seal/alfworld-gigpo-seal.toml", {"learn.discount": 0.95, "learn.step_weight": 1.0, "method.seal.alpha": 0.1}),
     ("seal/webshop-grpo.toml", {"task.max_turns": 10, "agent.max_context": 4096 + 512, "learn.kl": 0.01}),

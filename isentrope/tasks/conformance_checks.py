@@ -5,14 +5,24 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable
+from itertools import islice
 from typing import cast
 
 from isentrope.errors import TaskError
 from isentrope.tasks.conformance_hostile import HOSTILE
-from isentrope.tasks.conformance_play import Broken, Sample, fair_return, need, well_formed_step
+from isentrope.tasks.conformance_play import (
+    Broken,
+    Sample,
+    expert_play,
+    need,
+    random_play,
+    view_after,
+    well_formed_step,
+)
 from isentrope.tasks.conformance_repeat import check_global_random, check_order, check_play, check_start_anew
-from isentrope.tasks.contract import Expert, Instance, World
+from isentrope.tasks.contract import Expert, Instance, Task, World
 
+ROUTE = 8  # moves
 FAR = 2**31 + 1000  # a run begins its games of an endless split anywhere below 2**31
 
 
@@ -74,17 +84,49 @@ def check_order_of_calls(sample: Sample) -> str:
 
 
 def check_admissible(sample: Sample) -> str:
-    tried = 0
+    """What a view lists is accepted there: on the first view, and along a game of the expert's or a random one."""
+    tried, listed = 0, False
     for split in sample.world.splits():
         instance = sample.world.instance(split, 0)
         task = sample.world.open()
-        actions = task.start(instance).admissible or ()
-        for action in random.Random(sample.seed).sample(actions, min(20, len(actions))):
-            task.start(instance)
-            need(task.step(action).valid, f"{instance}: the admissible action {action!r} was not accepted")
-            tried += 1
+        if task.start(instance).admissible is not None:  # None: actions are free text; (): none at this moment
+            listed = True
+            tried += _try_listed(task, instance, _route(sample, instance), sample.seed)
         task.close()
-    return f"{tried} accepted" if tried else "the world lists no admissible actions"
+    nothing = "no view lists any" if listed else "the world lists no admissible actions"
+    return f"{tried} accepted" if tried else nothing
+
+
+def _try_listed(task: Task, instance: Instance, route: list[str], seed: int) -> int:
+    """How many were tried: some at the start, and a few at three places of the route, each reached anew."""
+    choices = random.Random(seed)
+    later = choices.sample(range(1, len(route)), min(3, max(0, len(route) - 1)))
+    tried = 0
+    for turn, times in ((0, 6), *((turn, 2) for turn in later)):
+        for _ in range(times):
+            view = view_after(task, instance, route[:turn])
+            if view is None or not view.admissible:
+                break
+            action = choices.choice(view.admissible)
+            where = f"{instance}, after {turn} moves" if turn else str(instance)
+            need(task.step(action).valid, f"{where}: the admissible action {action!r} was not accepted")
+            tried += 1
+    return tried
+
+
+def _route(sample: Sample, instance: Instance) -> list[str]:
+    """The first moves of a game, as far as it gets: experts and plays have checks of their own."""
+    task = sample.world.open()
+    expert = sample.world.expert(sample.seed)
+    played: list[str] = []
+    try:
+        game = random_play(task, instance, sample) if expert is None else expert_play(task, expert, instance, sample)
+        for action, _ in islice(game, ROUTE):
+            played += [action] if action else []
+    except Exception:
+        pass
+    task.close()
+    return played
 
 
 def check_expert(sample: Sample) -> str:
@@ -100,19 +142,9 @@ def check_expert(sample: Sample) -> str:
 
 def _expert_solves(expert: Expert, instance: Instance, sample: Sample) -> bool:
     task = sample.world.open()
-    view = task.start(instance)
-    expert.start(view, instance)
-    total = 0.0
-    for _ in range(sample.max_turns):
-        step = well_formed_step(task.step(expert.act(view).action), view)
-        total += step.reward
-        fair_return(total, step.success)
-        if step.terminated or step.truncated:
-            task.close()
-            return step.success
-        view = step.view
+    steps = [step for _, step in expert_play(task, expert, instance, sample)]
     task.close()
-    return False
+    return bool(steps) and steps[-1].success
 
 
 def check_splits(sample: Sample) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -115,7 +115,7 @@ def random_play(task: Task, instance: Instance, sample: Sample) -> Iterator[tupl
     choices = random.Random(f"{sample.seed} {instance.split} {instance.index}")
     view = well_formed_view(task.start(instance))
     yield "", view
-    guide = _guide(sample, view, instance) if view.admissible is None else None
+    guide = None if view.admissible else _guide(sample, view, instance)
     total = 0.0
     for _ in range(min(sample.max_turns, TURNS)):
         action = _choice(view, choices, guide)
@@ -128,8 +128,35 @@ def random_play(task: Task, instance: Instance, sample: Sample) -> Iterator[tupl
             return
 
 
+def expert_play(task: Task, expert: Expert, instance: Instance, sample: Sample) -> Iterator[tuple[str, Step]]:
+    """(action, what came back) of the expert's game."""
+    view = task.start(instance)
+    expert.start(view, instance)
+    total = 0.0
+    for _ in range(sample.max_turns):
+        action = expert.act(view).action
+        step = well_formed_step(task.step(action), view)
+        yield action, step
+        total += step.reward
+        fair_return(total, step.success)
+        if step.terminated or step.truncated:
+            return
+        view = step.view
+
+
+def view_after(task: Task, instance: Instance, actions: Sequence[str]) -> View | None:
+    """What is seen after these actions; None if the game has ended by then."""
+    view = task.start(instance)
+    for action in actions:
+        step = task.step(action)
+        if step.terminated or step.truncated:
+            return None
+        view = step.view
+    return view
+
+
 def _guide(sample: Sample, view: View, instance: Instance) -> Expert | None:
-    """Where actions are free text, the expert knows some that do something."""
+    """Where no action is listed at the start, the expert knows some that do something."""
     guide = sample.world.expert(sample.seed)
     if guide is not None:
         guide.start(view, instance)

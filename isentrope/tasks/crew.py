@@ -6,6 +6,7 @@ takes its place, and it leaves when (if ever) it comes back.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -21,7 +22,7 @@ MOST_STUCK = 64  # threads left behind and not yet come back; beyond that no new
 class Job(Generic[R]):
     work: Callable[[], R]
     cut: Callable[[], object] = lambda: None  # called, from another thread, when it is late
-    leave: Callable[[], object] = lambda: None  # called by its own thread when it comes back late
+    waited: Callable[[], float] = lambda: 0.0  # seconds since it began that do not count
 
 
 class Late:
@@ -44,6 +45,10 @@ class _Running:
         self.done = False
         self.late = False
 
+    def left(self, seconds: float) -> float:
+        """Of the time that it has."""
+        return seconds if self.began is None else self.began + self.job.waited() + seconds - time.monotonic()
+
 
 class Crew:
     """At most `threads` threads, started when there is work for them."""
@@ -57,21 +62,25 @@ class Crew:
         self._open = True
         self.left_behind = 0
 
-    def run(self, jobs: Mapping[int, Job[R]], seconds: float) -> dict[int, R | Late]:
-        """All jobs, each with so many seconds from when a thread takes it up. Any thread may call this."""
+    def run(self, jobs: Mapping[int, Job[R]], seconds: float, altogether: float = math.inf) -> dict[int, R | Late]:
+        """All jobs, each with so many seconds from when a thread takes it up; those that have not begun when
+        `altogether` is over are given up. Any thread may call this. If it is interrupted, nothing more is begun."""
+        end = time.monotonic() + altogether
         batch = _Batch(len(jobs))
         running = {number: _Running(job, batch) for number, job in jobs.items()}
         with self._moved:
-            for item in running.values():
-                self._queue.append(item)
-                self._man()
-                self._work_there.notify()
-            while True:
-                for item in self._leave_behind(running.values(), seconds):
-                    threading.Thread(target=item.job.cut, daemon=True).start()  # it may be slow: not with the lock held
-                if not batch.left:
-                    break
-                self._moved.wait(self._patience(running.values(), seconds))
+            try:
+                for item in running.values():
+                    self._queue.append(item)
+                    self._man()
+                    self._work_there.notify()
+                self._leave_behind(running.values(), seconds, end)
+                while batch.left:
+                    self._moved.wait(self._patience(running.values(), seconds, end))
+                    self._leave_behind(running.values(), seconds, end)
+            except BaseException:  # Ctrl-C: nobody waits for these any more
+                self._leave_behind(running.values(), -math.inf, -math.inf)
+                raise
         return {number: item.result for number, item in running.items()}
 
     def close(self) -> None:
@@ -86,27 +95,35 @@ class Crew:
             self._threads += 1
             threading.Thread(target=self._work, daemon=True, name="isentrope-task").start()
 
-    def _patience(self, items: Iterable[_Running], seconds: float) -> float:
-        begun = [item.began for item in items if item.began is not None and not item.done]
-        return max(0.0, min(begun, default=time.monotonic()) + seconds - time.monotonic()) + 0.001
+    def _patience(self, items: Iterable[_Running], seconds: float, end: float) -> float:
+        left = min((item.left(seconds) for item in items if not item.done), default=seconds)
+        if end > (now := time.monotonic()):
+            left = min(left, end - now)
+        return max(0.0, left) + 0.001
 
-    def _leave_behind(self, items: Iterable[_Running], seconds: float) -> list[_Running]:
-        """Jobs whose time is up. Those that no thread is left for are given up too."""
-        now = time.monotonic()
-        late = [item for item in items if not item.done and item.began is not None and now - item.began >= seconds]
-        for item in late:
-            item.late = True
-            self._finish(item, Late(begun=True))
-            self._threads -= 1
-            self._stuck += 1
-            self.left_behind += 1
-            self._man()
+    def _leave_behind(self, items: Iterable[_Running], seconds: float, end: float) -> None:
+        """Jobs whose time is up. Those that no thread is left for, or no time, are given up too."""
+        if time.monotonic() >= end:
+            self._give_up(items)
+        for item in items:
+            if not item.done and item.began is not None and item.left(seconds) <= 0:
+                item.late = True
+                self._finish(item, Late(begun=True))
+                self._threads -= 1
+                self._stuck += 1
+                self.left_behind += 1
+                self._man()
+                threading.Thread(target=item.job.cut, daemon=True).start()  # it may be slow: not with the lock held
         if self._threads == 0:
-            for item in items:
-                if not item.done:
+            self._give_up(items)
+
+    def _give_up(self, items: Iterable[_Running]) -> None:
+        """Those that have not begun."""
+        for item in items:
+            if not item.done and item.began is None:
+                if item in self._queue:  # not so if its batch was interrupted on the way there
                     self._queue.remove(item)
-                    self._finish(item, Late(begun=False))
-        return late
+                self._finish(item, Late(begun=False))
 
     def _finish(self, item: _Running, result: Any) -> None:
         item.done, item.result = True, result
@@ -126,7 +143,6 @@ class Crew:
                     continue
                 self._stuck -= 1
                 self._man()
-            item.job.leave()
             return
 
     def _next(self) -> _Running | None:

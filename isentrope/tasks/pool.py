@@ -12,6 +12,7 @@ which talks to a server (remote_world.py).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -19,6 +20,7 @@ from typing import Any, Protocol, Self
 from isentrope.errors import TaskError
 from isentrope.tasks.contract import Instance, Step, View, World
 from isentrope.tasks.crew import Crew, Job, Late
+from isentrope.tasks.home import Home
 from isentrope.tasks.registry import make_world
 from isentrope.tasks.remote_world import RemoteWorld
 from isentrope.tasks.slots import MAX_ACTION, Failure, Slots, close_world
@@ -28,7 +30,9 @@ from isentrope.tasks.worker_process import Command, WorkerProcess, play_all
 
 __all__ = ["Failure", "LocalTasks", "TaskPool", "ThreadTasks", "WorkerTasks", "open_tasks"]
 
-CLOSE_SECONDS = 5.0  # for tasks in threads to close
+CLOSE_SECONDS = 5.0  # for a task in a thread to close, and for its world
+CLOSE_ALL_SECONDS = 10.0  # for all tasks in threads
+MOST_CLOSERS = 8
 
 
 class TaskPool(Protocol):
@@ -125,7 +129,7 @@ class ThreadTasks(_Pool):
         super().__init__(world, count)
         self._crew = Crew(min(threads, count))
         self._step_seconds = step_seconds
-        self._homes = {slot: Slots(world) for slot in range(count)}  # one each: a late thread must not touch the next
+        self._homes = {slot: Home(world) for slot in range(count)}
         self._told = 0
 
     def start(self, slot_instances: dict[int, Instance]) -> dict[int, View | Failure]:
@@ -146,21 +150,26 @@ class ThreadTasks(_Pool):
     def close(self) -> None:
         if self._open:
             super().close()
-            closing = {slot: Job(home.close) for slot, home in self._homes.items()}
-            self._crew.run(closing, min(CLOSE_SECONDS, self._step_seconds))
-            self._crew.run({0: Job(lambda: close_world(self._world))}, CLOSE_SECONDS)
             self._crew.close()
+            closing = {slot: Job(home.close) for slot, home in self._homes.items()}
+            closers = Crew(min(MOST_CLOSERS, len(closing)))  # the threads that play may all be stuck
+            closers.run(closing, min(CLOSE_SECONDS, self._step_seconds), CLOSE_ALL_SECONDS)
+            closers.close()
+            last = threading.Thread(target=close_world, args=(self._world,), daemon=True)
+            last.start()
+            last.join(CLOSE_SECONDS)
 
     def _job(self, slot: int, command: Command, argument: Any) -> Job[Any]:
         home = self._homes[slot]
-        play = home.start if command == "start" else home.step
-        return Job(lambda: play(slot, argument), lambda: home.cut(slot), home.close)
+        return Job(lambda: home.play(command, argument), home.cut, home.waited)
 
     def _play(self, jobs: dict[int, Job[Any]]) -> dict[int, Any]:
         results: dict[int, Any] = {}
         for slot, result in self._crew.run(jobs, self._step_seconds).items():
             if isinstance(result, Late):
-                self._homes[slot] = Slots(self._world)
+                if result.begun:
+                    self._homes[slot].close()  # its thread does it, when it comes back
+                    self._homes[slot] = Home(self._world)
                 result = Failure("time_limit", _lateness(result, self._step_seconds))
             elif isinstance(result, BaseException):
                 result = Failure("task_error", in_words(result))

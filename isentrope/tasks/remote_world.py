@@ -7,8 +7,6 @@ kinds of its games come from the server, so what the world needs has to be insta
 from __future__ import annotations
 
 import os
-import time
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -17,16 +15,16 @@ from isentrope.config.address import addresses
 from isentrope.config.convert import parse_section
 from isentrope.config.text import as_table
 from isentrope.errors import ConfigError, TaskError
-from isentrope.tasks.contract import Expert, Instance, Step, View
+from isentrope.tasks.contract import Expert, Instance, World
 from isentrope.tasks.registry import make_world, world_options
-from isentrope.tasks.remote_client import Line, Refused, TaskServer, TooLate, Unreachable
+from isentrope.tasks.remote_client import Refused, TooLate, Unreachable
 from isentrope.tasks.remote_servers import PATH, Fleet
-from isentrope.tasks.slots import MAX_ACTION, Failure, FailureKind, TaskFailed
+from isentrope.tasks.remote_task import RemoteTask
+from isentrope.tasks.slots import close_world
 from isentrope.tasks.tidy import Garbage
-from isentrope.tasks.wire import Table, instance_from_table, result_from_table
+from isentrope.tasks.wire import instance_from_table
 
 GRACE = 2.0  # seconds that a server has to say that a task took too long
-CLOSE_SECONDS = 2.0
 BLOCK = 64  # instances that are asked for at once
 
 
@@ -40,6 +38,7 @@ class RemoteWorld:
         self._asked_for = (world, dict(options))
         self._seconds = step_seconds + GRACE
         self.patience = step_seconds + 2 * GRACE  # for whoever watches the threads
+        self._near: World | None = None  # the world itself, made here for its expert
         self.fleet = Fleet(addresses(where), _key(key_env))
         try:
             self._check(world, options)
@@ -110,7 +109,9 @@ class RemoteWorld:
     def expert(self, seed: int) -> Expert | None:
         """That of the world itself, where it is installed here too."""
         try:
-            return make_world(*self._asked_for).expert(seed)
+            if self._near is None:
+                self._near = make_world(*self._asked_for)
+            return self._near.expert(seed)
         except TaskError:
             return None
 
@@ -121,101 +122,9 @@ class RemoteWorld:
 
     def close(self) -> None:
         self.fleet.close()
-
-
-class RemoteTask:
-    """One episode at a time, each a session on some server."""
-
-    def __init__(self, fleet: Fleet, seconds: float) -> None:
-        self._fleet, self._seconds = fleet, seconds
-        self._server: TaskServer | None = None
-        self._session = ""
-        self._number = 0
-        self._line = Line()
-
-    def start(self, instance: Instance) -> View:
-        deadline = time.monotonic() + self._seconds
-        self._line = Line()
-        full: list[str] = []
-        while True:
-            server = self._move(deadline)
-            body: Table = {"session": self._session, "split": instance.split, "index": instance.index}
-            try:
-                view = self._result(server, "start", body, max(0.01, deadline - time.monotonic()))
-            except Refused as error:
-                self.close()
-                full.append(str(error))
-                if error.status != 503 or len(full) > 2 * len(self._fleet.servers):
-                    raise TaskFailed("task_error", str(error)) from error
-            except Unreachable as error:
-                self._lose(server, error)  # nothing was played yet: another server may do it
-            else:
-                if not isinstance(view, View):
-                    raise Garbage("the server answered a start with a step")
-                return view
-
-    def step(self, action: str) -> Step:
-        if self._server is None:
-            raise TaskError("step before start: start an instance first")
-        server, self._line = self._server, Line()
-        body: Table = {"session": self._session, "number": self._number + 1, "action": _sendable(action)}
-        try:
-            step = self._result(server, "step", body, self._seconds)
-        except Refused as error:
-            raise TaskFailed("worker_died" if error.status == 404 else "task_error", str(error)) from error
-        except Unreachable as error:
-            self._lose(server, error)
-            raise TaskFailed("worker_died", f"the task server is gone: {error}") from error
-        if not isinstance(step, Step):
-            raise Garbage("the server answered a step with a view")
-        self._number += 1
-        return step
-
-    def close(self) -> None:
-        server, session = self._server, self._session
-        self._forget()
-        if server is not None and not server.down:
-            try:
-                server.ask(f"{PATH}/close", {"session": session}, CLOSE_SECONDS)
-            except (Unreachable, TooLate, Refused, Garbage):
-                pass  # the server drops sessions that nobody uses
-
-    def cut(self) -> None:
-        """From another thread: nobody waits for the answer any more."""
-        self._line.cut()
-
-    def _move(self, deadline: float) -> TaskServer:
-        """To the server that the next episode is played on, with a new session."""
-        try:
-            server = self._fleet.pick(max(0.0, deadline - time.monotonic()), self._server)
-        except Unreachable as error:
-            raise TaskFailed("worker_died", str(error)) from error
-        self.close()
-        self._server, self._session, self._number = server, uuid.uuid4().hex, 0
-        return server
-
-    def _forget(self) -> None:
-        if self._server is not None:
-            self._fleet.leave(self._server)
-        self._server, self._session = None, ""
-
-    def _lose(self, server: TaskServer, error: Exception) -> None:
-        self._fleet.lost(server, str(error))
-        self._forget()
-
-    def _result(self, server: TaskServer, what: str, body: Table, seconds: float) -> View | Step:
-        try:
-            result = result_from_table(server.ask(f"{PATH}/{what}", body, seconds, self._line))
-        except TooLate as error:
-            self._lose(server, error)  # it may only be this task; then the server says at once that it is there
-            raise TaskFailed("time_limit", str(error)) from error
-        except Garbage as error:
-            self._lose(server, error)
-            raise TaskFailed("garbage", f"{server.address}: {error}") from error
-        if isinstance(result, Failure):
-            kind: FailureKind = result.kind
-            raise TaskFailed(kind, f"{server.address}: {result.detail}")
-        return result
+        if self._near is not None:
+            close_world(self._near)
+            self._near = None
 
 
 def _key(name: str) -> str:
@@ -225,10 +134,6 @@ def _key(name: str) -> str:
     if not key or not all("!" <= char <= "~" for char in key):
         raise ConfigError("task.key_env: expected the name of an environment variable that holds the server's key")
     return key
-
-
-def _sendable(action: str) -> str:
-    return action[:MAX_ACTION].encode("utf-8", "replace").decode()
 
 
 def _plain(value: Any) -> Any:

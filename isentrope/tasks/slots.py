@@ -5,6 +5,8 @@ Tasks in this process, in threads and in worker processes are all played through
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
@@ -89,6 +91,11 @@ class Slots:
         if callable(told):
             told()
 
+    def waited(self, slot: int) -> float:
+        """Seconds that the slot's task waited for its turn somewhere else, within what it is doing, if it says so."""
+        found = getattr(self._tasks.get(slot), "waited", 0.0)
+        return found if isinstance(found, float) else 0.0
+
     def drop(self, slot: int) -> None:
         task = self._tasks.pop(slot, None)
         if task is not None:
@@ -97,10 +104,10 @@ class Slots:
     def _guarded(self, slot: int, play: Callable[[], R]) -> R | Failure:
         try:
             return play()
-        except KeyboardInterrupt:
-            raise  # the user's
         except BaseException as error:  # a task is somebody else's code: it may raise anything
             self.drop(slot)
+            if _may_be_the_users(error):
+                raise
             if isinstance(error, TaskFailed):
                 return Failure(error.kind, in_words(error).partition(": ")[2])
             return Failure("garbage" if isinstance(error, Garbage) else "task_error", in_words(error))
@@ -116,7 +123,16 @@ def close_world(world: World) -> None:
 def _quietly(close: Callable[[], object]) -> None:
     try:
         close()
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        pass  # it is being thrown away: that it also closes badly changes nothing
+    except BaseException as error:
+        if _may_be_the_users(error):
+            raise
+        # else it is being thrown away: that it also closes badly changes nothing
+
+
+def _may_be_the_users(error: BaseException) -> bool:
+    """Whether this may be Ctrl-C: that reaches the main thread only, and worker processes leave it to the trainer."""
+    return (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    )

@@ -82,7 +82,7 @@ class WorkerProcess:
         try:
             table = unpack(self.pipe.recv_bytes(MAX_MESSAGE))
             result = None if table == READY else result_from_table(table)
-        except EOFError:
+        except (EOFError, ConnectionError):
             self._fall("worker_died", self._last_words())
         except OSError:  # its end, or a message that is too long
             words = self._last_words() if not self._process.is_alive() else "its worker sent an endless answer"
@@ -186,7 +186,7 @@ class WorkerProcess:
         if not self.ready:
             return f"the worker ended with exit code {code} {_UNGUARDED}"
         if code is not None and code < 0:
-            name = signal.Signals(-code).name
+            name = _signal_name(-code)
             advice = "; perhaps the machine ran out of memory" if name == "SIGKILL" else ""
             return f"the worker was ended by {name}{advice}"
         return f"the worker ended with exit code {code}"
@@ -208,6 +208,13 @@ class WorkerProcess:
             self._process.kill()
             self._process.join()
         self.pipe.close()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # those for real-time use have no names
+        return f"signal {number}"
 
 
 def play_all(workers: Sequence[WorkerProcess]) -> None:

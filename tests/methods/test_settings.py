@@ -85,7 +85,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_world_that_cannot_be_loaded_keeps_its_options() -> None:
-    config = load_config(None, ["task.world=webshop", "task.options.products=3"], option_problems)
+    config = load_config(None, ["task.world=no_such_package:World", "task.options.products=3"], option_problems)
     assert with_options(config).task.options == {"products": 3}
 
 

@@ -84,7 +84,7 @@ class Threaded(OddWorld):
     def __init__(self, options: OddOptions | None = None) -> None:
         super().__init__(options)
         self.barrier = threading.Barrier(4)
-        self.release = threading.Event()
+        self.release, self.hangs = threading.Event(), threading.Event()
         self.closed: list[str] = []
         self.closed_tasks = 0
 
@@ -96,6 +96,7 @@ class Threaded(OddWorld):
                 if action == "wait":
                     world.barrier.wait(20)
                 if action == "hang":
+                    world.hangs.set()
                     world.release.wait(60)
                     action = "look"
                 return super().step(action)
@@ -121,3 +122,45 @@ class PrefersProcesses(OddWorld):
 
 class PrefersNonsense(OddWorld):
     prefers: Any = "the moon"
+
+
+class Abrupt(OddWorld):
+    """`interrupt` raises what Ctrl-C raises; `signal 40` sends that to its own process."""
+
+    threads = 2
+
+    def open(self) -> ToyTask:
+        class Task(ToyTask):
+            def step(self, action: str) -> Step:
+                if action == "interrupt":
+                    raise KeyboardInterrupt
+                if action.startswith("signal "):
+                    os.kill(os.getpid(), int(action.split()[1]))
+                return super().step(action)
+
+        return Task(self._options)
+
+
+class OneAtATime(OddWorld):
+    """For servers in this process: `hang` hangs until it is released. Counts the worlds of its kind."""
+
+    release, hangs = threading.Event(), threading.Event()
+    made = closed = 0
+
+    def __init__(self, options: OddOptions | None = None) -> None:
+        super().__init__(options)
+        OneAtATime.made += 1
+
+    def open(self) -> ToyTask:
+        class Task(ToyTask):
+            def step(self, action: str) -> Step:
+                if action == "hang":
+                    OneAtATime.hangs.set()
+                    OneAtATime.release.wait(60)
+                    action = "look"
+                return super().step(action)
+
+        return Task(self._options)
+
+    def close(self) -> None:
+        OneAtATime.closed += 1

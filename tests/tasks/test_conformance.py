@@ -10,6 +10,7 @@ import pytest
 from isentrope.errors import TaskError
 from isentrope.tasks.conformance import assert_conforms, check_world, iter_findings
 from isentrope.tasks.conformance_checks import CHECKS
+from isentrope.tasks.conformance_play import Sample
 from isentrope.tasks.contract import Instance, Step, View
 from tests.toys import ToyExpert, ToyOptions, ToyTask, ToyWorld
 
@@ -55,6 +56,8 @@ class BrokenTask(ToyTask):
             return replace(view, text=f"{view.text}")
         if self._fault == "inadmissible":
             return replace(view, admissible=("fly",))
+        if self._fault == "inadmissible later":
+            return replace(view, admissible=())
         return view
 
     def step(self, action: str) -> Step:
@@ -77,6 +80,8 @@ class BrokenTask(ToyTask):
         }
         if self._fault == "fragile" and "\x00" in action:
             raise KeyError(action)
+        if self._fault == "inadmissible later" and not step.terminated:
+            return replace(step, view=replace(step.view, admissible=("fly",)))
         return replace(step, **changes.get(self._fault, {}))
 
 
@@ -129,6 +134,7 @@ class Loser(ToyExpert):
         ("fragile", "hostile actions"),
         ("lenient", "order of calls"),
         ("inadmissible", "admissible actions"),
+        ("inadmissible later", "admissible actions"),
         ("same starts", "splits are disjoint"),
         ("losing expert", "expert"),
     ],
@@ -139,6 +145,26 @@ def test_each_fault_is_found(fault: str, check: str) -> None:
     assert findings[check].detail
     with pytest.raises(TaskError, match=check):
         assert_conforms(BrokenWorld(fault), games=3, max_turns=20)
+
+
+@pytest.mark.parametrize(
+    ("admissible", "words"),
+    [(None, "the world lists no admissible actions"), ((), "no view lists any"), (("look",), "accepted")],
+)
+def test_free_text_and_an_empty_list_are_different(admissible: Any, words: str) -> None:
+    class Task(ToyTask):
+        def start(self, instance: Instance) -> View:
+            return replace(super().start(instance), admissible=admissible)
+
+        def step(self, action: str) -> Step:
+            step = super().step(action)
+            return replace(step, view=replace(step.view, admissible=admissible))
+
+    class Listing(ToyWorld):
+        def open(self) -> ToyTask:
+            return Task(ToyOptions())
+
+    assert words in CHECKS["admissible actions"](Sample(Listing(), 2, 20, 0))
 
 
 def test_not_even_a_world() -> None:

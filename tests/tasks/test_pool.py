@@ -159,7 +159,9 @@ def test_a_replay_that_hangs_costs_its_own_episode_only(shared: WorkerTasks) -> 
     worker = shared._workers[0]
     worker._lives[0].actions.append("hang")
     worker._lives[0].marks.append(0)
-    os.kill(pids(shared, 2)[0], signal.SIGKILL)
+    (old,) = pids(shared, 2)
+    os.kill(old, signal.SIGKILL)
+    assert gone(old)
     steps = shared.step({0: "look", 2: "add one"})
     assert isinstance(steps[0], Failure)
     assert steps[0].kind == "worker_died"

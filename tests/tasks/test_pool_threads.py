@@ -84,6 +84,23 @@ def test_threads_that_never_come_back_are_not_collected_without_end(monkeypatch:
     tasks.close()
 
 
+def test_a_task_that_was_not_begun_keeps_its_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is not forgotten, but closed with the pool."""
+    monkeypatch.setattr(crew, "MOST_STUCK", 1)
+    world = Threaded()
+    tasks = ThreadTasks(world, 4, 1, 0.3)
+    tasks.start({slot: world.instance("train", 0) for slot in range(4)})
+    steps = tasks.step({0: "hang", 1: "look", 2: "look", 3: "look"})
+    assert ["not begun" in step.detail for step in steps.values() if isinstance(step, Failure)] == [False] + [True] * 3
+    world.release.set()
+    end = time.monotonic() + 20
+    while world.closed_tasks < 1 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert world.closed_tasks == 1
+    tasks.close()
+    assert world.closed_tasks == 4
+
+
 def test_a_crew_serves_several_callers_at_once() -> None:
     team, results = Crew(4), dict[int, dict[int, int | Late]]()
 

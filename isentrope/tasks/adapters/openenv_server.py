@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from isentrope.errors import TaskError
+from isentrope.tasks.adapters.openenv_door import with_door
 from isentrope.tasks.adapters.openenv_server_facts import ENDLESS
 from isentrope.tasks.contract import Step, Task, View, World
 from isentrope.tasks.needs import require
@@ -14,15 +15,16 @@ PREVIEW = 100  # tasks listed at once
 MAX_ACTION = 10_000  # characters
 
 
-def make_app(world: World, sessions: int) -> Any:
-    """The ASGI application."""
+def make_app(world: World, sessions: int, to_others: bool = False) -> Any:
+    """The ASGI application, which web pages from elsewhere cannot talk to (openenv_door.py)."""
     server = require("openenv.core.env_server", "openenv", "an OpenEnv server")
     types = require("openenv.core.env_server.types", "openenv", "an OpenEnv server")
     action, observation = _messages(types)
     environment = environment_class(world, server.Environment, observation, types)
-    return server.create_fastapi_app(
+    app = server.create_fastapi_app(
         environment, action, observation, max_concurrent_envs=sessions, env_name=world.name, mode="simulation"
     )
+    return with_door(app, to_others)
 
 
 def _messages(types: Any) -> tuple[type[Any], type[Any]]:

@@ -64,6 +64,9 @@ class ReasoningGymWorld(SeededWorld):
         if not self.kinds:
             raise TaskError("task.options.datasets is empty: name one data set at least")
         self.not_deterministic = dict.fromkeys(UNREPEATABLE, "its questions differ between processes")
+        # a scorer may need hours for one answer, which ends a worker's step at the time limit and would end a run here;
+        # but of a set whose questions differ between processes everybody has to get the same ones
+        self.prefers = "local" if set(UNREPEATABLE) & set(self.kinds) else "processes"
         self._block = lru_cache(maxsize=64)(self._make_block)
 
     def open(self) -> ReasoningGymTask:
@@ -107,7 +110,7 @@ class ReasoningGymTask:
 
     def _rate(self, answer: str) -> float:
         """Between 0 and 1. A scorer that stumbles over an answer has not been given a right one."""
-        if self._entry is None or not harmless(self._kind, answer):
+        if self._entry is None or not (answer == self._entry["answer"] or harmless(self._kind, answer)):
             return 0.0
         try:
             return min(1.0, max(0.0, float(self._score(answer, self._entry))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -70,9 +71,14 @@ def parse_action(text: str) -> Action:
     return Action(verb, first.strip()[len(verb) :].strip(), body if newline else None)
 
 
-def file_and_lines(verb: str, words: str) -> tuple[str, int | None, int | None]:
-    """FILE, FILE N or FILE N-M."""
+def file_and_lines(
+    verb: str, words: str, known: Callable[[str], bool] = lambda name: False
+) -> tuple[str, int | None, int | None]:
+    """FILE, FILE N or FILE N-M. A blank may be in the name of a file that is known."""
     file, _, rest = words.partition(" ")
+    for end in [match.start() for match in re.finditer(" ", words)] + [len(words)]:
+        if " " in words[:end].rstrip() and known(words[:end].rstrip()):
+            file, rest = words[:end].rstrip(), words[end:]
     rest = rest.strip().removeprefix("lines ").removeprefix("line ").replace(":", "-").replace(",", "-")
     if not file:
         raise Misunderstood(f"Which file? {FORMS[verb]}.")
@@ -81,7 +87,7 @@ def file_and_lines(verb: str, words: str) -> tuple[str, int | None, int | None]:
     match = _RANGE.fullmatch(rest)
     if match is None:
         raise Misunderstood(f"Line numbers look like 12 or 10-20. The form is: {FORMS[verb]}.")
-    return file, int(match[1]), int(match[2] or match[1])
+    return file, int(match[1]), int(match[2]) if match[2] else None
 
 
 def old_and_new(body: str | None) -> tuple[str, str]:

@@ -28,6 +28,7 @@ from isentrope.tasks.code_repair.watch import passed_limit
 
 HOW_TO_GET = "apt-get install bubblewrap"
 WORK = "/repo"
+FOLDERS = (WORK, "/box", "/tmp", "/dev/shm")  # where a box can write, all in memory
 _NOBODY = 65534
 _STRANGERS = range(1_000_000_000, 2_000_000_000)  # user ids that no machine gives to people
 _UNPACK = 'tar -x -f - -C / --no-same-owner --no-same-permissions && exec "$@" </dev/null'
@@ -54,7 +55,7 @@ class Bubblewrap:
             program.write(filter_program())
             program.seek(0)
             argv = box_command(self._limits, command, program.fileno(), leader.told)
-            watch = partial(passed_limit, limits=self._limits, work=WORK)
+            watch = partial(passed_limit, limits=self._limits, folders=FOLDERS)
             return run_bounded(argv, packed, self._limits, watch, (program.fileno(), leader.told), leader)
 
     def write(self, path: str, data: bytes) -> None:
@@ -62,6 +63,9 @@ class Bubblewrap:
 
     def read(self, path: str) -> bytes:
         return self._open.read(path)
+
+    def restore(self, path: str) -> None:
+        self._open.restore(path)
 
     def diff(self) -> dict[str, bytes]:
         return self._open.diff()
@@ -85,22 +89,11 @@ def box_command(limits: Limits, command: Sequence[str], seccomp_fd: int, info_fd
     for name, value in ENVIRONMENT.items():
         argv += ["--setenv", name, value]
     argv += ["--proc", "/proc", "--dev", "/dev"]
-    for folder, size in (("/dev/shm", limits.file), ("/tmp", limits.file), ("/box", limits.file), (WORK, limits.disk)):
-        argv += ["--perms", "1777", "--size", str(size), "--tmpfs", folder]
+    for folder in FOLDERS:
+        argv += ["--perms", "1777", "--size", str(limits.disk if folder == WORK else limits.file), "--tmpfs", folder]
     argv += _visible()  # last: a Python may be installed below one of the folders above
-    argv += [
-        "--remount-ro",
-        "/dev",
-        "--remount-ro",
-        "/",
-        "--chdir",
-        WORK,
-        "--seccomp",
-        str(seccomp_fd),
-        "--info-fd",
-        str(info_fd),
-        "--",
-    ]
+    argv += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK]
+    argv += ["--seccomp", str(seccomp_fd), "--info-fd", str(info_fd), "--"]
     return [*argv, *_lowered(), *_limited(limits), "/bin/sh", "-c", _UNPACK, "box", *command]
 
 

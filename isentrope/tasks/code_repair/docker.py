@@ -59,6 +59,9 @@ class Docker:
     def read(self, path: str) -> bytes:
         return self._open.read(path)
 
+    def restore(self, path: str) -> None:
+        self._open.restore(path)
+
     def diff(self) -> dict[str, bytes]:
         return self._open.diff()
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
+import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from isentrope.tasks.code_repair.canaries import make_canaries
 from isentrope.tasks.code_repair.protect import graded_part
 from isentrope.tasks.code_repair.running import TestRun, run_tests
 from isentrope.tasks.code_repair.sandbox import Sandbox
 from isentrope.tasks.code_repair.tree import Item
-
-# A test that must fail. Code that makes every test pass, by changing the test runner under way, makes it pass too.
-_CANARY = b"def test_fails():\n    assert 1 + 1 == 3\n"
+from isentrope.tasks.code_repair.tricks import tricks
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Verdict:
     to_fix: int
     kept: int  # pass-to-pass tests that still pass
     to_keep: int
-    honest: bool = True  # the canary failed, as it must
+    honest: bool = True  # nothing reached for the test runner, and the canaries failed, as they must
 
     @property
     def resolved(self) -> bool:
@@ -39,21 +38,30 @@ def grade(
     diff: Mapping[str, bytes],
     fail_to_pass: Iterable[str],
     pass_to_pass: Iterable[str],
+    spared: str = "",
 ) -> Verdict:
-    """`files` as the agent got them, tests included; `sandbox` is fresh and is closed here."""
+    """`files` as the agent got them, tests included; `sandbox` is fresh and is closed here.
+
+    `spared` is the text that the bug replaced: whatever it holds, a repair may hold.
+    """
     wanted = {*fail_to_pass, *pass_to_pass}
     counted = graded_part(diff, files, new_files=False)
     repaired = {**files, **{path: Item(data, files[path].executable) for path, data in counted.items()}}
-    canary = f"test_canary_{secrets.token_hex(8)}.py"
-    repaired[canary] = Item(_CANARY)
+    canaries = make_canaries(files, sorted(fail_to_pass) or sorted(wanted))
+    repaired |= {path: Item(data) for path, data in canaries.files.items()}
+    # each file once; parameters of a test may hold anything, so whole files are asked for
+    targets = sorted({test.partition("::")[0] for test in wanted})
+    for canary in canaries.files:
+        targets.insert(random.SystemRandom().randint(0, len(targets)), canary)
     try:
         sandbox.start(repaired)
-        # each file once; parameters of a test may hold anything, so whole files are asked for
-        run = run_tests(sandbox, [*sorted({test.partition("::")[0] for test in wanted}), canary])
+        run = run_tests(sandbox, targets)
     finally:
         sandbox.close()
-    honest = run.outcomes.get(f"{canary}::test_fails") == "failed" and run.complete
-    return verdict(run.passed(), fail_to_pass, pass_to_pass, honest)
+    reached = tricks(files, counted, spared)
+    honest = run.complete and not run.tampered and canaries.honest(run.outcomes) and not reached
+    found = verdict(run.passed(), fail_to_pass, pass_to_pass, honest)
+    return replace(found, honest=False) if reached is None and found.resolved else found  # no Python, and it works?
 
 
 def summary(run: TestRun) -> str:

@@ -79,4 +79,5 @@ class InjectedBug:
         return run_tests(sandbox, targets)
 
     def grade(self, sandbox: Sandbox, diff: Mapping[str, bytes]) -> Verdict:
-        return grade(sandbox, self.repair.files(), diff, self.repair.fail_to_pass, self.repair.pass_to_pass)
+        one = self.repair
+        return grade(sandbox, one.files(), diff, one.fail_to_pass, one.pass_to_pass, one.mutant.old)

@@ -36,6 +36,7 @@ class TestRun:
     broken: tuple[Failure, ...] = ()  # files that could not even be loaded
     ended: str = "exit"  # or the limit at which the run was stopped
     complete: bool = False  # the run came to its end
+    tampered: bool = False  # the test runner was changed under way
 
     __test__ = False  # pytest: not a test, in spite of its name
 
@@ -67,7 +68,7 @@ def _read(output: bytes, token: str, ended: str, work: str) -> TestRun:
     outcomes: dict[str, str] = {}
     failures: dict[str, Failure] = {}
     broken: dict[str, Failure] = {}
-    complete = False
+    complete = tampered = False
     for line in output.splitlines():
         said = _message(line, token)
         text = tidy(str(said.get("text", "")), work)
@@ -79,9 +80,11 @@ def _read(output: bytes, token: str, ended: str, work: str) -> TestRun:
                 failures.setdefault(test, Failure(test, text))
         elif "broken" in said:
             broken.setdefault(str(said["broken"]), Failure(str(said["broken"]), text))
+        elif "tampered" in said:
+            tampered = True
         elif "end" in said:
             complete = True
-    return TestRun(outcomes, tuple(failures.values()), tuple(broken.values()), ended, complete)
+    return TestRun(outcomes, tuple(failures.values()), tuple(broken.values()), ended, complete, tampered)
 
 
 def _message(line: bytes, token: str) -> dict[str, Any]:

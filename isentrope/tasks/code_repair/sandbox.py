@@ -33,7 +33,7 @@ class Limits:
     processes: int = 32  # and threads
     disk: int = 64 << 20  # bytes in the work folder
     file: int = 16 << 20  # bytes of one file
-    files: int = 20_000  # made in the work folder
+    files: int = 20_000  # in all folders that it can write to
     output: int = 1 << 20  # bytes of standard output and error
 
 
@@ -60,6 +60,10 @@ class Sandbox(Protocol):
     def write(self, path: str, data: bytes) -> None: ...
 
     def read(self, path: str) -> bytes: ...
+
+    def restore(self, path: str) -> None:
+        """Take back what was written there; a file that was added is gone."""
+        ...
 
     def diff(self) -> dict[str, bytes]:
         """The files written since the start, with their contents."""

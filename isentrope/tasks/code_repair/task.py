@@ -88,6 +88,8 @@ class RepairTask:
 def _in_words(found: Verdict) -> str:
     if found.resolved:
         return "Submitted. All tests pass: the bug is repaired."
+    if not found.honest:
+        return "Submitted. The tests could not be run as they are meant to: not repaired."
     return (
         f"Submitted. Of the failing tests {found.fixed} of {found.to_fix} pass now, of the others {found.kept} of "
         f"{found.to_keep} still do: not repaired."

@@ -67,6 +67,10 @@ class Tree:
             raise TaskError(f"{path!r} leads through a link or a file")
         self._changed[path] = Item(data, before is not None and before.executable)
 
+    def restore(self, path: str) -> None:
+        """Take back what was written there; a file that was added is gone."""
+        self._changed.pop(path, None)
+
     def diff(self) -> dict[str, bytes]:
         return {
             path: item.data

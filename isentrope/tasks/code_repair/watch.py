@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from isentrope.tasks.code_repair.sandbox import Limits
@@ -10,12 +11,12 @@ from isentrope.tasks.code_repair.sandbox import Limits
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def passed_limit(pid: int, limits: Limits, work: str) -> str:
+def passed_limit(pid: int, limits: Limits, folders: Sequence[str]) -> str:
     """`memory` or `files` if the box whose outermost process is `pid` takes more than it may; else nothing."""
     family = descendants(pid)
     if sum(_resident(member) for member in family) > limits.memory:
         return "memory"
-    if family and _files_made(family[-1], work) > limits.files:
+    if family and _files_made(family[-1], folders) > limits.files:
         return "files"
     return ""
 
@@ -48,10 +49,18 @@ def _resident(pid: int) -> int:
         return 0
 
 
-def _files_made(pid: int, work: str) -> int:
-    """Files in the box's work folder, a file system of its own. The box cannot move it: its root is read-only."""
-    try:
-        room = os.statvfs(f"/proc/{pid}/root{work}")
-    except OSError:
-        return 0
-    return room.f_files - room.f_ffree
+def _files_made(pid: int, folders: Sequence[str]) -> int:
+    """Files in the box's own folders, each a file system. The box cannot move them: its root is read-only.
+
+    As a box is being set up its process still sees the machine's /tmp, which does not count.
+    """
+    made = 0
+    for folder in folders:
+        inside = f"/proc/{pid}/root{folder}"
+        try:
+            if not os.path.exists(folder) or os.stat(inside).st_dev != os.stat(folder).st_dev:
+                room = os.statvfs(inside)
+                made += room.f_files - room.f_ffree
+        except OSError:
+            continue  # not there yet, or not any more
+    return made

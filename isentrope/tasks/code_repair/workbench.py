@@ -53,11 +53,11 @@ class Workbench:
         return "\n".join(folders + [path for path in rest if "/" not in path])
 
     def _view(self, action: Action) -> str:
-        name, first, last = file_and_lines("view", action.words)
+        name, first, last = self._file_and_lines("view", action.words)
         path, text = self._text_of(name)
         lines = lines_of(text)
         start = max(1, first or 1)
-        end = min(len(lines), (last if last is not None and last != first else start + PAGE - 1), start + PAGE - 1)
+        end = min(len(lines), start + PAGE - 1, start + PAGE - 1 if last is None else max(start, last))
         if start > len(lines):
             raise Misunderstood(f"{path} has {len(lines)} lines.")
         note = f" of {len(lines)}" if end - start + 1 < len(lines) else ""
@@ -90,9 +90,10 @@ class Workbench:
         return text, paths
 
     def _edit(self, action: Action) -> str:
-        name, first, last = file_and_lines("edit", action.words)
-        if first is None or last is None:
+        name, first, last = self._file_and_lines("edit", action.words)
+        if first is None:
             raise Misunderstood(f"Which lines? {FORMS['edit']}.")
+        last = first if last is None else last
         path, text = self._editable(name)
         lines = lines_of(text)
         if not 1 <= first <= last <= len(lines):
@@ -101,7 +102,7 @@ class Workbench:
         return self._change(path, text, [*lines[: first - 1], *new, *lines[last:]], first, len(new))
 
     def _insert(self, action: Action) -> str:
-        name, after, _ = file_and_lines("insert", action.words)
+        name, after, _ = self._file_and_lines("insert", action.words)
         if after is None or not action.body:
             raise Misunderstood(f"Insert what, and after which line? {FORMS['insert']}.")
         path, text = self._editable(name, may_be_new=self._new_files)
@@ -112,7 +113,7 @@ class Workbench:
         return self._change(path, text, [*lines[:after], *new, *lines[after:]], after + 1, len(new))
 
     def _replace(self, action: Action) -> str:
-        name, _, _ = file_and_lines("replace", action.words)
+        name, _, _ = self._file_and_lines("replace", action.words)
         old, new = old_and_new(action.body)
         path, text = self._editable(name)
         joined = "\n".join(lines_of(text))
@@ -129,9 +130,8 @@ class Workbench:
         if path not in self._texts:
             raise Misunderstood(f"You have not changed {shown(action.words) or 'that file'}.")
         del self._texts[path]
-        before = self._files.get(path)
-        self._sandbox.write(path, before.data if before is not None else b"")
-        return f"{path} is as it was."
+        self._sandbox.restore(path)
+        return f"{path} is as it was." if path in self._files else f"{path} is gone again."
 
     def _run_tests(self, action: Action) -> str:
         target = action.words
@@ -144,6 +144,10 @@ class Workbench:
         if not targets or len(targets) > MOST_TEST_FILES:
             raise Misunderstood("Say which tests: run tests FILE.")
         return told(self._run(self._sandbox, targets))
+
+    def _file_and_lines(self, verb: str, words: str) -> tuple[str, int | None, int | None]:
+        there = {**self._files, **self._texts}
+        return file_and_lines(verb, words, lambda name: clean_path(name, self._sandbox.work) in there)
 
     def _inside(self, name: str) -> str:
         path = clean_path(name.strip(), self._sandbox.work)

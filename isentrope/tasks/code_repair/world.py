@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from isentrope.tasks.code_repair.records import read_rows, repair_of
 from isentrope.tasks.code_repair.sandbox import BACK_ENDS, Limits
 from isentrope.tasks.code_repair.task import RepairTask
 from isentrope.tasks.contract import Expert, Instance
+from isentrope.tasks.where import MOST_THREADS, cores
 
 SHIPPED = SMALL / "tasks.jsonl"
 SHIPPED_TEST = ("calculator", "stores")
@@ -42,13 +42,16 @@ class CodeRepairOptions:
 class CodeRepairWorld:
     name = "code_repair"
     prefers = "local"  # the work is done in boxes, which are processes anyway
-    threads = max(2, os.cpu_count() or 1)
 
     def __init__(self, options: CodeRepairOptions | None = None) -> None:
         self.options = options or CodeRepairOptions()
         if self.options.sandbox not in BACK_ENDS:
             raise TaskError(f"sandbox = {self.options.sandbox!r}: choose one of {', '.join(BACK_ENDS)}")
         self.kinds = (*KINDS, "issue")
+
+    @property
+    def threads(self) -> int:
+        return min(MOST_THREADS, max(2, cores()))
 
     @property
     def limits(self) -> Limits:

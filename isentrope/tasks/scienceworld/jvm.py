@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import subprocess
 import threading
 from collections import deque
 from collections.abc import Generator
@@ -143,11 +144,17 @@ class Jvm:
             return TaskError(f"the simulator raised {_shortly(words.partition(': ')[2] or words)}")
         if inside:
             self._end(f"ran out of memory (give it more with memory, or use more jvms): {_shortly(words)}")
-        elif self._process.poll() is not None:
+        elif self._has_ended():
             self._end(f"died with exit status {self._process.returncode}")
         else:
             self._end(f"did not answer as it should, within {self._seconds:g} s ({_shortly(error)})")
         return TaskError(f"the java process of ScienceWorld {self.fault}")
+
+    def _has_ended(self) -> bool:
+        """Its connection can be gone a moment before the process is."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=0.5)
+        return self._process.poll() is not None
 
     def close(self) -> None:
         with self._lock:

@@ -1,7 +1,8 @@
 """The data sets by name, found in local files.
 
 A question's set is what its record says (`dataset`, `data_source`), else what the file or its folder is called; its
-split likewise (`split`, "hotpotqa-train", `nq/train.jsonl`, `hotpot_dev_fullwiki_v1.json`).
+split likewise (`split`, "hotpotqa-train", `nq/train.jsonl`, `hotpot_dev_fullwiki_v1.json`). A folder counts only if its
+name is a set, a split, or both, and nothing else.
 
     no split named                     the questions are for testing
     a set with dev but without test    its dev questions are for testing: those of its test are not public
@@ -82,7 +83,7 @@ def read_sets(data: Path, names: Sequence[str]) -> Sets:
     sets: Sets = {}
     for path in _files(data):
         for number, (where, record) in enumerate(read_records(path)):
-            name, split = _place(path, record)
+            name, split = _place(path, record, data.is_dir())
             found.add(name)
             if not wanted or name in wanted:
                 sets.setdefault(split, {}).setdefault(name, []).append(read_question(record, number, where))
@@ -113,16 +114,28 @@ def _files(data: Path) -> Iterable[Path]:
     return found
 
 
-def _place(path: Path, record: dict[str, Any]) -> tuple[str, str]:
+def _place(path: Path, record: dict[str, Any], in_folder: bool) -> tuple[str, str]:
     """The set and the split of a record: by what it says itself, by its file, by its folder.
 
-    A set that is not one of the known ones keeps its own name.
+    A set that is not one of the known ones keeps its own name. The folder of a file that was named by itself says
+    nothing of its split: it may be any place where somebody keeps files.
     """
-    said = [str(record[key]) for key in ("dataset", "data_source", "split") if record.get(key)]
-    names = [set_and_split(text) for text in (*said, plain_name(path), path.parent.name)]
-    own = str(record.get("dataset") or plain_name(path).split(".")[0])
-    name = next((one for one, _ in names if one), own)
-    return name, next((split for _, split in names if split), "test")
+    named = [str(record[key]) for key in ("dataset", "data_source") if record.get(key)]
+    file, folder = set_and_split(plain_name(path)), _of_folder(path.parent.name)
+    known = [*(set_and_split(text)[0] for text in named), *named, file[0], folder[0], plain_name(path).split(".")[0]]
+    splits = [set_and_split(text)[1] for text in (str(record.get("split") or ""), *named)]
+    splits += [file[1], folder[1] if in_folder else None]
+    return next(filter(None, known), ""), next(filter(None, splits), "test")
+
+
+@lru_cache(maxsize=1000)
+def _of_folder(name: str) -> tuple[str | None, str | None]:
+    """The set and the split of a folder that is called after them and nothing else: nq, train, nq-train."""
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    splits = [_SPLIT_NAMES[word] for word in words if word in _SPLIT_NAMES]
+    rest = [word for word in words if word not in _SPLIT_NAMES]
+    found = canonical("".join(rest))
+    return (found, splits[0] if splits else None) if len(splits) <= 1 and (found or not rest) else (None, None)
 
 
 def _test_on_dev(sets: Sets) -> None:

@@ -32,7 +32,7 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 class Remote:
-    def __init__(self, url: str, timeout: float = 30.0, retries: int = 3) -> None:
+    def __init__(self, url: str, timeout: float = 20.0, retries: int = 3) -> None:
         self._url = _address(url)
         self._timeout, self._retries = timeout, retries
         local = urlsplit(self._url).hostname in _THIS_MACHINE
@@ -48,14 +48,18 @@ class Remote:
         ]
 
     def _ask(self, body: bytes) -> Any:
-        problem = ""
+        """All attempts together have the time limit: afterwards nobody waits for the answer."""
+        problem, end = "", time.monotonic() + self._timeout
         for attempt in range(self._retries + 1):
             if attempt:
-                time.sleep(min(0.25 * 2 ** (attempt - 1), 8.0))
+                time.sleep(max(0.0, min(0.25 * 2 ** (attempt - 1), 8.0, end - time.monotonic())))
+            left = end - time.monotonic()
+            if left <= 0:
+                break
             request = Request(self._url, body, {"Content-Type": "application/json", "Accept": "application/json"})
             try:
-                with self._opener.open(request, timeout=self._timeout) as answer:
-                    return _parsed(answer.read(_MAX_ANSWER + 1), self._url)
+                with self._opener.open(request, timeout=left) as answer:
+                    return _parsed(_read(answer, end), self._url)
             except HTTPError as error:
                 problem = f"it answered {error.code}: {error.read(300).decode('utf-8', 'replace')}"
                 if error.code not in _AGAIN:
@@ -63,9 +67,21 @@ class Remote:
             except (OSError, HTTPException) as error:  # refused, cut off, timed out
                 problem = str(getattr(error, "reason", None) or error) or type(error).__name__
         raise TaskError(
-            f"no search at {self._url}: {problem}. Is the server running? `isentrope retrieve CORPUS` starts one; "
-            "option retriever has its address"
+            f"no search at {self._url}: {problem or 'timed out'}. Is the server running? `isentrope retrieve CORPUS` "
+            "starts one; option retriever has its address"
         )
+
+
+def _read(answer: Any, end: float) -> bytes:
+    """The answer, unless it comes too slowly."""
+    body = bytearray()
+    while chunk := answer.read1(1 << 16):
+        body += chunk
+        if len(body) > _MAX_ANSWER:
+            break
+        if time.monotonic() > end:
+            raise TimeoutError("timed out")
+    return bytes(body)
 
 
 def _address(url: str) -> str:

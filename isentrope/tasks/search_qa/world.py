@@ -42,8 +42,9 @@ class SearchQAOptions:
     reward: str = setting("em", "what an answer is worth: exact match, or the F1 of its words", choices=("em", "f1"))
     passages: int = setting(400, "passages of the generated corpus", low=50, high=100_000)
     cache: str = setting("", "folder for the indexes of corpus files; empty: $ISENTROPE_CACHE or ~/.cache/isentrope")
-    timeout: float = setting(30.0, "retrieval server: seconds to wait for an answer", above=0)
-    retries: int = setting(3, "retrieval server: times that a failed search is made again", low=0)
+    # below task.step_seconds, after which nobody waits for the search any more
+    timeout: float = setting(20.0, "retrieval server: seconds that a search may take, with all its attempts", above=0)
+    retries: int = setting(3, "retrieval server: times that a failed search is made again, time permitting", low=0)
 
 
 class SearchQAWorld:

@@ -32,8 +32,10 @@ class Ranking:
 
 
 def compare(stock: Stock, rankings: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[Ranking]:
+    """As many results as were recorded, up to DEPTH; a recording without results means that there are none."""
     for query, recorded in rankings:
-        ours = tuple(stock.product(position).asin for position in stock.search(query, DEPTH))
+        depth = min(DEPTH, len(recorded)) or DEPTH
+        ours = tuple(stock.product(position).asin for position in stock.search(query, depth))
         yield Ranking(query, recorded[:DEPTH], ours)
 
 

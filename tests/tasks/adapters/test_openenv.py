@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import TaskError
+from isentrope.errors import ConfigError, TaskError
 from isentrope.tasks.adapters.openenv import OpenEnvOptions, OpenEnvWorld
+from isentrope.tasks.adapters.openenv_door import check_host
 from isentrope.tasks.adapters.openenv_server import make_app
 from isentrope.tasks.adapters.openenv_server_facts import ActionForm
 from isentrope.tasks.conformance import assert_conforms
@@ -174,6 +175,51 @@ def test_what_is_refused(foreign: str) -> None:
     world = OpenEnvWorld(OpenEnvOptions(url=foreign, text="colour"))
     with pytest.raises(TaskError, match=r"observations have .*count"):
         world.open().start(world.instance("train", 0))
+
+
+@pytest.mark.parametrize(
+    ("headers", "to_others", "status"),
+    [
+        ({}, False, 200),
+        ({"Origin": "http://localhost:3000"}, False, 200),
+        ({"Origin": "https://evil.example"}, False, 403),
+        ({"Origin": "null"}, False, 403),
+        ({"Host": "evil.example"}, False, 403),
+        ({"Host": "evil.example", "Origin": "https://evil.example"}, False, 403),
+        ({"Host": "[", "Origin": "http://["}, False, 403),
+        ({"Host": "games.example"}, True, 200),
+        ({"Host": "games.example:8000", "Origin": "http://games.example:8000"}, True, 200),
+        ({"Host": "games.example", "Origin": "https://evil.example"}, True, 403),
+        ({"Host": "games.example", "Origin": "null"}, True, 403),
+    ],
+)
+def test_web_pages_from_elsewhere_are_refused(headers: dict[str, str], to_others: bool, status: int) -> None:
+    from starlette.testclient import TestClient
+    from starlette.websockets import WebSocketDisconnect
+
+    app = make_app(HouseholdWorld(HouseholdOptions(rooms="small")), 4, to_others)
+    client, address = TestClient(app, base_url="http://127.0.0.1:8000"), "ws://127.0.0.1:8000/ws"
+    assert client.get("/health", headers=headers).status_code == status
+    if status == 200:
+        with client.websocket_connect(address, headers=headers) as socket:
+            socket.send_json({"type": "reset", "data": {"seed": 1}})
+            assert "You are in" in socket.receive_text()
+    else:
+        with pytest.raises(WebSocketDisconnect), client.websocket_connect(address, headers=headers):
+            pass
+
+
+def test_it_is_not_opened_to_others_by_accident() -> None:
+    for host in ("0.0.0.0", "::", "", "192.168.1.5"):
+        with pytest.raises(ConfigError, match="OpenEnv has no key"):
+            check_host(host, to_others=False)
+        check_host(host, to_others=True)
+    for host in ("127.0.0.1", "localhost", "::1"):
+        check_host(host, to_others=False)
+    command = [sys.executable, "-m", "isentrope", "serve-openenv", "household", "--host", "0.0.0.0", "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "--to-others" in done.stderr
 
 
 def test_the_command_serves() -> None:

@@ -11,6 +11,7 @@ from isentrope.errors import TaskError
 from isentrope.tasks.adapters.reasoning_gym import NO_ANSWERS, ON_REQUEST, ReasoningGymOptions, ReasoningGymWorld
 from isentrope.tasks.adapters.safe_answers import FORMULAS, LITERALS, SUMS, harmless
 from isentrope.tasks.conformance import assert_conforms
+from isentrope.tasks.where import place_of
 
 reasoning_gym = pytest.importorskip("reasoning_gym", reason="needs pip install 'isentrope[reasoning-gym]'")
 
@@ -81,6 +82,30 @@ def test_answers_are_never_run(name: str, tmp_path: Any) -> None:
     assert not mark.exists()
 
 
+@pytest.mark.parametrize("name", ["simple_integration", "coin_flip", "gcd"])
+def test_a_number_that_takes_forever_is_not_right(name: str) -> None:
+    world = made(name)
+    task = world.open()
+    for answer in ("((((9**99)**99)**99)**99)**99", "1e300000000", "-1.0E+300000000"):
+        task.start(world.instance("train", 0))
+        assert not task.step(answer).success
+
+
+def test_an_answer_that_reads_like_a_huge_number_can_be_right() -> None:
+    world = made("base_conversion")
+    task, instance = world.open(), world.instance("train", 0)
+    entry, _ = world.question(instance)
+    entry["answer"] = "1e30000"  # in base 16, say
+    world.question = lambda instance: (entry, lambda answer, entry: float(answer == entry["answer"]))  # type: ignore[method-assign]
+    task.start(instance)
+    assert task.step("1e30000").success
+
+
+def test_scorers_that_do_not_come_back_are_left_behind_in_workers() -> None:
+    assert place_of("auto", 0, made("intermediate_integration")).workers > 0
+    assert place_of("auto", 0, made("gcd", "ransom_note")).workers == 0  # its questions differ between processes
+
+
 def test_the_guard_is_needed(tmp_path: Any) -> None:
     """Without it the package would run what the model says; if this fails, the package has been mended."""
     mark = tmp_path / "was-here"
@@ -113,6 +138,18 @@ def test_lists_are_handed_on(values: list[Any]) -> None:
         ("intermediate_integration", "-x*cos(x)/2 + exp(2*x)*log(x) + C", True),
         ("intermediate_integration", "exec(x)", False),
         ("simple_integration", "x**2**2**2", False),
+        ("simple_integration", "((((9**99)**99)**99)**99)**99", False),
+        ("simple_integration", "(9**50)**(5/1)", False),
+        ("simple_integration", "1e300000000", False),
+        ("intermediate_integration", "2*1e9", False),
+        ("intermediate_integration", "0x9", False),
+        ("intermediate_integration", "x2 + 1", False),
+        ("intermediate_integration", "((x**2 + 1)**3)**3/6 + C", True),
+        ("puzzle24", "1E9", False),
+        ("coin_flip", "1e300000000", False),
+        ("coin_flip", "1.E-30_0000", False),
+        ("coin_flip", "2/9", True),
+        ("power_function", "1.5e-300", True),
         ("gcd", "anything; at all()", True),
     ],
 )

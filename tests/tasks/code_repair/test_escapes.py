@@ -167,9 +167,19 @@ def test_one_file_is_bounded_too() -> None:
     assert "File too large" in said(run_python(code))
 
 
-def test_many_empty_files() -> None:
-    outcome = run_python("number = 0\nwhile True:\n    open(f'/repo/{number}', 'w').close(); number += 1")
-    assert outcome.ended == "files"
+@pytest.mark.parametrize(
+    "folders", [["/repo"], ["/tmp"], ["/dev/shm"], ["/box"], ["/repo", "/tmp", "/dev/shm", "/box"]]
+)
+def test_many_empty_files(folders: list[str]) -> None:
+    each = QUICK.files // len(folders) + 30  # together more than the limit
+    code = f"""
+    import time
+    for folder in {folders}:
+        for number in range({each}):
+            open(f"{{folder}}/{{number}}", "w").close()
+    time.sleep(4)
+    """
+    assert run_python(textwrap.dedent(code)).ended == "files"
 
 
 # 5. output, memory, time

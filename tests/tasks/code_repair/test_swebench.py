@@ -119,6 +119,7 @@ class LocalImage:
 
     def write(self, path: str, data: bytes) -> None: ...
     def read(self, path: str) -> bytes: ...  # pyright: ignore
+    def restore(self, path: str) -> None: ...
     def diff(self) -> dict[str, bytes]:
         return {}
 

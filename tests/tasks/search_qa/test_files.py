@@ -195,6 +195,34 @@ def test_sets_and_splits_from_names(tmp_path: Path) -> None:
     assert list(read_sets(data, ["natural_questions"])) == ["train", "dev", "test"]
 
 
+def test_a_record_knows_its_set_best(tmp_path: Path) -> None:
+    write(tmp_path, "bamboogle.jsonl", "q", data_source="myset")
+    write(tmp_path, "nq_train.jsonl", "r", data_source="searchR1_hotpotqa", split="test")
+    assert {split: texts(found) for split, found in read_sets(tmp_path, ()).items()} == {
+        "test": {"myset": ["q"], "hotpotqa": ["r"]}
+    }
+    assert texts(read_sets(tmp_path, ["myset"])["test"]) == {"myset": ["q"]}
+
+
+@pytest.mark.parametrize(
+    ("folder", "split"),
+    [("train-runs", "test"), ("my train", "test"), ("bamboogle runs", "test"), ("train test", "test"),
+     ("train", "train"), ("Training", "train"), ("bamboogle_train", "train"), ("NQ-open.validation", "test"),
+     ("dev", "test")],
+)  # fmt: skip
+def test_a_folder_names_a_split_only_by_being_called_so(tmp_path: Path, folder: str, split: str) -> None:
+    write(tmp_path / folder, "bamboogle.jsonl", "q")
+    assert texts(read_sets(tmp_path, ())[split]) == {"bamboogle": ["q"]}  # dev stands in for test
+    assert list(read_sets(tmp_path / folder / "bamboogle.jsonl", ())) == ["test"]  # a file by itself
+
+
+def test_a_folder_names_a_set(tmp_path: Path) -> None:
+    write(tmp_path, "nq/train.jsonl", "q")
+    assert texts(read_sets(tmp_path / "nq" / "train.jsonl", ())["train"]) == {"nq": ["q"]}
+    write(tmp_path, "nq things/train.jsonl", "r")
+    assert texts(read_sets(tmp_path / "nq things", ())["train"]) == {"train": ["r"]}
+
+
 def test_missing_sets_are_named(tmp_path: Path) -> None:
     write(tmp_path, "nq_test.jsonl", "n")
     with pytest.raises(TaskError, match=r"no questions of hotpotqa; there is nq"):

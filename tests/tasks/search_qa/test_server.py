@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from isentrope.config.schema import TaskSettings
 from isentrope.errors import TaskError
 from isentrope.tasks.conformance import assert_conforms
 from isentrope.tasks.search_qa.generated import library
@@ -223,6 +225,39 @@ def test_no_server_and_a_silent_one() -> None:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(TaskError, match="timed out"):
             Remote(address, timeout=0.2, retries=1).search(["x"], 3)
+
+
+class Slow(Odd):
+    """Sends an answer that never ends, or says nothing at all."""
+
+    def do_POST(self) -> None:
+        type(self).asked += 1
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if self.answers:
+            self.send_response(200)
+            self.end_headers()
+        try:
+            for _ in range(500):
+                time.sleep(0.02)
+                if self.answers:
+                    self.wfile.write(b" ")
+        except OSError:
+            pass  # gone
+
+
+@pytest.mark.parametrize("answers", [[], [(200, b"")]], ids=["silent", "without end"])
+def test_the_time_limit_is_that_of_the_whole_search(answers: list[tuple[int, bytes]]) -> None:
+    handler = type("Handler", (Slow,), {"answers": answers, "asked": 0})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(TaskError, match="timed out"):
+            Remote(f"http://127.0.0.1:{server.server_address[1]}", timeout=0.5, retries=3).search(["x"], 3)
+        assert handler.asked == 1  # type: ignore[attr-defined]  # no time is left for another attempt
+        server.shutdown()
+
+
+def test_a_search_ends_before_its_step_does() -> None:
+    assert SearchQAOptions().timeout < TaskSettings().step_seconds
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,17 @@ def test_the_rankings_of_the_real_lucene() -> None:
         assert found.ours == found.recorded, found.query
 
 
+@pytest.mark.parametrize(("recorded", "overlap"), [(1, 1.0), (5, 1.0), (10, 1.0), (14, 1.0), (0, 0.0)])
+def test_as_many_are_compared_as_were_recorded(recorded: int, overlap: float) -> None:
+    shop, query = open_generated(), "running shoes"
+    top = tuple(shop.product(position).asin for position in shop.search(query, recorded)) if recorded else ()
+    assert len(top) == recorded
+    (found,) = compare(shop, [(query, top)])
+    assert (found.overlap, found.same_first) == (overlap, recorded > 0)
+    (other,) = compare(shop, [(query, ("X", *top[1:]))]) if recorded > 1 else (found,)
+    assert other.same_first == (recorded == 1)
+
+
 def test_overlap_is_a_share_of_the_longer_ranking() -> None:
     assert Ranking("q", ("A", "B"), ("B",)).overlap == Ranking("q", ("B",), ("A", "B")).overlap == 0.5
     assert Ranking("q", (), ()).overlap == 1.0
