@@ -22,5 +22,5 @@ def test_what_is_missing_is_named_with_the_command_that_gets_it() -> None:
     ]
     with pytest.raises(TaskError, match=r"the shop needs the package no_such_package.*isentrope\[search\]"):
         require("no_such_package", "search", "the shop")
-    with pytest.raises(TaskError, match="the shop needs the program no-such-program.*apt-get install it"):
+    with pytest.raises(TaskError, match=r"the shop needs the program no-such-program.*apt-get install it"):
         require_program("no-such-program", "the shop", "apt-get install it")
