@@ -100,7 +100,7 @@ def _chance(first: float, last: float, games: Curve) -> float:
     """What two shares of so many games may differ by through chance: two standard deviations."""
     if not len(games) or min(games.values) < 1:
         return 0.0
-    both = (first + last) / 2
+    both = min(1.0, max(0.0, (first + last) / 2))  # a damaged file may say anything
     return 2 * math.sqrt(both * (1 - both) * (1 / games.values[0] + 1 / games.values[-1]))
 
 

@@ -365,3 +365,8 @@ def test_a_run_that_goes_on_is_said_to(tmp_path: Path) -> None:
         assert "ended early: 1 of 9" in CliRunner().invoke(app, ["doctor", str(tmp_path)]).output
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "is going on; it has done step 1 of 9" in CliRunner().invoke(app, ["doctor", str(tmp_path)]).output
+
+
+def test_shares_that_cannot_be_are_told_all_the_same() -> None:
+    lines = [{"eval/seen/success": value, "eval/seen/games": 1.0, "kind": "eval"} for value in (3.0, 0.0)]
+    assert diagnose(Course("r", "train", {}, [{"step": i} | line for i, line in enumerate(lines)])).words()

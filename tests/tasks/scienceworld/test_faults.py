@@ -36,7 +36,7 @@ def gone(pid: int, seconds: float = 20.0) -> bool:
 
 def test_killed_and_stopped_processes_are_replaced() -> None:
     """Two processes, four games. Whoever played in the lost one fails, the others go on, and a new start works."""
-    world = ScienceWorld(ScienceWorldOptions(tasks=ONE, jvms=2, call_seconds=10))
+    world = ScienceWorld(ScienceWorldOptions(tasks=ONE, jvms=2, call_seconds=6))
     instance = world.instance("train", 0)
     tasks = [world.open() for _ in range(4)]
     for task in tasks:
