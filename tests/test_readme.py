@@ -87,7 +87,22 @@ def test_readme_commands_with_a_server(workplace: Path, monkeypatch: pytest.Monk
     assert "success" in output
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in WITH_A_SERVER])
+WATCH = [command for command in COMMANDS if " watch " in command]
+
+
+@pytest.mark.parametrize("command", WATCH)
+def test_readme_command_that_watches(command: str, workplace: Path) -> None:
+    pytest.importorskip("starlette", reason="needs pip install 'isentrope[watch]'")
+    arguments = [sys.executable, "-m", *shlex.split(command), "--port", "0", "--no-open"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=workplace) as process:
+        try:
+            assert process.stdout is not None
+            assert "http://127.0.0.1:" in process.stdout.readline()
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in [*WITH_A_SERVER, *WATCH]])
 def test_readme_command(command: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     name = command.split()[1]

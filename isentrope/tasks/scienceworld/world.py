@@ -42,7 +42,7 @@ class ScienceWorldOptions:
     )
     moves: int = setting(100, "time steps (waiting takes ten) after which the simulator cuts a game off", low=1)
     repeatable: bool = setting(
-        True, "the same actions give the same episode; false: steps are half again as fast, and some texts vary"
+        True, "the same actions give the same episode; false: a third more steps a second, and some lists vary"
     )
     jvms: int = setting(
         0, "java processes to spread games over; more are started when full; 0: as cores, at most 2", low=0

@@ -58,6 +58,23 @@ def test_turn_by_turn_with_others_in_one_process(world: ScienceWorld) -> None:
         world.machines.give(simulator)
 
 
+def test_each_game_numbers_its_own_objects(world: ScienceWorld) -> None:
+    """Objects are the same if their numbers are. With another's counter one comes out twice."""
+    one, other = world.machines.take(), world.machines.take()
+
+    def count(simulator: Simulator) -> int:
+        with simulator.jvm.turn(simulator):
+            return simulator.jvm._counter.count()  # pyright: ignore[reportPrivateUsage]
+
+    one.load("use-thermometer", 5, "")
+    before = count(one)
+    other.load("power-component", 1, "easy")
+    assert count(other) != before
+    assert count(one) == before
+    world.machines.give(one)
+    world.machines.give(other)
+
+
 def test_members_of_a_group_play_the_same_game(world: ScienceWorld) -> None:
     for index in (0, 3, 5):
         instance = world.instance("test", index)

@@ -48,7 +48,7 @@ def task(world: ScienceWorld) -> Iterator[ScienceWorldTask]:
 
 
 def test_it_conforms(world: ScienceWorld) -> None:
-    assert_conforms(variant(world, hint="valid", tasks=("lifespan-longest-lived",)), games=1, max_turns=6)
+    assert_conforms(variant(world, hint="valid", tasks=("lifespan-longest-lived",)), games=1, max_turns=8)
 
 
 def test_it_conforms_without_a_list_of_actions(world: ScienceWorld) -> None:
