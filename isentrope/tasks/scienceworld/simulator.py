@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -41,7 +43,6 @@ class Simulator:
         """The task in words, and the first look around (which takes no time)."""
         with self.jvm.turn(self, self._dice):
             self._load(task, variation, simplifications, gold=False)
-            self._hint_dice.setSeed(0)
             return str(self._server.getTaskDescription()), self._step("look around")
 
     def step(self, action: str) -> Reading:
@@ -51,7 +52,7 @@ class Simulator:
 
     def objects(self) -> list[str]:
         """Names of what is in sight; what is carried is not among them."""
-        with self.jvm.turn(self, self._hint_dice):
+        with self._aside():
             text = self._server.getPossibleObjectReferentLUTJSON()
         return sorted(set(cast("dict[str, str]", json.loads(text)).values()))
 
@@ -60,10 +61,17 @@ class Simulator:
 
         The simulator's list also has actions on things in closed containers, which it then does not understand.
         """
-        with self.jvm.turn(self, self._hint_dice):
+        with self._aside():
             listed = json.loads(self._server.getValidActionObjectCombinationsJSON())["validActions"]
             within = self._within_reach()
         return [one["action"] for one in listed if _needs_no_reach(one["action"]) or within.issuperset(one["obj_ids"])]
+
+    @contextlib.contextmanager
+    def _aside(self) -> Generator[None]:
+        """For what is shown and changes nothing. Where things are alike, names are drawn: each time in the same way."""
+        with self.jvm.turn(self, self._hint_dice):
+            self._hint_dice.setSeed(0)
+            yield
 
     def _within_reach(self) -> set[int]:
         """The numbers of all objects that an action may name: those in the room, and the agent's own."""
@@ -75,7 +83,7 @@ class Simulator:
         return found
 
     def action_forms(self) -> list[str]:
-        with self.jvm.turn(self, self._hint_dice):
+        with self._aside():
             return self._lines(self._server.getPossibleActions())
 
     def gold_path(self, task: str, variation: int, simplifications: str) -> list[str]:

@@ -65,8 +65,7 @@ class ScienceWorld:
         require_program("java", "ScienceWorld", HOW_TO_GET_JAVA)
         jvms = self.options.jvms or min(2, os.cpu_count() or 1)
         self.threads = 2 * jvms  # while one waits for its process, another is served
-        # the list of all possible actions names some things now one way, now another
-        self.deterministic = self.replayable = self.options.repeatable and self.options.hint != "valid"
+        self.deterministic = self.replayable = self.options.repeatable
         self.machines = Machines(jvms, self.options.memory, self.options.call_seconds, self.options.repeatable)
         self._dealt: dict[str, list[tuple[str, int]]] = {}
 

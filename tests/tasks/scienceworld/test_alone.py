@@ -38,6 +38,7 @@ def alone(world: ScienceWorld, game: tuple[str, int, str, list[str]]) -> list[tu
         seen.append(simulator.step(action))
         simulator.objects()
     valid = simulator.valid_actions()
+    assert simulator.valid_actions() == valid  # however often it is asked
     world.machines.give(simulator)
     return [(reading, valid) for reading in seen]
 
