@@ -1,15 +1,15 @@
 """What samples responses: the protocol behind which the engines stand, and what goes in and comes out.
 
 An engine holds conversations in numbered slots. A request gives all tokens before the response; what the engine
-already holds of that conversation need not be computed again. Three engines exist: torch (in this process), vLLM,
-and any server that speaks OpenAI's protocol.
+already holds of that conversation need not be computed again. Four engines exist: torch (in this process), fast (the
+same on a GPU, for Llama-shaped models), vLLM, and any server that speaks OpenAI's protocol.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from isentrope.agent.tokens import Dialect
 from isentrope.types import Floats, Ints, TokenTemperature
@@ -27,6 +27,7 @@ class Request:
     temperature: float
     stop: Callable[[bytes], bool]  # is the response complete, given the bytes at its end?
     temperature_of: TokenTemperature | None = None  # instead, for a response whose tokens differ
+    end_mark: bytes = b""  # what a token must hold for `stop` to be asked after it; empty: it is asked after every one
 
 
 @dataclass(frozen=True)
@@ -66,3 +67,25 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Flowing(Protocol):
+    """An engine that takes requests while others are being answered: no conversation waits for another.
+
+    A slot whose conversation has ended may be used for a new one: a prompt that does not begin with what the slot
+    holds begins anew.
+    """
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are not answered yet."""
+        ...
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Take these too. A slot may have one request at a time."""
+        ...
+
+    def collect(self) -> dict[int, Sampled]:
+        """Work until at least one response is complete, and give all that are, by slot; nothing if none waits."""
+        ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from isentrope.config.check import check_training
 from isentrope.config.schema import RunConfig
 from isentrope.policy.engine import Engine
+from isentrope.policy.fast.available import fast_engine, why_not
 from isentrope.policy.policy import Policy
 from isentrope.policy.torch_engine import TorchEngine
 
@@ -22,4 +23,7 @@ def make_engine(config: RunConfig, policy: Policy | None) -> Engine:
         from isentrope.policy.vllm.engine import VllmEngine
 
         return VllmEngine(policy, config)
+    kind = config.engine.kind
+    if kind == "fast" or (kind == "auto" and policy.device.type == "cuda" and not why_not(policy)):
+        return fast_engine(policy, config.rollout.batch, config.agent.max_context, config.engine.memory)
     return TorchEngine(policy)

@@ -1,0 +1,77 @@
+"""The fast forward pass against each model's own, in float32: prefill, appended runs, single tokens, parts, pages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from isentrope.policy.fast.attention import make_splits
+from isentrope.policy.fast.forward import Forward
+from tests.policy.fast.small import CONTEXT, DEVICE, MODELS, WORDS, make_forward, packed, plain_logits
+
+TOLERANCE = 2e-4  # of logits whose spread is about 20, in float32
+LENGTHS = {0: 5, 1: 70, 3: 16}  # within a page, over several pages and programs, exactly one page
+
+
+def some_tokens(count: int, seed: int) -> list[int]:
+    return np.random.default_rng(seed).integers(WORDS, size=count).tolist()
+
+
+def place(forward: Forward, row: int, position: int, token: int) -> None:
+    forward.rows.positions[row], forward.rows.ids[row] = position, token
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_prefill_appending_and_single_tokens_equal_the_whole_pass(kind: str):
+    model = MODELS[kind]()
+    forward = make_forward(model)
+    kv, size = forward.cache.shape[3], forward.cache.shape[5]
+    tokens = {row: some_tokens(length + 21, row) for row, length in LENGTHS.items()}
+    expected = {row: plain_logits(model, some) for row, some in tokens.items()}
+    with torch.no_grad():
+        first = forward.prefill(packed({row: (0, tokens[row][:n]) for row, n in LENGTHS.items()}, padding=7))
+        for found, (row, n) in zip(first, LENGTHS.items(), strict=True):
+            close(found, expected[row][n - 1])
+        more = forward.prefill(packed({row: (n, tokens[row][n : n + 18]) for row, n in LENGTHS.items()}))
+        for found, (row, n) in zip(more, LENGTHS.items(), strict=True):
+            close(found, expected[row][n + 17])
+        for k in range(18, 21):
+            for row, n in LENGTHS.items():
+                place(forward, row, n + k, tokens[row][n + k])
+            # in one part, and in parts of two pages, of which only the longest row has several
+            splits = make_splits(4, kv, size, 32 if k > 18 else CONTEXT, 5 if k > 18 else 1, DEVICE)
+            found = forward.decode(4, splits)
+            for row, n in LENGTHS.items():
+                close(found[row], expected[row][n + k])
+            assert not splits.arrived.any()  # ready for the next step
+
+
+def test_a_row_with_nobody_in_it_changes_nothing():
+    model = MODELS["ours"]()
+    forward = make_forward(model)
+    tokens = some_tokens(40, 0)
+    with torch.no_grad():
+        forward.prefill(packed({1: (0, tokens[:39])}))
+        before = forward.cache.clone()
+        place(forward, 1, 39, tokens[39])
+        forward.decode(4, make_splits(4, 2, 16, CONTEXT, 1, DEVICE))
+    changed = (forward.cache.nan_to_num() != before.nan_to_num()).any(dim=-1).any(dim=3).any(dim=0).any(dim=0)
+    assert changed.sum() == 1  # one place of one page: the new token's
+    page = int(forward.rows.table[1, 39 // 16])
+    assert bool(changed[page].any())
+
+
+def test_a_prompt_can_begin_with_pages_that_another_fills_in_the_same_pass():
+    model = MODELS["Llama"]()
+    forward = make_forward(model)
+    shared, ends = some_tokens(32, 0), [some_tokens(9, 1), some_tokens(20, 2)]
+    forward.rows.table[2, :2] = forward.rows.table[0, :2]
+    with torch.no_grad():
+        found = forward.prefill(packed({0: (0, shared + ends[0]), 2: (32, ends[1])}))
+    close(found[0], plain_logits(model, shared + ends[0])[-1])
+    close(found[1], plain_logits(model, shared + ends[1])[-1])
