@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from isentrope import __version__
+from isentrope.cli import extras
 
 CORE = ("numpy", "torch", "safetensors", "typer", "rich", "pyarrow", "tensorboard")
-EXTRAS = {
-    "hf": (("transformers",), "models in Hugging Face's format"),
-    "alfworld": (("textworld", "alfworld"), "the original ALFWorld, to compare with"),
-}
 PROGRAMS = {
-    "chromium": (("chromium", "chromium-browser", "google-chrome"), "tests of the report page"),
+    "chromium": (("chromium", "chromium-browser", "google-chrome"), "tests of the pages"),
     "bubblewrap": (("bwrap",), "sandboxed tasks"),
     "java": (("java",), "worlds that run on a JVM"),
 }
@@ -35,7 +32,7 @@ class Sign(NamedTuple):
 def examine() -> dict[str, list[Sign]]:
     return {
         "Installed": [Sign("isentrope", "ok", __version__), Sign("python", "ok", _python()), *map(_core, CORE)],
-        "Extras": [_extra(name) for name in EXTRAS],
+        "Extras": _extras(),
         "Machine": [_cores(), _memory(), _disk()],
         "Torch": _torch(),
         "Programs": [_program(name) for name in PROGRAMS],
@@ -53,20 +50,22 @@ def _core(name: str) -> Sign:
         return Sign(name, "broken", "not installed", f"{_pip()} install {name}")
 
 
-def _extra(extra: str) -> Sign:
-    packages, purpose = EXTRAS[extra]
-    found: list[str] = []
-    for package in packages:
-        try:
-            found.append(f"{package} {metadata.version(package)}")
-            importlib.import_module(package)
-        except metadata.PackageNotFoundError:
-            return Sign(f"[{extra}]", "missing", f"for {purpose}", f"{_pip()} install {_ourselves()}[{extra}]'")
-        except Exception as error:  # installed but not working: a version that does not fit, most often
-            return Sign(
-                f"[{extra}]", "warning", f"{found[-1]} does not import: {error}"[:200], "see whether it fits torch"
-            )
-    return Sign(f"[{extra}]", "ok", ", ".join(found))
+def _extras() -> list[Sign]:
+    try:
+        return [_extra(name, purpose) for name, purpose in extras.PURPOSES.items()]
+    except Exception as error:  # a pyproject.toml or an installation that cannot be read
+        return [Sign("extras", "warning", f"cannot be looked up: {error}"[:200])]
+
+
+def _extra(name: str, purpose: str) -> Sign:
+    install = f"{_pip()} install {_ourselves()}[{name}]'"
+    missing, wrong = extras.absent(name), extras.unfit(name)
+    if wrong:
+        return Sign(f"[{name}]", "warning", "; ".join(wrong), install)
+    if missing:
+        lacking = ", ".join(missing[: extras.NAMED]) + (", …" if missing[extras.NAMED :] else "")
+        return Sign(f"[{name}]", "missing", f"for {purpose}; not here: {lacking}", install)
+    return Sign(f"[{name}]", "ok", extras.present(name))
 
 
 def _pip() -> str:

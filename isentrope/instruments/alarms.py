@@ -15,15 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isentrope.instruments.alarm_base import Metrics, Rule, Trouble, number
-from isentrope.instruments.alarm_rules import (
-    Collapse,
-    Duplication,
-    GradientSpike,
-    LikelihoodFall,
-    Mismatch,
-    NoSignal,
-    NotFinite,
-)
+from isentrope.instruments.alarm_rules import Collapse, Duplication, LikelihoodFall
+from isentrope.instruments.alarm_rules_update import GradientSpike, Mismatch, NoSignal, NotFinite
 from isentrope.instruments.phases import ERUPTION, PhaseChange, PhaseDetector, risen
 
 REARM = 3

@@ -10,6 +10,7 @@ what to try. A claim says what the numbers show and in which order it came, neve
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,7 +19,13 @@ from isentrope.instruments.diagnosis_data import SEVERITIES, Course, Finding
 from isentrope.instruments.diagnosis_episodes import episode_findings
 from isentrope.instruments.diagnosis_eruptions import entropy_findings
 from isentrope.instruments.diagnosis_imitation import imitation_findings
-from isentrope.instruments.diagnosis_rest import alarm_findings, failure_findings, length_findings, state_findings
+from isentrope.instruments.diagnosis_rest import (
+    alarm_findings,
+    failure_findings,
+    length_findings,
+    state_findings,
+    switch_findings,
+)
 from isentrope.instruments.diagnosis_success import stalled_findings, success_findings
 
 MOST_REMEDIES = 5  # that a paragraph names
@@ -45,6 +52,8 @@ class Diagnosis:
     def data(self) -> dict[str, Any]:
         """As JSON can hold it."""
         findings = [asdict(finding) for finding in self.findings]
+        for finding in findings:  # JSON has no NaN
+            finding["evidence"] = {key: value for key, value in finding["evidence"].items() if math.isfinite(value)}
         return {"run": self.name, "kind": self.kind, "words": self.words(), "findings": findings}
 
 
@@ -60,6 +69,7 @@ def diagnose(course: Course) -> Diagnosis:
         *state_findings(course),
         *success,
         *known,
+        *switch_findings(course),
         *stalled_findings(course, success, known),
         *length_findings(course),
         *episode_findings(course),

@@ -58,8 +58,10 @@ class Course:
 
     @property
     def methods(self) -> tuple[str, ...]:
+        """Those that the run began with and those that an alarm switched on."""
         methods = self.setting("methods")
-        return tuple(str(name) for name in cast("list[Any]", methods)) if isinstance(methods, list | tuple) else ()
+        named = [str(name) for name in cast("list[Any]", methods)] if isinstance(methods, list | tuple) else []
+        return (*named, *(str(event.get("name")) for event in self.events if event.get("kind") == "switch"))
 
     @property
     def last_step(self) -> int:

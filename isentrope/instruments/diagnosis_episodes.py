@@ -27,7 +27,7 @@ def episode_findings(course: Course) -> list[Finding]:
     quoted = " ".join(action.split())
     quoted = quoted if len(quoted) <= LONGEST else quoted[: LONGEST - 1] + "…"
     claim = (
-        f"In the episodes of step {course.episodes_step} {percent(share)} of the actions repeat the one before, "
+        f"In the episodes of step {course.episodes_step}, {percent(share)} of the actions repeat the one before, "
         f'most often "{quoted}" ({times} times).'
     )
     evidence = {"share": share, "turns": float(turns)}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from statistics import fmean, median
 
 from isentrope.instruments.curves import ENOUGH, Curve
-from isentrope.instruments.diagnosis_data import Course, Finding, slower
+from isentrope.instruments.diagnosis_data import Course, Finding
+from isentrope.instruments.diagnosis_remedies import to_calm
 from isentrope.instruments.phases import PhaseDetector
-from isentrope.instruments.rises import Rise, RiseDetector
-from isentrope.instruments.wording import count, listed, nats, percent, sentence
+from isentrope.instruments.rises import FALL_SHARE, SMOOTH, Rise, RiseDetector
+from isentrope.instruments.wording import count, nats, percent, sentence, steps_listed
 
 NEAR = 20  # steps around an onset in which another event belongs to it
 WORTH = 0.03  # a share that moved by less is not mentioned
@@ -29,14 +30,16 @@ def entropy_findings(course: Course, phases: PhaseDetector) -> list[Finding]:
     if not eruptions:
         return [_quiet(entropy)]
     falls = _falls(course.curve("likelihood/valid"))
-    found = [_erupted(course, rise, falls) for rise in eruptions[:TOLD]]
+    ends = [after.onset - 1 for after in eruptions[1:]] + [course.last_step]  # of what belongs to each
+    found = [_erupted(course, rise, falls, end) for rise, end in zip(eruptions[:TOLD], ends, strict=False)]
     if len(eruptions) > TOLD:
         onsets = [rise.onset for rise in eruptions[TOLD:]]
-        claim = f"{count(len(onsets), 'more eruption')} followed, at step {listed([str(onset) for onset in onsets])}."
+        claim = f"{count(len(onsets), 'more eruption')} followed, at {steps_listed(onsets)}."
         found.append(Finding("eruptions/more", sentence(claim), "bad", {"count": len(onsets)}, tuple(onsets)))
     forecast = phases.forecast()
     if forecast is not None:
-        claim = f"Eruptions began {forecast.period:g} steps apart ({forecast.shortest} to {forecast.longest})"
+        spread = f" ({forecast.shortest} to {forecast.longest})" if forecast.shortest < forecast.longest else ""
+        claim = f"Eruptions began {forecast.period:g} steps apart{spread}"
         claim += (
             f"; at that pace the next begins around step {forecast.step}." if forecast.step > course.last_step else "."
         )
@@ -49,8 +52,10 @@ def _quiet(entropy: Curve) -> Finding:
     start, end = entropy.start, entropy.end
     evidence = {"start": start, "end": end}
     values = f"from {nats(start)} to {nats(end)} nats a token"
-    if abs(end - start) <= max(entropy.margin, 0.1 * start):
+    if abs(end - start) <= 0.1 * start:
         claim = f"Entropy stayed where it was, {nats(start)} nats a token at the start and {nats(end)} at the end."
+    elif abs(end - start) <= entropy.margin:
+        claim = f"Entropy went {values}, which may be noise, without an eruption."
     elif end < start:
         claim = f"Entropy sank {values}, without an eruption."
     else:
@@ -66,7 +71,8 @@ def _falls(likelihood: Curve) -> list[Rise]:
     return detector.rises
 
 
-def _erupted(course: Course, rise: Rise, falls: list[Rise]) -> Finding:
+def _erupted(course: Course, rise: Rise, falls: list[Rise], end: int) -> Finding:
+    """`end` is the last step before the next eruption, or of the run."""
     evidence = {
         "onset": rise.onset, "peak": rise.peak, "before": rise.before, "top": rise.top, "amplitude": rise.amplitude,
     }  # fmt: skip
@@ -76,20 +82,18 @@ def _erupted(course: Course, rise: Rise, falls: list[Rise]) -> Finding:
         fell = min(near, key=lambda step: abs(step - rise.onset))
         evidence["likelihood_fell"] = fell
         claim += f", {_when(rise.onset - fell)} the likelihood of valid responses began to fall"
-    times = f", {rise.top / rise.before:.1f} times as much" if rise.before > 0 else ""
-    claim += f": from {nats(rise.before)} to {nats(rise.top)} nats a token at step {rise.peak}{times}. "
-    claim += sentence(f"it {_afterwards(rise)}")
+    times = f", {rise.top / rise.before:.1f} times as much," if rise.before > 0 else ""
+    claim += f". It rose from {nats(rise.before)} to {nats(rise.top)} nats a token at step {rise.peak}{times} "
+    claim += f"and {_afterwards(rise, course.curve('entropy/token').between(rise.peak, end))}."
     parts = [
         *_interference(course, rise, evidence),
-        *_companions(course, rise, evidence),
+        *_companions(course, rise, end, evidence),
         *_meanwhile(course, rise, evidence),
     ]
     if parts:
         claim += " " + sentence("; ".join(parts))
-    seal = "a larger method.seal.alpha" if "seal" in course.methods else "seal"
-    remedy = (seal, slower(course))
     severity = "warning" if rise.back is not None else "bad"
-    return Finding("eruption", claim, severity, evidence, (rise.onset, rise.peak), remedy)
+    return Finding("eruption", claim, severity, evidence, (rise.onset, rise.peak), to_calm(course))
 
 
 def _when(steps_after: int) -> str:
@@ -98,12 +102,16 @@ def _when(steps_after: int) -> str:
     return f"{count(abs(steps_after), 'step')} {'after' if steps_after > 0 else 'before'}"
 
 
-def _afterwards(rise: Rise) -> str:
+def _afterwards(rise: Rise, entropy: Curve) -> str:
+    """`entropy` is the curve from the peak to the end of what belongs to the eruption."""
     if rise.back is not None:
         return f"had subsided by step {rise.back}"
-    if rise.settled:
-        return "stayed up there"
-    return "came down in part" if rise.over is not None else "has not come down since"
+    if rise.over is None:
+        return "has not come down since"
+    level = median(entropy.tail(SMOOTH).values) if len(entropy) else rise.top
+    if rise.top - level < FALL_SHARE * rise.amplitude:
+        return "stayed there"
+    return f"was down to {nats(level)} by step {entropy.steps[-1]}"
 
 
 def _interference(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
@@ -126,17 +134,16 @@ def _interference(course: Course, rise: Rise, evidence: dict[str, float]) -> lis
     ]
 
 
-def _companions(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
+def _companions(course: Course, rise: Rise, last: int, evidence: dict[str, float]) -> list[str]:
+    """What degenerated with it. Whether that stayed is asked of the last steps before the next eruption."""
     parts: list[str] = []
     for key, words in COMPANIONS.items():
         curve = course.curve(key)
-        before, during = (
-            curve.before(rise.onset),
-            curve.between(rise.onset, (rise.back or curve.steps[-1]) if len(curve) else 0),
-        )
+        before, during = curve.before(rise.onset), curve.between(rise.onset, rise.back or last)
         if not len(before) or not len(during):
             continue
-        low, high, now = median(before.values), during.highest_of_three(), median(curve.tail(3).values)
+        low, high = median(before.values), during.highest_of_three()
+        now = median(curve.between(rise.onset, last).tail(3).values)
         if high - low < WORTH:
             continue
         evidence |= {f"{key}/before": low, f"{key}/top": high, f"{key}/last": now}
@@ -147,7 +154,7 @@ def _companions(course: Course, rise: Rise, evidence: dict[str, float]) -> list[
 
 
 def _meanwhile(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
-    """What success and valid actions did from the onset to two NEAR steps later or the end of the run."""
+    """Success and valid actions in the steps before the onset and in the five from the peak on."""
     parts: list[str] = []
     for key, words in (("success/all", "success"), ("valid_ratio", "the share of valid actions")):
         curve = course.curve(key)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from isentrope.instruments.alarms import Alarm
 from isentrope.instruments.curves import ENOUGH
 from isentrope.instruments.diagnosis_data import Course, Finding, slower
+from isentrope.instruments.diagnosis_remedies import in_the_doctors_words, to_widen
 from isentrope.instruments.stops import FAILURES
-from isentrope.instruments.wording import count, listed, percent
+from isentrope.instruments.wording import count, listed, percent, steps_listed
 
 LONGER, SHORTER = 1.5, 0.6  # responses that change their length by so much are worth a word
 LOST = 0.05  # share of lost episodes from which it is more than a note
@@ -30,8 +31,9 @@ def state_findings(course: Course) -> list[Finding]:
             Finding("state/running", f"The run is going on; it has done step {last}{of}.", "note", {}, (last,))
         )
     elif planned and last < planned:
+        paused = [str(event.get("text")) for event in course.events if _says(event, "pause") and event["step"] == last]
         end = "broke off" if bad and bad[0] >= last else "ended early"
-        claim = f"The run {end}: {last} of {planned:.0f} steps are there."
+        claim = paused[-1] if paused else f"The run {end}: {last} of {planned:.0f} steps are there."
         remedy = () if bad and bad[0] >= last else ("--resume, to go on from its last checkpoint",)
         found.append(Finding("state/short", claim, "warning", {"steps": last, "planned": planned}, (last,), remedy))
     if bad:
@@ -40,6 +42,19 @@ def state_findings(course: Course) -> list[Finding]:
         remedy = (slower(course), "run.dtype=float32")
         found.append(Finding("state/not_finite", claim, "bad", {"keys": len(keys)}, (step,), remedy))
     return found
+
+
+def switch_findings(course: Course) -> list[Finding]:
+    """Methods that an alarm switched on, in the run's own words."""
+    return [
+        Finding("switched", str(event.get("text")), "note", {}, (int(event["step"]),))
+        for event in course.events
+        if _says(event, "switch")
+    ]
+
+
+def _says(event: Mapping[str, Any], kind: str) -> bool:
+    return event.get("kind") == kind and isinstance(event.get("text"), str)
 
 
 def _not_finite(course: Course) -> tuple[int, list[str]] | None:
@@ -63,9 +78,10 @@ def alarm_findings(course: Course, given: Sequence[Alarm]) -> list[Finding]:
         if name in TOLD_ELSEWHERE or (name == "likelihood_fall" and erupted):
             continue
         first, steps = alarms[0], tuple(alarm.step for alarm in alarms)
-        again = f" So again at step {listed([str(step) for step in steps[1:6]])}." if steps[1:] else ""
+        again = f" So again at {steps_listed(steps[1:6])}{' and later' if steps[6:] else ''}." if steps[1:] else ""
         claim = f"Step {first.step}: {first.text[0].lower()}{first.text[1:]}{again}"
-        found.append(Finding(f"alarm/{name}", claim, "warning", first.numbers, steps, tuple(first.remedy.split("; "))))
+        remedy = to_widen(course) if name == "collapse" else in_the_doctors_words(course, first.remedy)
+        found.append(Finding(f"alarm/{name}", claim, "warning", first.numbers, steps, remedy))
     for event in course.events:
         name = str(event.get("name"))
         if event.get("kind") == "alarm" and name not in by_name:

@@ -9,6 +9,7 @@ from statistics import fmean, median
 from isentrope.agent.format import VERDICTS
 from isentrope.instruments.curves import ENOUGH, Curve
 from isentrope.instruments.diagnosis_data import Course, Finding, slower
+from isentrope.instruments.diagnosis_remedies import USUAL_KL, in_the_doctors_words
 from isentrope.instruments.wording import listed, nats, percent
 
 LEAST = 0.05  # a change of success that is worth a word
@@ -17,8 +18,8 @@ FLAT = 0.03  # success that moves by less is flat
 SOLVED = 0.9
 MANY = 10  # steps after which it is odd that nothing was learnt
 VALID = 0.05  # below this share of valid turns there is nothing to learn from
+LOST = 0.5  # a policy that knew the form of an answer at the start has lost it
 MOVED = 1e-3  # nats a token to the reference: below, the policy is where it began
-USUAL_KL = 0.01  # learn.kl of most recipes
 
 
 def success_findings(course: Course) -> list[Finding]:
@@ -121,7 +122,13 @@ def stalled_findings(course: Course, success: Sequence[Finding], known: Sequence
     found = [*_invalid(course), *_equal(course), *_unmoved(course), *_out_of_turns(course)]
     trouble = any(finding.severity in ("warning", "bad") for finding in known)
     if not found and not trouble and course.last_step >= MANY:
-        claim = "None of the usual reasons shows in the numbers: actions are valid, groups differ and the policy moves."
+        seen = {
+            "valid_ratio": "actions are valid",
+            "advantage/zero_groups": "groups differ",
+            "kl/k3": "the policy moves",
+        }
+        told = listed([words for key, words in seen.items() if len(course.curve(key))])
+        claim = f"None of the usual reasons shows in the numbers{f': {told}' if told else ''}."
         remedy = ("more steps", "larger groups (rollout.group_size)", "a look at the episodes (isentrope report)")
         return [Finding("stalled/unknown", claim, "note", {}, (), remedy)]
     return found
@@ -134,6 +141,11 @@ def _invalid(course: Course) -> list[Finding]:
     refused = {key.removeprefix("verdict/"): course.curve(key).end for key in course.keys("verdict/")}
     most = max(refused, key=lambda reason: refused[reason]) if refused else ""
     why = f", most of them refused as {most} ({VERDICTS.get(most, 'for that reason')})" if most else ""
+    if valid.start >= LOST:
+        claim = f"Valid actions were lost: {percent(valid.start)} of the turns at the start, {percent(valid.end)} "
+        claim += "at the end"
+        remedy = ("an earlier checkpoint", slower(course))
+        return [Finding("stalled/invalid", f"{claim}{why}.", "bad", {"valid_ratio": valid.end} | refused, (), remedy)]
     claim = f"Hardly any response was a valid action: {percent(valid.end)} of the turns{why}."
     remedy: tuple[str, ...] = ("a warm-up (isentrope sft, then policy.model=its folder)",)
     if most == "too_long":
@@ -147,7 +159,8 @@ def _equal(course: Course) -> list[Finding]:
         return []
     share = fmean(groups.values)
     claim = f"In {percent(share)} of the groups all episodes did equally well, so they taught nothing."
-    remedy = ("a warm-up or easier tasks", "larger groups (rollout.group_size)", "dynamic sampling (learn.resample=3)")
+    tried = "a warm-up or easier tasks; larger groups (rollout.group_size)"
+    remedy = in_the_doctors_words(course, f"{tried}; dynamic sampling (learn.resample=3, or algorithm dapo)")
     return [Finding("stalled/equal_groups", claim, "bad", {"share": share}, (), remedy)]
 
 

@@ -26,6 +26,15 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
     ),
     "the rollout": (
         Entry("engine/cached", "share", "vLLM: share of the prompts' tokens it already held since the step before."),
+        Entry(
+            "engine/rows", "responses", "Fast engine: mean number of responses that a step of the model went on with."
+        ),
+        Entry(
+            "engine/steps", "steps", "Fast engine: steps of the model, each a token more for all responses under way."
+        ),
+        Entry("engine/prefills", "passes", "Fast engine: passes in which new prompts were read."),
+        Entry("engine/read", "tokens", "Fast engine: prompt tokens that had to be read."),
+        Entry("engine/held", "share", "Fast engine: share of the prompts' tokens that it held already or shared."),
         Entry("return/mean", "reward", "Mean over episodes of the sum of their rewards."),
         Entry("return/std", "reward", "Standard deviation of the returns over the episodes of the step."),
         Entry("success/all", "share", "Share of the episodes that solved their task."),
@@ -110,6 +119,7 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         ),
         Entry("mismatch/ratio_max", "ratio", "Largest ratio of the trainer's to the sampler's probability."),
         Entry("mismatch/truncated", "share", "Share of the tokens whose ratio is above learn.mismatch_cap."),
+        Entry("mismatch/recomputed", "0 or 1", "Whether old_logprobs = auto computed the old log-probs again."),
         Entry("mismatch/kl", "nats", "KL divergence of the sampler from the trainer, both with the same weights (k3)."),
     ),
     **INSTRUMENTS,
@@ -166,6 +176,10 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
     ),
     "the clock": (
         Entry("seconds/{stage}", "seconds", "Time spent in the stage {stage}."),
+        Entry("rollout_seconds/engine", "seconds", "Of the rollout: the engine sampled."),
+        Entry("rollout_seconds/tasks", "seconds", "Of the rollout: the engine had nothing to do and waited for tasks."),
+        Entry("rollout_seconds/host", "seconds", "Of the rollout: prompts, parsing and records, the engine idle."),
+        Entry("rollout_seconds/tasks_idle", "seconds", "Of the engine's time: no task was played, all waited for it."),
         Entry("tokens_per_second/{stage}", "tokens/s", "Tokens that the stage {stage} worked through per second."),
     ),
 }

@@ -69,4 +69,5 @@ def _refused(turn: Turn) -> bool:
 
 
 def _written(match: re.Match[str]) -> str:
-    return f"{match[1]} {int(match[2])}" if match[2] else match[0]
+    """`cabinet 07` is cabinet 7. Not by int(), which refuses thousands of digits: a task may say anything."""
+    return f"{match[1]} {match[2].lstrip('0') or '0'}" if match[2] else match[0]

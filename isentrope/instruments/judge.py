@@ -3,8 +3,9 @@
 SEAL, Figure 8, asks a large model for such a score. Any server that speaks OpenAI's protocol will do. What an episode
 says is somebody else's text, and it may ask the judge for a good mark. Two things are done about it: the transcript
 stands between two lines that hold a number it cannot know, with the order to take nothing inside as an instruction; and
-an answer counts only if it is one whole number from 0 to 10 and nothing else. Whatever is not is a failure, which is
-counted and never guessed at. The judge itself may still be talked into something, so its mark is an opinion.
+an answer counts only if it is one whole number from 0 to 10 and nothing else (a thought before it aside). Whatever is
+not is a failure, which is counted and never guessed at. The judge itself may still be talked into something, so its
+mark is an opinion.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 
 from isentrope.errors import EngineError, RunError
 from isentrope.instruments.log import Record
+from isentrope.instruments.wording import count as counted
 from isentrope.instruments.words import Words, read_words
 from isentrope.policy.server.api_client import ApiClient, Failed
 from isentrope.policy.server.chat_answer import read_answer
@@ -54,9 +56,9 @@ class Verdict:
     def lines(self) -> Iterator[str]:
         marks = [mark for found in self.marks.values() for mark in found]
         told = f"mean {fmean(marks):.2f} of 10" if marks else "no mark"
-        yield f"judge: {told} over {len(marks)} episodes, {len(self.failures)} without a mark"
+        yield f"judge: {told} over {counted(len(marks), 'episode')}, {len(self.failures)} without a mark"
         for step, found in sorted(self.marks.items()):
-            yield f"  step {step}: {fmean(found):.2f} ({len(found)} episodes)"
+            yield f"  step {step}: {fmean(found):.2f} ({counted(len(found), 'episode')})"
         for reason in sorted(set(self.failures))[:3]:
             yield f"  no mark: {reason}"
 
@@ -98,7 +100,10 @@ class Judge:
 
     def _ask(self, body: dict[str, Any]) -> str:
         full = body | {self._limit_name: ANSWER_TOKENS}
-        return self._client.call("/chat/completions", full, partial(read_answer, self._client)).text
+        answer = self._client.call("/chat/completions", full, partial(read_answer, self._client))
+        if answer.cut_off:
+            raise NoMark(f"the answer was cut off at {ANSWER_TOKENS} tokens")
+        return answer.text
 
     def _first_model(self) -> str:
         def first(answer: dict[str, Any]) -> str:
@@ -125,8 +130,9 @@ class NoMark(Exception):
 
 
 def read_mark(answer: str) -> int:
-    """One whole number from 0 to 10, white space around it allowed."""
-    found = _MARK.fullmatch(answer.strip(" \t\r\n"))
+    """One whole number from 0 to 10, white space around it allowed. A thought in front of it, which some servers leave
+    in the answer, is passed over."""
+    found = _MARK.fullmatch(answer.rpartition("</think>")[2].strip(" \t\r\n"))
     if found is None:
         raise NoMark("the answer is not one whole number from 0 to 10")
     return int(found[0])

@@ -70,7 +70,8 @@ class Live:
         for alarm in seen.alarms:
             self.say(f"step {step}: ALARM {alarm.name}: {alarm.text} Try: {alarm.remedy}")
         for event in self.response.events:
-            self.say(f"step {step}: {event['text']}")
+            if event["kind"] != "pause":  # the loop says that when it has written the checkpoint
+                self.say(f"step {step}: {event['text']}")
         self.timings = {"seconds/observe": time.monotonic() - begin}
         if self.probes.due(step):
             self.timings |= self.probes.timings

@@ -20,7 +20,7 @@ from isentrope.instruments.stops import FAILURES, cut_off, failures_by_kind, los
 from isentrope.instruments.surprisal import surprisal_metrics
 from isentrope.types import Episode
 
-__all__ = ["FAILURES", "Metrics", "eval_metrics", "key_part", "rollout_metrics", "timing_metrics", "wilson"]
+__all__ = ["FAILURES", "Metrics", "eval_metrics", "key_part", "rollout_metrics", "wilson"]
 
 
 def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
@@ -36,15 +36,6 @@ def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
         **surprisal_metrics(step),
         **likelihood_metrics(step),
     }
-
-
-def timing_metrics(play: float, update: float, played: Sequence[Episode], learnt: Sequence[Episode]) -> Metrics:
-    """Seconds of the two stages, and the tokens that each worked through per second."""
-    sampled = sum(len(turn.response_ids) for episode in played for turn in episode.turns)
-    read = sum(len(turn.response_ids) + len(turn.context_ids) for episode in learnt for turn in episode.turns)
-    metrics = {"seconds/rollout": play, "seconds/update": update}
-    metrics["tokens_per_second/rollout"] = sampled / max(play, 1e-9)
-    return metrics | ({"tokens_per_second/update": read / max(update, 1e-9)} if learnt else {})
 
 
 def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:

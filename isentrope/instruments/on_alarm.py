@@ -16,6 +16,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table
 from isentrope.instruments.alarms import Alarm
 from isentrope.instruments.log import Record
+from isentrope.instruments.wording import listed
 from isentrope.methods.base import Method
 from isentrope.methods.registry import make_switched
 
@@ -42,17 +43,20 @@ class OnAlarm:
         causes = [alarm for alarm in alarms if alarm.name in settings.alarms]
         if not causes or settings.on_alarm == "nothing":
             return Response()
-        if settings.on_alarm == "checkpoint":
-            return Response(save=True)
-        if settings.on_alarm == "pause":
-            return Response(save=True, pause=" ".join(alarm.text for alarm in causes))
+        named = listed([alarm.name for alarm in causes])
+        because = f"because of the alarm{'s' if len(causes) > 1 else ''} {named}"
+        if settings.on_alarm == "pause" and step < self.config.run.steps:
+            event = _event(step, "pause", "pause", f"The run was paused after step {step}, {because}.")
+            return Response(save=True, pause=" ".join(alarm.text for alarm in causes), events=(event,))
+        if settings.on_alarm in ("checkpoint", "pause"):
+            event = _event(step, "checkpoint", "checkpoint", f"The checkpoint of step {step} is kept, {because}.")
+            return Response(save=True, events=(event,))
         name = switched_method(settings.on_alarm)
         if name is None or name in self.switched:
             return Response()
         self._switch(name)
-        named = " and ".join(alarm.name for alarm in causes)
-        text = f"The method {name} is on from step {step + 1}, because of the alarm {named}."
-        return Response(events=({"step": step, "kind": "switch", "name": name, "text": text, "remedy": ""},))
+        event = _event(step, "switch", name, f"The method {name} is on from step {step + 1}, {because}.")
+        return Response(events=(event,))
 
     def _switch(self, name: str, options: Mapping[str, Any] | None = None) -> None:
         method = make_switched(self.config, name, options)
@@ -66,3 +70,7 @@ class OnAlarm:
         """Makes the methods that had been switched on; their own state is the learner's to load."""
         for name, options in state["switched"].items():
             self._switch(name, options)
+
+
+def _event(step: int, kind: str, name: str, text: str) -> Record:
+    return {"step": step, "kind": kind, "name": name, "text": text, "remedy": ""}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -24,6 +26,11 @@ def count(number: int, what: str) -> str:
 def listed(parts: list[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
+
+
+def steps_listed(steps: Sequence[int]) -> str:
+    """`step 4`, `steps 4, 8 and 12`."""
+    return f"step{'' if len(steps) == 1 else 's'} {listed([str(step) for step in steps])}"
 
 
 def sentence(text: str) -> str:

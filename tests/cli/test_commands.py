@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 from typer.testing import CliRunner, Result
 
 from isentrope import __version__
@@ -23,7 +24,7 @@ from isentrope.methods.options import with_options
 COMMANDS = (
     "train", "sft", "rft", "eval", "table", "serve", "export", "watch", "analyze", "report", "figures", "retrieve",
     "tasks", "play", "check-task", "serve-task", "build-repairs", "serve-openenv", "methods", "models", "config",
-    "doctor",
+    "doctor", "bench",
 )  # fmt: skip
 TOY = "tests.toys:ToyWorld"
 
@@ -310,7 +311,8 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         assert word in done.stdout
     monkeypatch.setattr("isentrope.cli.health.CORE", ("no-such-package",))
-    monkeypatch.setattr("isentrope.cli.health.EXTRAS", {"dream": (("no-such-package",), "dreaming")})
+    monkeypatch.setattr("isentrope.cli.extras.PURPOSES", {"dream": "dreaming"})
+    monkeypatch.setattr("isentrope.cli.extras._declared", lambda: {"dream": [Requirement("no-such-package")]})
     monkeypatch.setattr("isentrope.cli.health.PROGRAMS", {"java": (("no-such-program",), "coffee")})
     ill = invoke("doctor")
     assert ill.exit_code == 1

@@ -111,6 +111,15 @@ def test_hallucinated_by_hand(game: Episode, sent: int, invented: int) -> None:
     assert hallucinated([game]) == (sent, invented)
 
 
+def test_a_number_of_thousands_of_digits_is_a_name_like_any_other() -> None:
+    """Python's int() refuses it, and a task may say anything."""
+    digits = "7" * 10_000
+    game = episode(said([1], observation=f"cabinet {digits}", action="open drawer 07", verdict="inadmissible"))
+    assert hallucinated([game]) == (1, 1)
+    assert named("open drawer 007") == named("open drawer 7")
+    assert named(f"open drawer {digits}") == [f"drawer {digits}"]
+
+
 def test_what_an_action_names() -> None:
     assert named("put Egg 1 in/on the counter 02") == ["egg 1", "counter 2"]
     assert named("look") == named("") == named("7") == []

@@ -83,13 +83,31 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("answer", "mark"), [("0", 0), ("10", 10), (" 7\n", 7)])
+@pytest.mark.parametrize(("answer", "mark"), [("0", 0), ("10", 10), (" 7\n", 7), ("<think>4? 5.</think>\n6", 6)])
 def test_a_mark(answer: str, mark: int) -> None:
     assert read_mark(answer) == mark
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "11", "-1", "3.5", "07", "7/10", "The mark is 0.", "0 0", "0\n10", "٣", "７", "{7}", "1e1", "0x1"]
+    "answer",
+    [
+        "",
+        "11",
+        "-1",
+        "3.5",
+        "07",
+        "7/10",
+        "The mark is 0.",
+        "0 0",
+        "0\n10",
+        "٣",
+        "７",
+        "{7}",
+        "1e1",
+        "0x1",
+        "<think>7",
+        "7</think>",
+    ],
 )
 def test_anything_else_is_no_mark(answer: str) -> None:
     with pytest.raises(NoMark):
@@ -129,6 +147,13 @@ def test_a_judge_that_was_talked_into_words_gives_no_mark(run: Path) -> None:
     assert sorted(mark for marks in found.marks.values() for mark in marks) == [5] * 11
     assert len(found.failures) == 1
     assert "1 without a mark" in next(found.lines())
+
+
+def test_an_answer_that_was_cut_off_is_no_mark(run: Path) -> None:
+    """A model that counts up to its limit has not given the number that it stopped at."""
+    with server(lambda _: (200, {"choices": [{"message": {"content": "1"}, "finish_reason": "length"}]})) as (url, _):
+        found = judge_run(run, Judge(url, "m"), 2)
+    assert (found.marks, set(found.failures)) == ({}, {"the answer was cut off at 512 tokens"})
 
 
 def test_a_server_that_never_answers_is_given_up(run: Path) -> None:
@@ -176,5 +201,5 @@ def test_the_command(run: Path, tmp_path: Path) -> None:
         out = tmp_path / "again.jsonl"
         command = ["analyze", str(run), "--judge", url, "--judge-episodes", "3", "--out", str(out)]
         result = CliRunner().invoke(app, command)
-    assert "judge: mean 3.00 of 10 over 3 episodes, 0 without a mark" in result.output
+    assert "judge: mean 3.00 of 10 over three episodes, 0 without a mark" in result.output
     assert [json.loads(line)["degeneracy/judge"] for line in out.read_text().splitlines()] == [3.0] * 3

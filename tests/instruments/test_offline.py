@@ -85,6 +85,22 @@ def test_a_changed_number_is_found(run: Path, tmp_path: Path) -> None:
     assert "differs: step 3, entropy/token: recorded 0.125" in result.output
 
 
+def test_a_number_that_does_not_come_out_again_is_a_difference(run: Path, tmp_path: Path) -> None:
+    """The run says that there was an alarm, or a share of duplicated sentences, and its episodes do not."""
+    copy = shutil.copytree(run, tmp_path / "copy")
+    lines = (copy / "metrics.jsonl").read_text().splitlines()
+    changed = json.loads(lines[3]) | {"alarm/eruption": 1.0, "verdict/odd": 0.5, "advantage/odd": 1.0}
+    (copy / "metrics.jsonl").write_text("\n".join([*lines[:3], json.dumps(changed), *lines[4:]]) + "\n")
+    found = analyze(copy)
+    assert {(one.step, one.key, one.recorded, one.computed) for one in found.differing} == {
+        (3, "alarm/eruption", 1.0, None),
+        (3, "verdict/odd", 0.5, None),
+    }
+    assert "advantage/odd" in found.left
+    (copy / "episodes" / "eval-000000-seen.parquet").unlink()  # its numbers cannot be compared, and are no difference
+    assert {one.step for one in analyze(copy).differing} == {3}
+
+
 def test_a_run_without_scores_and_without_new_metrics(run: Path, tmp_path: Path) -> None:
     """A run folder from before there were instruments: what can be computed is, the rest is named."""
     copy = shutil.copytree(run, tmp_path / "copy")

@@ -164,6 +164,20 @@ def test_metrics_of_an_update_with_and_without_recomputed_log_probs() -> None:
     free = learner_of(replace(SETTINGS, old_logprobs="sampler", mismatch="keep")).update(0, games(1))
     assert free["mismatch/ratio_mean"] == pytest.approx(said["mismatch/ratio_mean"], rel=1e-4)
     assert free["mismatch/ratio_max"] == pytest.approx(said["mismatch/ratio_max"], rel=1e-4)
+    assert free["mismatch/kl"] == pytest.approx(said["mismatch/kl"], rel=1e-3)  # what the alarm looks at
+    assert free["mismatch/truncated"] == pytest.approx(said["mismatch/truncated"])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_mismatch_of_the_first_update_alone_is_said(loss: str) -> None:
+    """Later updates differ from the sampler because they have learnt, which is no mismatch."""
+    settings = replace(SETTINGS, loss=loss, old_logprobs="sampler", mismatch="keep", mini_batches=1)
+    once = learner_of(settings).update(0, games(1))
+    often = learner_of(replace(settings, epochs=3)).update(0, games(1))
+    assert {key: often[key] for key in often if key.startswith("mismatch/")} == {
+        key: once[key] for key in once if key.startswith("mismatch/")
+    }
+    assert once["mismatch/kl"] > 0
 
 
 def test_truncate_needs_the_trainers_own_log_probs() -> None:

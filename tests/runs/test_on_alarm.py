@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.errors import ConfigError
 from isentrope.methods.options import option_problems
@@ -63,9 +65,19 @@ def test_pause_and_resume_equals_no_pause(
     assert f"isentrope train --out {out} --resume" in said
     assert [path.name for path in (out / "checkpoints").glob("step-*")] == ["step-000005"]
     assert lines(out)[-1]["step"] == 5
+    pause = {"step": 5, "kind": "pause", "name": "pause", "remedy": ""}
+    pause["text"] = "The run was paused after step 5, because of the alarm no_signal."
+    assert lines(out, "events.jsonl")[1:] == [pause]
+    told = CliRunner().invoke(app, ["doctor", str(out)]).output
+    assert " ".join(told.split()).startswith(f"{out} {pause['text']}")
     play(model, out, "instruments.on_alarm=pause", resume=True)
     assert lines(out) == lines(plain)
-    assert lines(out, "events.jsonl") == lines(plain, "events.jsonl")
+    assert [event for event in lines(out, "events.jsonl") if event != pause] == lines(plain, "events.jsonl")
+
+
+def test_at_the_last_step_there_is_nothing_to_pause(model: Path, tmp_path: Path) -> None:
+    out = play(model, tmp_path / "run", "instruments.on_alarm=pause", "run.steps=5")
+    assert [event["kind"] for event in lines(out, "events.jsonl")] == ["alarm", "checkpoint"]
 
 
 def test_a_paused_run_may_go_on_with_another_answer(model: Path, tmp_path: Path) -> None:
@@ -80,6 +92,9 @@ def test_checkpoint(model: Path, plain: Path, tmp_path: Path) -> None:
     assert "step-000005" in kept  # although only one is kept besides the best
     assert "step-000004" not in kept
     assert lines(out) == lines(plain)
+    assert lines(out, "events.jsonl")[-1]["text"] == (
+        "The checkpoint of step 5 is kept, because of the alarm no_signal."
+    )
     (out / "checkpoints" / "step-000005" / "alarm").unlink()
     remove_old(out / "checkpoints", 1)
     assert not (out / "checkpoints" / "step-000005").exists()

@@ -1,0 +1,61 @@
+"""What to try, from what ran: nobody is advised to switch on what is on, and a setting that is far out is named."""
+
+from __future__ import annotations
+
+from isentrope.instruments.diagnosis_data import Course, slower
+
+USUAL_KL = 0.01  # learn.kl of most recipes
+COOL = 0.7  # a sampling temperature below this narrows what the policy tries
+BONUSES = {"entropy_bonus": "coefficient", "ea": "alpha"}  # methods that push entropy up, and by which setting
+
+
+def to_calm(course: Course) -> tuple[str, ...]:
+    """Against entropy that erupts. What pushes it up comes first."""
+    found = [_smaller(course, f"method.{name}.{key}") for name, key in BONUSES.items() if name in course.methods]
+    heat = temperature(course)
+    if heat is not None and heat > 1:
+        found.append(f"a lower sampling temperature (it is {heat:g})")
+    found.append("a larger method.seal.alpha" if "seal" in course.methods else "seal")
+    return (*found, slower(course), *_more_kl(course))
+
+
+def to_widen(course: Course) -> tuple[str, ...]:
+    """Against entropy that collapses. What keeps it down comes first."""
+    heat = temperature(course)
+    found = [f"a higher rollout.temperature (it is {heat:g})"] if heat is not None and heat < COOL else []
+    found += [
+        _larger(course, f"method.{name}.coefficient") for name in ("entropy_bonus", "epo") if name in course.methods
+    ]
+    absent = [name for name in ("entropy_bonus", "epo", "aem") if name not in course.methods]
+    if absent:
+        found.append(" or ".join(absent))
+    return (*found, slower(course), *_more_kl(course))
+
+
+def in_the_doctors_words(course: Course, remedy: str) -> tuple[str, ...]:
+    """An alarm's remedies as other findings word them, so that nothing is advised twice, without what is on already."""
+    words = {"a smaller learn.lr": slower(course), "the method seal": "seal"}
+    parts = [words.get(part, part) for part in remedy.split("; ")]
+    resampled = bool(course.amount("learn.resample"))
+    return tuple(part for part in parts if not (resampled and part.startswith("dynamic sampling")))
+
+
+def temperature(course: Course) -> float | None:
+    """That training games were sampled at, as far as the settings tell."""
+    if "higher_temperature" in course.methods:
+        return course.amount("method.higher_temperature.temperature") or 1.2
+    return course.amount("rollout.temperature")
+
+
+def _smaller(course: Course, name: str) -> str:
+    value = course.amount(name)
+    return f"a smaller {name}" + (f" (it is {value:g})" if value is not None else "")
+
+
+def _larger(course: Course, name: str) -> str:
+    return _smaller(course, name).replace("a smaller", "a larger", 1)
+
+
+def _more_kl(course: Course) -> list[str]:
+    """A policy that nothing holds near where it began."""
+    return [f"learn.kl={USUAL_KL:g} (it is 0)"] if course.amount("learn.kl") == 0 else []

@@ -1,0 +1,137 @@
+"""What the doctor advises: fitted to what ran. And what it tells of what was done about alarms."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from isentrope.instruments.diagnosis import Diagnosis, diagnose
+from isentrope.instruments.diagnosis_data import Course, Finding
+from isentrope.instruments.diagnosis_remedies import to_calm, to_widen
+
+CONFIG: dict[str, Any] = {
+    "run": {"steps": 60},
+    "learn": {"lr": 1e-3, "kl": 0.01},
+    "rollout": {"groups": 4, "group_size": 4, "temperature": 1.0},
+    "methods": [],
+}
+SLOWER = "a smaller learning rate (learn.lr is 0.001)"
+
+
+def course(config: dict[str, Any] | None = None, steps: int = 60, **metrics: list[float]) -> Course:
+    records = [
+        {"step": i + 1, "kind": "train"} | {key.replace("__", "/"): values[i] for key, values in metrics.items()}
+        for i in range(steps)
+    ]
+    return Course("run", config=CONFIG | (config or {}), records=records)
+
+
+def finding(diagnosis: Diagnosis, name: str) -> Finding:
+    return next(found for found in diagnosis.findings if found.name == name)
+
+
+@pytest.mark.parametrize(
+    ("config", "remedies"),
+    [
+        ({}, ("seal", SLOWER)),
+        ({"learn": {"lr": 1e-3, "kl": 0.0}}, ("seal", SLOWER, "learn.kl=0.01 (it is 0)")),
+        (
+            {"methods": ["entropy_bonus"], "method": {"entropy_bonus": {"coefficient": 0.3}}},
+            ("a smaller method.entropy_bonus.coefficient (it is 0.3)", "seal", SLOWER),
+        ),
+        ({"methods": ["entropy_bonus"]}, ("a smaller method.entropy_bonus.coefficient", "seal", SLOWER)),
+        ({"methods": ["seal"]}, ("a larger method.seal.alpha", SLOWER)),
+        ({"methods": ["higher_temperature"]}, ("a lower sampling temperature (it is 1.2)", "seal", SLOWER)),
+        ({"rollout": {"temperature": 1.5}}, ("a lower sampling temperature (it is 1.5)", "seal", SLOWER)),
+    ],
+)
+def test_against_an_eruption(config: dict[str, Any], remedies: tuple[str, ...]) -> None:
+    assert to_calm(course(config)) == remedies
+    erupts = diagnose(course(config, entropy__token=[0.3] * 30 + [0.9] * 30))
+    assert finding(erupts, "eruption").remedy == remedies
+
+
+@pytest.mark.parametrize(
+    ("config", "remedies"),
+    [
+        ({}, ("entropy_bonus or epo or aem", SLOWER)),
+        (
+            {"rollout": {"temperature": 0.2}},
+            ("a higher rollout.temperature (it is 0.2)", "entropy_bonus or epo or aem", SLOWER),
+        ),
+        ({"methods": ["epo"]}, ("a larger method.epo.coefficient", "entropy_bonus or aem", SLOWER)),
+        (
+            {"methods": ["aem", "epo", "entropy_bonus"]},
+            ("a larger method.entropy_bonus.coefficient", "a larger method.epo.coefficient", SLOWER),
+        ),
+    ],
+)
+def test_against_a_collapse(config: dict[str, Any], remedies: tuple[str, ...]) -> None:
+    assert to_widen(course(config)) == remedies
+    collapsed = diagnose(course(config, entropy__token=[0.5] * 30 + [0.01] * 30, success__all=[0.2] * 60))
+    assert finding(collapsed, "alarm/collapse").remedy == remedies
+
+
+def test_nothing_is_advised_twice() -> None:
+    told = diagnose(course(entropy__token=[0.3] * 30 + [0.9] * 30, grad_norm=[0.1] * 30 + [2.0] + [0.1] * 29))
+    assert told.remedies.count(SLOWER) == 1
+    assert "a smaller learn.lr" not in told.remedies
+    assert "a smaller learn.grad_clip" in told.remedies
+
+
+@pytest.mark.parametrize("resample", [0, 3])
+def test_dynamic_sampling_is_not_advised_where_it_is_on(resample: int) -> None:
+    config = {"learn": {"lr": 1e-3, "resample": resample}}
+    told = diagnose(course(config, advantage__zero_groups=[0.9] * 60, success__all=[0.5] * 60))
+    assert {"alarm/no_signal", "stalled/equal_groups"} <= {found.name for found in told.findings}
+    assert sum("dynamic sampling" in remedy for remedy in told.remedies) == (resample == 0)
+
+
+def test_a_method_that_was_switched_on_is_told_and_counts_as_on() -> None:
+    erupts = course(entropy__token=[0.3] * 30 + [0.9] * 30)
+    text = "The method seal is on from step 34, because of the alarm eruption."
+    erupts.events.append({"step": 33, "kind": "switch", "name": "seal", "text": text, "remedy": ""})
+    told = diagnose(erupts)
+    assert (finding(told, "switched").claim, finding(told, "switched").steps) == (text, (33,))
+    assert finding(told, "eruption").remedy[0] == "a larger method.seal.alpha"
+
+
+@pytest.mark.parametrize("went_on", [False, True])
+def test_a_run_that_was_paused_is_not_said_to_have_ended_early(went_on: bool) -> None:
+    text = "The run was paused after step 33, because of the alarm eruption."
+    paused = course(steps=40 if went_on else 33, entropy__token=[0.3] * 30 + [0.9] * 10)
+    paused.events.append({"step": 33, "kind": "pause", "name": "pause", "text": text, "remedy": ""})
+    found = finding(diagnose(paused), "state/short")
+    assert found.claim == ("The run ended early: 40 of 60 steps are there." if went_on else text)
+    assert found.remedy == ("--resume, to go on from its last checkpoint",)
+
+
+def test_what_came_with_an_eruption_is_not_taken_from_the_next() -> None:
+    """The first comes down in part. Duplication rises with the second alone; hallucination with both, and in between it
+    was gone."""
+    told = diagnose(
+        course(
+            entropy__token=[0.3] * 20 + [0.9] * 10 + [0.6] * 20 + [1.6] * 10,
+            degeneracy__duplication=[0.0] * 50 + [0.2] * 10,
+            degeneracy__hallucinated=[0.0] * 20 + [0.3] * 10 + [0.0] * 20 + [0.3] * 10,
+        )
+    )
+    first, second = (found for found in told.findings if found.name == "eruption")
+    assert (first.steps[0], second.steps[0]) == (21, 51)
+    assert "uplication" not in first.claim
+    assert "Hallucinated actions rose from 0 % to 30 % and went back to 0 %" in first.claim
+    assert "Duplication of sentences rose from 0 % to 20 % and stayed" in second.claim
+    assert "hallucinated actions rose from 0 % to 30 % and stayed" in second.claim
+
+
+def test_several_further_eruptions_are_listed() -> None:
+    told = diagnose(course({"run": {"steps": 150}}, steps=150, entropy__token=([0.3] * 20 + [0.9] * 10) * 5))
+    assert finding(told, "eruptions/more").claim == "Two more eruptions followed, at steps 111 and 141."
+
+
+def test_the_findings_as_data_are_json() -> None:
+    told = diagnose(course(advantage__zero_groups=[1.0] * 60))  # success was not recorded: the alarm has no number
+    assert finding(told, "alarm/no_signal").evidence["share"] == 1.0
+    json.dumps(told.data(), allow_nan=False)
