@@ -7,28 +7,18 @@ computed once. Sequences are packed into rows (first fit, longest first), rows i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from isentrope.layout import Layout, TokenSequence, lay_out, on_device, padded
 from isentrope.masked import MODES, token_weights
+from isentrope.shared_prefix import Beginning, Bundle, bundles
 from isentrope.types import Episode, Floats, StepTokens, Targets, TokenBatch, Turn
 
 OTHER, THINK, ACTION = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class TokenSequence:
-    """One run of tokens, and where its response tokens stand: response token tokens_N[k] of the step at columns[k]."""
-
-    ids: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    tokens: NDArray[np.int64]
-    group: int
-    episode: int
 
 
 def flatten(episodes: Sequence[Episode], all_tokens: bool = False) -> tuple[list[TokenSequence], StepTokens]:
@@ -146,64 +136,71 @@ def micro_batches(
     micro_tokens: int = 16384,
     constant_length: float = 1.0,
     device: torch.device | str = "cpu",
+    share: bool = False,
 ) -> Iterator[TokenBatch]:
-    """The mini-batch made of these sequences, piece by piece. Without targets: for scoring or imitation."""
+    """The mini-batch made of these sequences, piece by piece. Without targets: for scoring or imitation.
+
+    With `share` the beginnings that sequences of a group have in common are computed once (shared_prefix.py).
+    """
     if not sequences:
         return
     chosen = np.concatenate([sequence.tokens for sequence in sequences])
     weights = {mode: np.zeros(len(tokens.target_N)) for mode in MODES}
     for mode, values in weights.items():
         values[chosen] = token_weights(mode, tokens.episode_N[chosen], tokens.turn_N[chosen], constant_length)
-    lengths = [len(sequence.ids) for sequence in sequences]
-    rows = pack(lengths, row_tokens or max(lengths))
-    widths = [sum(lengths[i] for i in row) for row in rows]
+    longest = max(len(sequence.ids) for sequence in sequences)
+    capacity = row_tokens or (min(2 * longest, max(longest, micro_tokens)) if share else longest)
+    found = _bundles(sequences, capacity, share)
+    widths = [bundle.width for bundle in found]
+    rows = pack(widths, capacity)
+    row_widths = [sum(widths[i] for i in row) for row in rows]
     known = targets or Targets(np.zeros_like(tokens.logp_N), tokens.logp_N)
     at = 0
     while at < len(rows):
-        width, end = widths[at], at + 1
-        while end < len(rows) and max(width, widths[end]) * (end + 1 - at) <= micro_tokens:
-            width, end = max(width, widths[end]), end + 1
-        packed = [[sequences[i] for i in row] for row in rows[at:end]]
-        yield _batch(packed, width, tokens, known, weights, chosen, device)
+        width, end = row_widths[at], at + 1
+        while end < len(rows) and max(width, row_widths[end]) * (end + 1 - at) <= micro_tokens:
+            width, end = max(width, row_widths[end]), end + 1
+        packed = [[found[i] for i in row] for row in rows[at:end]]
+        layout = lay_out(sequences, packed, padded(width, device))
+        yield batch_of(layout, tokens, known, weights, chosen, device)
         at = end
 
 
-def _batch(
-    rows: Sequence[Sequence[TokenSequence]],
-    width: int,
+def _bundles(sequences: Sequence[TokenSequence], capacity: int, share: bool) -> list[Bundle]:
+    if not share:
+        return [Bundle((number,), 0, len(sequence.ids)) for number, sequence in enumerate(sequences)]
+    return bundles(
+        [
+            Beginning(number, s.group, s.ids[: max(0, int(s.columns[0]) - 1) if len(s.columns) else 0], len(s.ids))
+            for number, s in enumerate(sequences)
+        ],
+        capacity,
+    )
+
+
+def batch_of(
+    layout: Layout,
     tokens: StepTokens,
     targets: Targets,
     weights: dict[str, NDArray[np.float64]],
     mini_batch: NDArray[np.int64],
     device: torch.device | str,
 ) -> TokenBatch:
-    ids = np.zeros((len(rows), width), dtype=np.int64)
-    segments = np.full_like(ids, -1)
-    positions = np.zeros_like(ids)
-    row_N: list[NDArray[np.int64]] = []
-    col_N: list[NDArray[np.int64]] = []
-    for r, row in enumerate(rows):
-        at = 0
-        for s, sequence in enumerate(row):
-            place = slice(at, at + len(sequence.ids))
-            ids[r, place], segments[r, place], positions[r, place] = sequence.ids, s, np.arange(len(sequence.ids))
-            row_N.append(np.full(len(sequence.columns), r))
-            col_N.append(sequence.columns + at)
-            at += len(sequence.ids)
-    chosen = np.concatenate([sequence.tokens for row in rows for sequence in row])
+    """The rows of this layout with what is known of their response tokens."""
+    chosen = layout.tokens
 
     def tensor(values: NDArray[Any]) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(device)
+        return on_device(values, device)
 
     def optional(values: Floats | None) -> torch.Tensor | None:
         return None if values is None else tensor(values[chosen])
 
     return TokenBatch(
-        ids_BT=tensor(ids),
-        segments_BT=tensor(segments),
-        positions_BT=tensor(positions),
-        row_N=tensor(np.concatenate(row_N)),
-        col_N=tensor(np.concatenate(col_N)),
+        ids_BT=tensor(layout.ids),
+        segments_BT=tensor(layout.segments),
+        positions_BT=tensor(layout.positions),
+        row_N=tensor(layout.rows),
+        col_N=tensor(layout.columns),
         target_N=tensor(tokens.target_N[chosen]),
         temperature_N=tensor(tokens.temperature_N[chosen]),
         old_logp_N=tensor(targets.old_logp_N[chosen]),
@@ -218,4 +215,6 @@ def _batch(
         return_N=optional(targets.return_N),
         old_value_N=optional(targets.value_N),
         mismatch_N=optional(targets.mismatch_N),
+        parents_BT=None if layout.parents is None else tensor(layout.parents),
+        spans=layout.spans,
     )

@@ -13,8 +13,13 @@ gradient.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # keeps what reads runs free of torch
+    from torch import Tensor
 
 MODES = ("token", "turn", "sequence", "constant")
 IntArray = NDArray[np.int64]
@@ -41,3 +46,9 @@ def token_weights(
     _, episode_of, turns_in_episode = np.unique(episode_N[first_of_turn], return_inverse=True, return_counts=True)
     per_turn = 1.0 / (turns_in_episode[episode_of] * len(turns_in_episode))
     return within_turn * per_turn[turn_of]
+
+
+def number(value: Tensor) -> float | Tensor:
+    """A figure to record. On a GPU it stays there, to come over with others at the end, so that nobody waits."""
+    value = value.detach()
+    return value if value.is_cuda else float(value)

@@ -19,7 +19,7 @@ False, and the episode becomes two rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -157,11 +157,31 @@ class Scores:
 
 
 @dataclass(frozen=True)
+class Spans:
+    """The segments of a batch whose rows are laid end to end, padding included; they lie one after the other."""
+
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    parent: NDArray[np.int64]  # number of the segment that this one goes on from; -1: it begins by itself
+
+    def columns(self, number: int) -> NDArray[np.int64]:
+        start = int(self.start[number])
+        return np.arange(start, start + int(self.length[number]), dtype=np.int64)
+
+    def seen(self) -> NDArray[np.bool_]:
+        """[token, token]: which tokens each one sees. For tests and small batches."""
+        of = np.repeat(np.arange(len(self.start)), self.length)
+        allowed: NDArray[np.bool_] = (of[:, None] == of[None, :]) | (self.parent[of][:, None] == of[None, :])
+        return np.tril(allowed)
+
+
+@dataclass(frozen=True)
 class TokenBatch:
     """Packed rows, and the response tokens in them.
 
-    `segments_BT` numbers the sequences packed into a row (-1: padding); a token sees only its own sequence.
-    Response token n stands at (row_N[n], col_N[n]) and is predicted from the column before.
+    `segments_BT` numbers the sequences packed into a row (-1: padding); a token sees only its own sequence, and the
+    segment `parents_BT` (-2: none) that it goes on from, where sequences share their beginning. Response token n
+    stands at (row_N[n], col_N[n]) and is predicted from the column before, which is in the same segment.
     """
 
     ids_BT: Tensor
@@ -183,6 +203,8 @@ class TokenBatch:
     return_N: Tensor | None = None
     old_value_N: Tensor | None = None
     mismatch_N: Tensor | None = None
+    parents_BT: Tensor | None = None
+    spans: Spans | None = None  # the same layout for those who read it outside of the device
 
 
 @dataclass(frozen=True)
@@ -197,7 +219,7 @@ class TokenStats:
 
 @dataclass(frozen=True)
 class Term:
-    """A method's addition to the loss, and what to record of it."""
+    """A method's addition to the loss, and what to record of it: numbers, or tensors of one, which keep a GPU busy."""
 
     loss: Tensor
-    metrics: dict[str, float] = field(default_factory=dict[str, float])
+    metrics: Mapping[str, float | Tensor] = field(default_factory=dict[str, "float | Tensor"])

@@ -19,7 +19,8 @@ Variants are the ablations of Table 3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,11 +57,20 @@ class _TrieRule:
         return self.hot if self.walk.branching(response) else self.base
 
 
+@dataclass
+class _Heat:
+    """What belongs to the episodes of one step: they may be played while an earlier step is still learnt from."""
+
+    threshold: float | None
+    base: float  # the temperature of all tokens that are not hot
+    entropies: list[float] = field(default_factory=list[float])  # of the action tokens, at the base temperature
+
+
 class _EntropyRule:
     needs_entropy = True
 
-    def __init__(self, method: ActRe, dialect: Dialect, base: float, tags: tuple[str, ...]) -> None:
-        self.method, self.dialect, self.base = method, dialect, base
+    def __init__(self, heat: _Heat, hot: float, dialect: Dialect, base: float, tags: tuple[str, ...]) -> None:
+        self.heat, self.hot, self.dialect, self.base = heat, hot, dialect, base
         self.opens = tuple(f"<{tag}>".encode() for tag in tags)
         self.closes = tuple(f"</{tag}>".encode() for tag in tags)
         self.text, self.read = b"", 0
@@ -71,13 +81,13 @@ class _EntropyRule:
         self.read = len(response)
         close = max(self.text.find(tag) for tag in self.closes)
         if close >= 0:  # now it is known which tokens were the action's and which the closing tag's
-            self.method.entropies += [value for start, value in self.inside if start < close]
+            self.heat.entropies += [value for start, value in self.inside if start < close]
             self.inside = []
         if close >= 0 or not any(tag in self.text for tag in self.opens):
             return self.base
         self.inside.append((len(self.text), entropy))
-        threshold = self.method.threshold
-        return self.method.options.temperature if threshold is not None and entropy > threshold else self.base
+        threshold = self.heat.threshold
+        return self.hot if threshold is not None and entropy > threshold else self.base
 
 
 class ActRe(Method):
@@ -93,8 +103,8 @@ class ActRe(Method):
         switch = self.options.switch
         self.last_of_stage1 = int(switch * steps + 0.5) if switch <= 1 else int(switch)
         self.threshold: float | None = None  # of the entropy rule
-        self.entropies: list[float] = []  # of the step's action tokens, at the base temperature
-        self.base = 1.0  # the temperature of all other tokens
+        self.entropies: list[float] = []  # of the action tokens of the step that was planned last
+        self._heats: dict[int, _Heat] = {}  # step -> of the episodes that are not yet learnt from
         self._tries: ActionTries | None = None
 
     def impossible(self) -> list[str]:
@@ -111,25 +121,27 @@ class ActRe(Method):
         return fixed or (1 if step <= self.last_of_stage1 else 2)
 
     def plan(self, step: int, plan: RolloutPlan) -> RolloutPlan:
-        stage, self.base, self._tries = self.stage(step), plan.temperature, None
+        stage, self._tries = self.stage(step), None
+        heat = self._heats[step] = _Heat(self.threshold, plan.temperature)
+        self.entropies = heat.entropies
         notes = {**plan.notes, "stage": float(stage)}
         if stage == 2:
             return replace(plan, order="think_act", notes=notes)
         if self.options.variant == "no_high_temperature":
             return replace(plan, order="act_think", notes=notes)
         notes["action_temperature"] = self.options.temperature
-        return replace(plan, order="act_think", temperature_rule=self._rule, notes=notes)
+        return replace(plan, order="act_think", temperature_rule=partial(self._rule, heat), notes=notes)
 
     def evaluation(self, plan: RolloutPlan) -> RolloutPlan:
         return replace(plan, order="think_act")
 
     def _rule(
-        self, dialect: Dialect, admissible: tuple[str, ...] | None, base: float, tags: tuple[str, ...]
+        self, heat: _Heat, dialect: Dialect, admissible: tuple[str, ...] | None, base: float, tags: tuple[str, ...]
     ) -> TokenTemperature | None:
-        self.base = base  # a method listed after this one may have changed it
+        heat.base = base  # a method listed after this one may have changed it
         by_trie = self.options.branching == "trie" or (self.options.branching == "auto" and admissible is not None)
         if not by_trie:
-            return _EntropyRule(self, dialect, base, tags)
+            return _EntropyRule(heat, self.options.temperature, dialect, base, tags)
         if admissible is None:
             raise ConfigError(
                 'method.actre.branching = "trie": this world lists no admissible actions; use "entropy" or "auto"'
@@ -143,18 +155,21 @@ class ActRe(Method):
     def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
         """Leaves the advantages alone; the entropy rule takes its threshold for the next step from this one."""
         inside = tokens.part_N == ACTION
+        heat = self._heats.pop(step, None) or _Heat(self.threshold, 1.0, self.entropies)
         self.seen = {}
         if self.stage(step) == 1 and inside.any():
-            hot_N = ~np.isclose(tokens.temperature_N, self.base) & (self.options.variant != "no_high_temperature")
+            hot_N = ~np.isclose(tokens.temperature_N, heat.base) & (self.options.variant != "no_high_temperature")
             self.seen["actre/branching"] = float(np.mean(hot_N[inside]))
-        if self.entropies:
-            self.threshold = float(np.quantile(self.entropies, self.options.quantile))
-            self.entropies = []
+        if heat.entropies:
+            self.threshold = float(np.quantile(heat.entropies, self.options.quantile))
+            heat.entropies.clear()
             self.seen["actre/threshold"] = self.threshold
         return advantage_N
 
     def state_dict(self) -> dict[str, Any]:
-        return {"threshold": self.threshold}
+        ahead = {step: asdict(heat) for step, heat in self._heats.items()}  # played, and not yet learnt from
+        return {"threshold": self.threshold} | ({"ahead": ahead} if ahead else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.threshold = state["threshold"]
+        self._heats = {step: _Heat(**heat) for step, heat in state.get("ahead", {}).items()}

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from isentrope.config.schema import setting
+from isentrope.masked import number
 from isentrope.methods.base import Method
 from isentrope.types import Term, TokenBatch, TokenStats
 
@@ -35,4 +36,4 @@ class EntropyBonus(Method):
             return None
         mean_entropy = (batch.weights[self.options.aggregation] * stats.entropy_N).sum()
         loss = -self.options.coefficient * mean_entropy
-        return Term(loss, {"loss/entropy_bonus": float(loss.detach())})
+        return Term(loss, {"loss/entropy_bonus": number(loss)})

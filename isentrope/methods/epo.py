@@ -27,6 +27,7 @@ import numpy as np
 from torch import Tensor
 
 from isentrope.config.schema import setting
+from isentrope.masked import number
 from isentrope.methods.base import Method
 from isentrope.types import Floats, StepTokens, Term, TokenBatch, TokenStats
 
@@ -100,14 +101,14 @@ class Epo(Method):
             return None
         o, weight_N = self.options, batch.weights["turn"]
         loss = -self.coefficient * (weight_N * stats.entropy_N).sum()
-        metrics: dict[str, float] = {}
+        metrics: dict[str, float | Tensor] = {}
         if self.reference is not None:
             indicator = o.penalty == "indicator"
             penalty_N = penalty(stats.entropy_N, self.reference, o.alpha, o.kappa_low, o.kappa_high, indicator)
             smooth = (weight_N * penalty_N).sum()
             loss = loss + self.coefficient * self.beta * smooth
-            metrics["epo/penalty"] = float(smooth.detach())
-        return Term(loss, metrics | {"loss/epo": float(loss.detach())})
+            metrics["epo/penalty"] = number(smooth)
+        return Term(loss, metrics | {"loss/epo": number(loss)})
 
     def state_dict(self) -> dict[str, Any]:
         return {"history": list(self.history)}

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from isentrope.config.schema import setting
+from isentrope.masked import number
 from isentrope.methods.base import Method
 from isentrope.types import Floats, StepTokens, Term, TokenBatch, TokenStats
 
@@ -99,8 +100,8 @@ class Seal(Method):
         loss_N = functional.binary_cross_entropy_with_logits(logit_N, z_N, reduction="none")
         loss = (weight_N * loss_N).sum()
         right = ((logit_N.detach() > 0) == (z_N > 0.5)).to(weight_N)
-        metrics = {"seal/bce": float(loss.detach()), "seal/accuracy": float((weight_N * right).sum())}
-        return Term(self.options.alpha * loss, metrics | {"loss/seal": self.options.alpha * float(loss.detach())})
+        metrics = {"seal/bce": number(loss), "seal/accuracy": number((weight_N * right).sum())}
+        return Term(self.options.alpha * loss, metrics | {"loss/seal": self.options.alpha * number(loss)})
 
     def updated(self, applied: bool) -> None:
         if self.optimiser:

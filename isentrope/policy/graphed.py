@@ -56,7 +56,7 @@ class GraphedDecoder:
                 GraphedDecoder.ready = True
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             hidden = self._extend(columns)
         return graph, hidden
 

@@ -77,5 +77,17 @@ def token_head(
     hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, temperature_N: Tensor, rows: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """(log-prob, entropy) of target tokens, float32, with gradient to hidden states and head weight."""
+    if hidden_ND.is_cuda and len(hidden_ND):
+        from isentrope.policy.fast.fused_head import fused_head, has_triton
+
+        if has_triton():
+            return fused_head(hidden_ND, weight_VD, target_N, temperature_N, rows)
+    return plain_token_head(hidden_ND, weight_VD, target_N, temperature_N, rows)
+
+
+def plain_token_head(
+    hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, temperature_N: Tensor, rows: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The same in plain torch, on any device; `rows` at a time."""
     rows = rows or chunk_rows(weight_VD.shape[0], hidden_ND.device.type)
     return cast("tuple[Tensor, Tensor]", _TokenHead.apply(hidden_ND, weight_VD, target_N, temperature_N, rows))

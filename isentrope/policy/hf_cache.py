@@ -52,6 +52,13 @@ class RowCache:
         for i, (keys, values) in enumerate(self.layers):
             self.layers[i] = (keys[rows], values[rows])
 
+    def copy(self, sources: Tensor, targets: Tensor) -> None:
+        """Make the conversations of some rows those of others."""
+        self.lengths[targets] = self.lengths[sources]
+        longest = int(self.lengths[sources].max())
+        for store in (store for layer in self.layers for store in layer):
+            store[targets, :, :longest] = store[sources, :, :longest]
+
     def begin(self, positions_RT: Tensor, rows: Tensor | None, seen: int) -> None:
         """Say where the next pass writes, and how many columns it looks at."""
         self.reserve(seen)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from isentrope.errors import ConfigError, EngineError, writing
 from isentrope.policy.hf_cache import RowCache, register_attention
+from isentrope.policy.llama import seen_BTT
 from isentrope.policy.models.catalogue import unsupported
 from isentrope.policy.models.quiet import quiet_transformers
 
@@ -63,14 +64,15 @@ class HuggingFaceModel(nn.Module):
     def head_weight(self) -> Tensor:
         return self.lm.get_output_embeddings().weight
 
-    def hidden(self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor) -> Tensor:
+    def hidden(
+        self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor, parents_BT: Tensor | None = None
+    ) -> Tensor:
         columns = torch.arange(ids_BT.shape[1], device=ids_BT.device)
-        if _one_sequence_each(positions_BT, segments_BT, columns):
+        if parents_BT is None and _one_sequence_each(positions_BT, segments_BT, columns):
             # Causal attention without a mask, which is quicker: padding stands last and is seen by padding alone.
             mask, positions_BT = None, columns[None].expand_as(positions_BT)
         else:
-            before = columns[None, :, None] >= columns[None, None, :]
-            mask = self._additive((segments_BT[:, :, None] == segments_BT[:, None, :]) & before)
+            mask = self._additive(seen_BTT(segments_BT, parents_BT))
         with self._twice():
             out = self.decoder(input_ids=ids_BT, position_ids=positions_BT, attention_mask=mask, use_cache=False)
         return out.last_hidden_state
@@ -88,6 +90,10 @@ class HuggingFaceModel(nn.Module):
             for name, value in vars(layer).items():
                 if "drop" in name and isinstance(value, float):
                     setattr(layer, name, 0.0)
+
+    @property
+    def computes_twice(self) -> bool:
+        return bool(self._layers)
 
     @contextmanager
     def _twice(self) -> Generator[None]:

@@ -67,6 +67,13 @@ class Cache:
         self._moves += 1
         self.store, self.lengths = self.store[:, :, rows].contiguous(), self.lengths[rows]
 
+    def copy(self, sources: Tensor, targets: Tensor) -> None:
+        """Make the conversations of some rows those of others."""
+        self.lengths[targets] = self.lengths[sources]
+        longest = int(self.lengths[sources].max())
+        for layer in self.store[..., :longest, :]:
+            layer[:, targets] = layer[:, sources]
+
 
 class Block(nn.Module):
     def __init__(self, shape: Shape) -> None:
@@ -117,6 +124,15 @@ class Block(nn.Module):
         return self.finish(x, q, k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous(), mask)
 
 
+def seen_BTT(segments_BT: Tensor, parents_BT: Tensor | None) -> Tensor:
+    """Which columns of its row each token sees."""
+    columns = torch.arange(segments_BT.shape[1], device=segments_BT.device)
+    mask = segments_BT[:, :, None] == segments_BT[:, None, :]
+    if parents_BT is not None:
+        mask |= parents_BT[:, :, None] == segments_BT[:, None, :]
+    return mask & (columns[None, :, None] >= columns[None, None, :])
+
+
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary position embedding of x [B T heads size], Llama's pairing (first half with second half)."""
     a, b = x.chunk(2, dim=-1)
@@ -148,10 +164,11 @@ class Llama(nn.Module):
     def head_weight(self) -> Tensor:
         return self.embed_tokens.weight
 
-    def hidden(self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor) -> Tensor:
-        """Final hidden states [B T D] of packed rows; a token sees only its own segment, up to itself."""
-        columns = torch.arange(ids_BT.shape[1], device=ids_BT.device)
-        mask = (segments_BT[:, :, None] == segments_BT[:, None, :]) & (columns[None, :, None] >= columns[None, None, :])
+    def hidden(
+        self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor, parents_BT: Tensor | None = None
+    ) -> Tensor:
+        """Final hidden states [B T D] of packed rows; a token sees its own segment up to itself, and its parent."""
+        mask = seen_BTT(segments_BT, parents_BT)
         x, (cos, sin) = self.embed_tokens(ids_BT), self._angles(positions_BT)
         for block in self.layers:
             assert isinstance(block, Block)
@@ -163,6 +180,10 @@ class Llama(nn.Module):
 
     def compute_twice(self) -> None:
         self._twice = True
+
+    @property
+    def computes_twice(self) -> bool:
+        return self._twice
 
     def new_cache(self, rows: int) -> Cache:
         return Cache(self.shape, rows, self.embed_tokens.weight.detach())

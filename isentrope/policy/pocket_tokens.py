@@ -16,6 +16,7 @@ from isentrope.agent.tokens import TAGS
 from isentrope.errors import EngineError
 
 CONTROLS = ("<|pad|>", "<|start|>", "<|user|>", "<|agent|>", "<|end|>")
+MOST_KNOWN = 4096  # texts whose tokens are remembered
 _CUT = re.compile(r" ?[A-Za-z]+| ?[0-9]+|.", re.DOTALL)
 _TAG = re.compile("(" + "|".join(TAGS) + ")")
 
@@ -27,6 +28,7 @@ class PocketTokens:
 
     def __init__(self, phrases: Sequence[str]) -> None:
         self.phrases = tuple(phrases)
+        self._known: dict[str, list[int]] = {}  # text -> tokens; much is said again and again
         specials = [*CONTROLS, *TAGS]
         self._bytes_at = len(specials)
         self._phrases_at = self._bytes_at + 256
@@ -47,6 +49,14 @@ class PocketTokens:
         return len(self._table)
 
     def content(self, text: str) -> list[int]:
+        found = self._known.get(text)
+        if found is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            found = self._known[text] = self._encoded(text)
+        return list(found)
+
+    def _encoded(self, text: str) -> list[int]:
         words = _CUT.findall(text.encode("utf-8", "replace").decode())
         ids: list[int] = []
         i = 0

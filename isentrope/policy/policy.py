@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from isentrope.agent.tokens import Dialect
+from isentrope.policy.fast.train_states import fast_states, trains_fast
 from isentrope.policy.head import token_head
 from isentrope.types import TokenBatch, TokenStats
 
@@ -21,6 +22,10 @@ class Cache(Protocol):
 
     def keep(self, rows: Tensor) -> None: ...
 
+    def copy(self, sources: Tensor, targets: Tensor) -> None:
+        """Make the conversations of some rows those of others, one for one."""
+        ...
+
     def reserve(self, columns: int) -> None: ...
 
     def place(self) -> int:
@@ -31,7 +36,9 @@ class Cache(Protocol):
 class Backbone(Protocol):
     """What sampling and training need of a model. Two exist: our own Llama and any Hugging Face causal LM."""
 
-    def hidden(self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor) -> Tensor: ...
+    def hidden(
+        self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor, parents_BT: Tensor | None = None
+    ) -> Tensor: ...
 
     def head_weight(self) -> Tensor: ...
 
@@ -79,10 +86,18 @@ class Policy:
         self.model.save(folder)
         self.dialect.save(folder)
 
+    @property
+    def trains_fast(self) -> bool:
+        """Whether the forward pass of training has kernels of its own here: a GPU, bfloat16, a Llama-shaped model."""
+        return trains_fast(self.model, self.device, self.dtype)
+
     def states(self, batch: TokenBatch) -> Tensor:
         """The final hidden states of all tokens in the batch's rows."""
+        if batch.spans is not None and self.trains_fast:
+            return fast_states(self.model, batch.ids_BT, batch.positions_BT, batch.spans, self.dtype)
+        shared = () if batch.parents_BT is None else (batch.parents_BT,)
         with self.compute():
-            return self.model.hidden(batch.ids_BT, batch.positions_BT, batch.segments_BT)
+            return self.model.hidden(batch.ids_BT, batch.positions_BT, batch.segments_BT, *shared)
 
     def stats(self, batch: TokenBatch) -> TokenStats:
         """Log-prob, entropy and hidden state of the batch's response tokens, with gradient, from one forward pass."""
@@ -95,4 +110,5 @@ class Policy:
 
 def before(states_BTD: Tensor, batch: TokenBatch) -> Tensor:
     """The state in front of each response token: what the token was predicted from."""
-    return states_BTD[batch.row_N, batch.col_N - 1]
+    flat_N = batch.row_N * states_BTD.shape[1] + batch.col_N - 1
+    return states_BTD.flatten(0, 1).index_select(0, flat_N)  # each state once, so its gradient needs no sorting

@@ -72,17 +72,37 @@ class TorchEngine:
         answers = [Answer(request) for request in requests]
         # as far as any row may write in this turn; rows that stand still write behind their end
         self._reach = max(*map(len, self._held.values()), *(len(r.prompt) + len(r.uniforms) for r in requests)) + 1
-        fed = [self._new_tokens(request) for request in requests]
-        live = answers
+        live, hidden = answers, self._read_prompts(answers)
         while live:
-            hidden = self._extend(live, fed)
             draw_next(live, logits(hidden, self.model.head_weight()), self.dialect)
-            live = [answer for answer in live if not answer.stop]
-            fed = [answer.ids[-1:] for answer in live]
+            kept = [answer for answer in live if not answer.stop]
+            live, fed = kept, [answer.ids[-1:] for answer in kept]
+            hidden = self._extend(live, fed) if live else hidden
         for answer in answers:
             # The last token was drawn but never read: the next prompt begins with it.
             self._held[answer.request.slot] = [*answer.request.prompt, *answer.ids[:-1]]
         return [answer.sampled() for answer in answers]
+
+    def _read_prompts(self, answers: Sequence[Answer]) -> Tensor:
+        """Read what is new of each prompt. Conversations that begin alike, as those of a group do, are read once."""
+        fed = [self._new_tokens(answer.request) for answer in answers]
+        first: dict[object, int] = {}
+        # one that goes on from what is held is like no other
+        keys = [
+            tuple(new) if len(new) == len(a.request.prompt) else i
+            for i, (a, new) in enumerate(zip(answers, fed, strict=True))
+        ]
+        source = [first.setdefault(key, i) for i, key in enumerate(keys)]
+        read = sorted(first.values())
+        if len(read) == len(answers):
+            return self._extend(answers, fed)
+        states = self._extend([answers[i] for i in read], [fed[i] for i in read])
+        rows = [self._rows[answer.request.slot] for answer in answers]
+        copies = [(rows[source[i]], rows[i]) for i in range(len(answers)) if source[i] != i]
+        assert self._cache is not None
+        self._cache.copy(*self._tensor(np.array(copies).T))
+        place = {number: at for at, number in enumerate(read)}
+        return states[self._tensor(np.array([place[i] for i in source]))]
 
     def _new_tokens(self, request: Request) -> list[int]:
         held = self._held[request.slot]

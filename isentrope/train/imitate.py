@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from isentrope.batch import flatten, micro_batches
 from isentrope.policy.policy import Policy
@@ -25,9 +28,10 @@ def imitate(
     sequences, tokens = flatten(episodes, all_tokens)
     # plain cross-entropy, whatever temperature the tokens were sampled with
     tokens = replace(tokens, temperature_N=np.ones_like(tokens.temperature_N))
-    total = 0.0
+    losses: list[Tensor] = []
     for batch in micro_batches(sequences, tokens, micro_tokens=micro_tokens, device=policy.device):
         loss = -(batch.weights["token"] * policy.stats(batch).logp_N).sum()
         loss.backward()
-        total += float(loss.detach())
+        losses.append(loss.detach())
+    total = sum(cast("list[float]", torch.stack(losses).tolist()), 0.0) if losses else 0.0
     return total, optimiser.step(total, rate)

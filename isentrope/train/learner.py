@@ -6,25 +6,27 @@ micro-batches gives the gradient of the whole mini-batch.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from isentrope.batch import TokenSequence, flatten, micro_batches
 from isentrope.config.schema import LearnSettings, RunConfig
-from isentrope.losses.clipped import MAX_LOG_RATIO
 from isentrope.losses.kl import kl_estimate
-from isentrope.losses.mismatch import mismatch_metrics, mismatch_ratio
 from isentrope.methods.base import Method
 from isentrope.policy.policy import Policy, before
 from isentrope.seeding import stream
 from isentrope.train.credit import assign_credit
 from isentrope.train.critic import Critic, explained_variance
-from isentrope.train.objective import Metrics, accumulate, critic_objective, merged, objective
+from isentrope.train.mismatch import Mismatch
+from isentrope.train.objective import Figures, Metrics, accumulate, brought, critic_objective, merged, objective
 from isentrope.train.optimise import Optimiser, learning_rate
+from isentrope.train.tables import scores_of, write_values
 from isentrope.types import Episode, Floats, Scores, StepTokens, Targets, TokenBatch
 
 Probe = Callable[[Floats], Metrics]
@@ -53,15 +55,20 @@ class Learner:
         self.constant_length = config.learn.constant_length or config.task.max_turns * config.agent.max_response
         self.optimiser = make_optimiser(policy, config.learn)
         self.critic = Critic(policy, config.critic, config.learn) if config.learn.advantage == "gae" else None
+        self.mismatch = Mismatch(config.learn)
         self.scores: Scores | None = None  # of the last update
+        self.seconds: Metrics = {}  # of the last update, by what stands before its first change
         self._first_logp_N: Floats = np.zeros(0, dtype=np.float32)  # of each token, when it was first learnt from
 
     def update(self, step: int, episodes: Sequence[Episode], probe: Probe | None = None) -> Metrics:
         """Improve the policy on these episodes; says what happened. `probe` is asked right before the first change."""
         sequences, tokens = flatten(episodes)
+        from_sampler, begin = self.mismatch.trusted, time.perf_counter()
         targets, metrics = self._targets(step, episodes, sequences, tokens)
+        self.seconds = {"score": time.perf_counter() - begin}
         if probe is not None:
             metrics |= probe(targets.advantage_N)
+            self.seconds["probe"] = time.perf_counter() - begin - self.seconds["score"]
         self._first_logp_N = np.full_like(tokens.logp_N, np.nan)
         if self.settings.mask_truncated:
             whole = [s for s in sequences if episodes[s.episode].stop not in CUT_OFF]
@@ -72,13 +79,11 @@ class Learner:
         for epoch in range(self.settings.epochs):
             for mini in self._mini_batches(step, epoch, sequences):
                 seen.append(self._update_once(mini, tokens, targets, policy_too))
-        self.scores = _scores(tokens, targets, self._first_logp_N)
+                if len(seen) == 1 and from_sampler:
+                    metrics |= self.mismatch.look_back(self._first_logp_N, tokens)
+        self.scores = scores_of(tokens, targets, self._first_logp_N)
         for _ in range(self.settings.epochs * self.settings.mini_batches - len(seen)):  # groups may be missing
             self._pass_by()
-        if seen and self.settings.old_logprobs == "sampler" and self.settings.loss != "sequence":
-            # Nothing has changed before the first update: what its ratios are off 1 by is the mismatch.
-            first = {f"mismatch/ratio_{name}": seen[0].get(f"ratio/{name}") for name in ("mean", "max")}
-            metrics |= {key: value for key, value in first.items() if value is not None}
         return metrics | merged(seen) | {"update/skipped": self.optimiser.skipped, "update/count": len(seen)}
 
     def _targets(
@@ -108,15 +113,11 @@ class Learner:
         self, sequences: Sequence[TokenSequence], tokens: StepTokens
     ) -> tuple[Floats, Floats | None, Metrics]:
         """Log-probs before the update, and the weights that correct for what the sampler's differ from them by."""
-        s = self.settings
-        if s.old_logprobs == "sampler":
+        if self.mismatch.trusted:
             return tokens.logp_N, None, {}
         old_N = self.score(self.policy, sequences, tokens)
-        trainer, sampler = torch.from_numpy(old_N), torch.from_numpy(tokens.logp_N)
-        turn_N = torch.from_numpy(tokens.turn_N) if s.loss == "sequence" else None
-        ratio_N = mismatch_ratio(trainer, sampler, turn_N)
-        weight_N = ratio_N.clamp(max=s.mismatch_cap).numpy() if s.mismatch == "truncate" else None
-        return old_N, weight_N, mismatch_metrics(trainer, sampler, ratio_N, s.mismatch_cap)
+        weight_N, metrics = self.mismatch.weigh(old_N, tokens)
+        return old_N, weight_N, metrics
 
     def score(self, policy: Policy, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Floats:
         """Log-probs that a policy gives to the response tokens, at the temperatures they were sampled with."""
@@ -136,19 +137,20 @@ class Learner:
         self, compute: Callable[[TokenBatch], Tensor], sequences: Sequence[TokenSequence], tokens: StepTokens
     ) -> Floats:
         values_N = np.zeros_like(tokens.logp_N)
-        for batch in self._pieces(sequences, tokens, None):
-            values_N[batch.number_N] = compute(batch).cpu().numpy()
+        write_values(values_N, [(batch.number_N, compute(batch)) for batch in self._pieces(sequences, tokens, None)])
         return values_N
 
     def _pieces(self, sequences: Sequence[TokenSequence], tokens: StepTokens, targets: Targets | None):
+        s, fast = self.settings, self.policy.trains_fast
         return micro_batches(
             sequences,
             tokens,
             targets,
-            row_tokens=self.settings.row_tokens,
-            micro_tokens=self.settings.micro_tokens,
+            row_tokens=s.row_tokens or (s.micro_tokens if fast else 0),  # attention by segments has no use for rows
+            micro_tokens=s.micro_tokens,
             constant_length=self.constant_length,
             device=self.policy.device,
+            share=s.share_prefixes == "on" or (s.share_prefixes == "auto" and fast),
         )
 
     def _mini_batches(self, step: int, epoch: int, sequences: Sequence[TokenSequence]) -> list[list[TokenSequence]]:
@@ -167,22 +169,31 @@ class Learner:
         self, mini: Sequence[TokenSequence], tokens: StepTokens, targets: Targets, policy_too: bool
     ) -> Metrics:
         s = self.settings
-        sums: Metrics = {}
+        figures: list[Figures] = []
+        first: list[tuple[NDArray[np.int64], Tensor]] = []
         for batch in self._pieces(mini, tokens, targets):
-            hidden_ND = None
+            hidden_ND, both = None, list[Tensor]()  # losses that go back through the policy together
             if policy_too:
                 stats = self.policy.stats(batch)
-                self._note_first(batch, stats.logp_N)
+                if len(batch.number_N) and np.isnan(self._first_logp_N[batch.number_N[0]]):
+                    first.append((batch.number_N, stats.logp_N.detach()))  # of the first pass over these tokens alone
                 loss, seen = objective(batch, stats, s, self.methods)
-                accumulate(sums, seen)
+                figures.append(seen)
                 hidden_ND = stats.hidden_ND
-                loss.backward(retain_graph=self.critic is not None and self.critic.reaches_policy)
+                if self.critic and self.critic.reaches_policy:
+                    both.append(loss)
+                else:
+                    loss.backward()
             if self.critic:
                 if hidden_ND is None and self.critic.body is None:
                     hidden_ND = before(self.policy.states(batch), batch).detach()
                 loss, seen = critic_objective(batch, hidden_ND, self.critic, s)
-                accumulate(sums, seen)
-                loss.backward()
+                figures.append(seen)
+                torch.autograd.backward([*both, loss])
+        sums: Metrics = {}
+        for each in brought(figures):
+            accumulate(sums, each)
+        write_values(self._first_logp_N, first)
         rate = learning_rate(self.optimiser.updates, self.total_updates, s.lr, s.warmup, s.floor)
         if self.critic:
             peak = self.config.critic.lr
@@ -197,11 +208,6 @@ class Learner:
             method.updated(self.optimiser.skipped == skipped_before)
         return sums | {"lr": rate}
 
-    def _note_first(self, batch: TokenBatch, logp_N: Tensor) -> None:
-        """Keep the log-probs of the first pass over these tokens; those of later passes are passed over."""
-        if len(batch.number_N) and np.isnan(self._first_logp_N[batch.number_N[0]]):
-            self._first_logp_N[batch.number_N] = logp_N.detach().float().cpu().numpy()
-
     def _pass_by(self) -> None:
         """Let the schedules go on over an update that was not made."""
         self.optimiser.pass_by()
@@ -213,24 +219,13 @@ class Learner:
             "optimiser": self.optimiser.state_dict(),
             "critic": self.critic.state_dict() if self.critic else {},
             "methods": {method.name: method.state_dict() for method in self.methods},
+            "mismatch": self.mismatch.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.optimiser.load_state_dict(state["optimiser"])
+        self.mismatch.load_state_dict(state.get("mismatch", {}))
         if self.critic:
             self.critic.load_state_dict(state["critic"])
         for method in self.methods:
             method.load_state_dict(state["methods"][method.name])
-
-
-def _scores(tokens: StepTokens, targets: Targets, first_logp_N: Floats) -> Scores:
-    length_U = np.bincount(tokens.turn_N, minlength=len(tokens.episode_U))
-    spoken = length_U > 0
-    log_ratio = np.clip(first_logp_N - targets.old_logp_N, -MAX_LOG_RATIO, MAX_LOG_RATIO)
-    return Scores(
-        episode_U=tokens.episode_U[spoken],
-        turn_U=tokens.place_U[spoken],
-        length_U=length_U[spoken],
-        advantage_N=targets.advantage_N,
-        ratio_N=np.exp(log_ratio),
-    )

@@ -8,6 +8,7 @@ update, and the weights become the copies rounded. Weights that are float32 alre
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -45,8 +46,9 @@ class Masters:
     @torch.no_grad()
     def write(self) -> None:
         """Round the copies into the weights."""
-        for number, copy in self.copies.items():
-            self.weights[number].copy_(copy)
+        if self.copies:
+            weights = [self.weights[number] for number in self.copies]
+            cast("Any", torch)._foreach_copy_(weights, list(self.copies.values()))  # one kernel for many weights
 
     @torch.no_grad()
     def load(self, copies: Mapping[int, Tensor]) -> None:

@@ -6,6 +6,7 @@ Every number is a share: summed over the micro-batches of a mini-batch it is the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -17,11 +18,14 @@ from isentrope.losses.kl import ESTIMATORS, kl_estimate
 from isentrope.losses.policy_gradient import policy_gradient_loss
 from isentrope.losses.sequence import mean_log_ratio, sequence_loss
 from isentrope.losses.value import value_loss
+from isentrope.masked import number
 from isentrope.methods.base import Method
 from isentrope.train.critic import Critic
 from isentrope.types import TokenBatch, TokenStats
 
 Metrics = dict[str, float]
+Figures = dict[str, float | Tensor]
+"""The same, some of it perhaps still on the GPU."""
 _EXTREMES = {"ratio/min": min, "ratio/max": max}
 
 
@@ -41,38 +45,38 @@ def _uncorrected(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Tens
 
 def objective(
     batch: TokenBatch, stats: TokenStats, s: LearnSettings, methods: Sequence[Method]
-) -> tuple[Tensor, Metrics]:
+) -> tuple[Tensor, Figures]:
     """The policy's loss."""
     weight_N = batch.weights[s.aggregation]
     loss = (weight_N * policy_loss(batch, stats, s)).sum()
-    metrics = {"loss/policy": float(loss.detach())} | _policy_metrics(batch, stats, s)
+    metrics: Figures = {"loss/policy": number(loss)} | _policy_metrics(batch, stats, s)
     if batch.ref_logp_N is not None and s.kl_in == "loss":
         kl = (weight_N * kl_estimate(stats.logp_N, batch.ref_logp_N, s.kl_estimator)).sum()
         loss = loss + s.kl * kl
-        metrics["loss/kl"] = s.kl * float(kl.detach())
+        metrics["loss/kl"] = s.kl * number(kl)
     for method in methods:
         term = method.loss(batch, stats)
         if term is not None:
             loss = loss + term.loss
             metrics |= term.metrics
-    return loss, metrics | {"loss/total": float(loss.detach())}
+    return loss, metrics | {"loss/total": number(loss)}
 
 
 def critic_objective(
     batch: TokenBatch, hidden_ND: Tensor | None, critic: Critic, s: LearnSettings
-) -> tuple[Tensor, Metrics]:
+) -> tuple[Tensor, Figures]:
     """The critic's loss."""
     assert batch.return_N is not None
     assert batch.old_value_N is not None
     value_N = critic.values(batch, hidden_ND)
     per_token = value_loss(value_N, batch.old_value_N, batch.return_N, critic.settings.value_clip)
     loss = (batch.weights[s.aggregation] * per_token).sum()
-    mean = float((batch.weights["token"] * value_N.detach()).sum())
-    return loss, {"critic/loss": float(loss.detach()), "critic/value": mean}
+    mean = number((batch.weights["token"] * value_N.detach()).sum())
+    return loss, {"critic/loss": number(loss), "critic/value": mean}
 
 
 @torch.no_grad()
-def _policy_metrics(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Metrics:
+def _policy_metrics(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Figures:
     """Token means, each as this micro-batch's share of the mini-batch's mean; extremes as they are."""
     weight_N = batch.weights["token"]
     log_ratio = stats.logp_N - batch.old_logp_N
@@ -87,8 +91,17 @@ def _policy_metrics(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> M
     if batch.ref_logp_N is not None:
         for name in ESTIMATORS:
             means[f"kl/{name}"] = kl_estimate(stats.logp_N, batch.ref_logp_N, name)
-    metrics = {key: float((weight_N * values).sum()) for key, values in means.items()}
-    return metrics | {"ratio/min": float(ratio.min()), "ratio/max": float(ratio.max())}
+    metrics = {key: number((weight_N * values).sum()) for key, values in means.items()}
+    return metrics | {"ratio/min": number(ratio.min()), "ratio/max": number(ratio.max())}
+
+
+def brought(figures: Sequence[Figures]) -> list[Metrics]:
+    """All of them as numbers: what is still on the GPU comes over in one go."""
+    waiting = [value for each in figures for value in each.values() if isinstance(value, Tensor)]
+    arrived = iter(cast("list[float]", torch.stack([v.float() for v in waiting]).tolist()) if waiting else [])
+    return [
+        {key: next(arrived) if isinstance(value, Tensor) else value for key, value in each.items()} for each in figures
+    ]
 
 
 def accumulate(sums: Metrics, new: Metrics) -> None:

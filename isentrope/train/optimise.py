@@ -40,7 +40,10 @@ class Optimiser:
     ) -> None:
         self.masters = Masters([p for p in parameters if p.requires_grad], master_weights)
         self.parameters = self.masters.learning
-        self.adam = torch.optim.AdamW(self.parameters, lr=0.0, betas=betas, weight_decay=weight_decay)
+        self.fused = bool(self.parameters) and all(p.is_cuda for p in self.parameters)  # one kernel for all weights
+        self.adam = torch.optim.AdamW(
+            self.parameters, lr=0.0, betas=betas, weight_decay=weight_decay, fused=self.fused or None
+        )
         self.grad_clip, self.max_skips = grad_clip, max_skips
         self.updates = 0  # attempted, so that the schedule goes on over a skipped one
         self.skipped = 0
@@ -85,5 +88,7 @@ class Optimiser:
     def load_state_dict(self, state: dict[str, object]) -> None:
         self.masters.load(cast("dict[int, Tensor]", state.get("masters", {})))
         self.adam.load_state_dict(state["adam"])  # type: ignore[arg-type]
+        for group in self.adam.param_groups:  # as it suits this device, not the one that wrote the checkpoint
+            group["fused"] = self.fused or None
         self.updates, self.skipped = int(state["updates"]), int(state["skipped"])  # type: ignore[call-overload]
         self.skipped_in_a_row = int(state["skipped_in_a_row"])  # type: ignore[call-overload]

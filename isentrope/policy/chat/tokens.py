@@ -20,6 +20,7 @@ from isentrope.errors import EngineError, writing
 from isentrope.policy.chat.template import read_template, renderer, take_apart
 from isentrope.policy.chat.token_bytes import ALPHABET, token_bytes
 
+MOST_KNOWN = 4096  # texts whose tokens are remembered
 Items = list[int | str]  # control tokens, and the plain text between them
 
 
@@ -27,7 +28,11 @@ class ChatTokens:
     ids_per_token = 1.0
 
     def __init__(self, tokenizer: Any, stops: Iterable[int] = ()) -> None:
-        self.tokenizer = tokenizer
+        self.tokenizer, self._backend = tokenizer, tokenizer.backend_tokenizer
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._backend.encode_special_tokens = False
+        self._known: dict[str, list[int]] = {}  # text -> tokens; much is said again and again
         self._learn_vocabulary()
         parts = take_apart(renderer(tokenizer))
         self._opening, self._after_system = self._control(parts.opening), self._control(parts.after_system)
@@ -100,6 +105,14 @@ class ChatTokens:
         return len(self.tokenizer)
 
     def content(self, text: str) -> list[int]:
+        found = self._known.get(text)
+        if found is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            found = self._known[text] = self._encoded(text)
+        return list(found)
+
+    def _encoded(self, text: str) -> list[int]:
         clean = text.encode("utf-8", "replace").decode()
         if not self._missing.isdisjoint(clean.encode()):
             clean = "".join(c if self._missing.isdisjoint(c.encode()) else "\ufffd" for c in clean)
@@ -115,7 +128,8 @@ class ChatTokens:
         return self._raw(self._anchor + text)[1:] if self._anchor else self._raw(text)
 
     def _raw(self, text: str) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        # not through the tokenizer's own call, which takes several times as long to come to the same
+        return list(self._backend.encode(text, add_special_tokens=False).ids)
 
     def _control(self, text: str) -> Items:
         """Text of the template: its control tokens, and what is plain between them."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import triton.language as tl
@@ -54,6 +55,24 @@ def _turned(place, mask, c, s, across, d, MASKED: tl.constexpr):
 
 
 @jit
+def _add_new(
+    q, key, keys, values, pages, length, kv, c, s, across, d, scale, best, total, mixed,
+    KV: tl.constexpr, SIZE: tl.constexpr, PAGE: tl.constexpr,
+):  # fmt: skip
+    """The new token itself: written to its page for later steps, and counted."""
+    k_new = _turned(key, d, c, s, across, d, False).to(keys.dtype.element_ty)
+    v_new = tl.load(key + KV * SIZE + d)
+    page = tl.load(pages + length // PAGE).to(tl.int64)
+    offset = (page * KV + kv) * PAGE * SIZE + (length % PAGE) * SIZE
+    tl.store(keys + offset + d, k_new)
+    tl.store(values + offset + d, v_new.to(values.dtype.element_ty))
+    score = tl.sum(q.to(tl.float32) * k_new.to(tl.float32)[None, :], 1) * scale
+    higher = tl.maximum(best, score)
+    p, fade = tl.exp2(score - higher), tl.exp2(best - higher)
+    return higher, total * fade + p, mixed * fade[:, None] + p[:, None] * v_new.to(tl.float32)[None, :]
+
+
+@jit
 def _join(parts, sums, first, last, member, d, SIZE: tl.constexpr, ROWS: tl.constexpr):
     """The mixture over all parts of a conversation."""
     best = tl.full([ROWS], -float("inf"), tl.float32)
@@ -71,15 +90,15 @@ def _join(parts, sums, first, last, member, d, SIZE: tl.constexpr, ROWS: tl.cons
     return mixed / total[:, None]
 
 
-@jit
+@partial(jit, do_not_specialize=["split_length", "splits"])  # one kernel for all lengths of conversations
 def _decode(
-    qkv, out, keys, values, table, positions, cos, sin, parts, sums, arrived, scale, table_width,
+    qkv, out, keys, values, table, positions, cos, sin, parts, sums, arrived, scale, table_width, split_length, splits,
     KV: tl.constexpr, SHARE: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr,
-    PAGE: tl.constexpr, BLOCK: tl.constexpr, SPLIT: tl.constexpr, SPLITS: tl.constexpr,
+    PAGE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     row, kv, split = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
     length = tl.load(positions + row)  # tokens before the new one; below 0: nobody is here
-    last = length // SPLIT
+    last = length // split_length
     if (length < 0) | (split > last):
         return
     member, d, n = tl.arange(0, ROWS), tl.arange(0, SIZE), tl.arange(0, BLOCK)
@@ -92,8 +111,11 @@ def _decode(
     best = tl.full([ROWS], -float("inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     mixed = tl.zeros([ROWS, SIZE], tl.float32)
-    begin = split * SPLIT
-    end = tl.minimum(begin + SPLIT, length)
+    if WHOLE:
+        begin, end = 0, length
+    else:
+        begin = split * split_length
+        end = tl.minimum(begin + split_length, length)
     whole = begin + (end - begin) // BLOCK * BLOCK
     for at in range(begin, whole, BLOCK):
         page = tl.load(pages + at // PAGE).to(tl.int64)
@@ -105,28 +127,19 @@ def _decode(
         live = whole + n < end
         best, total, mixed = _mix(q, keys, values, offset, live, live[None, :], scale, best, total, mixed, d, True)
 
-    if split == last:  # the new token itself: written for later steps, and counted here
-        key = base + (KV * SHARE + kv) * SIZE
-        k_new = _turned(key, ours, c, s, across, d, False).to(keys.dtype.element_ty)
-        v_new = tl.load(key + KV * SIZE + d)
-        page = tl.load(pages + length // PAGE).to(tl.int64)
-        offset = (page * KV + kv) * PAGE * SIZE + (length % PAGE) * SIZE
-        tl.store(keys + offset + d, k_new)
-        tl.store(values + offset + d, v_new.to(values.dtype.element_ty))
-        score = tl.sum(q.to(tl.float32) * k_new.to(tl.float32)[None, :], 1) * scale
-        higher = tl.maximum(best, score)
-        p, fade = tl.exp2(score - higher), tl.exp2(best - higher)
-        total = total * fade + p
-        mixed = mixed * fade[:, None] + p[:, None] * v_new.to(tl.float32)[None, :]
-        best = higher
+    if WHOLE or split == last:  # decided when the kernel is compiled
+        best, total, mixed = _add_new(
+            q, base + (KV * SHARE + kv) * SIZE, keys, values, pages, length, kv, c, s, across, d, scale, best, total,
+            mixed, KV, SIZE, PAGE,
+        )  # fmt: skip
 
     target = out + (row * KV * SHARE + kv * SHARE + member)[:, None] * SIZE + d[None, :]
-    if SPLITS == 1:  # noqa: SIM114 (this is decided when the kernel is compiled)
+    if WHOLE:  # noqa: SIM114
         tl.store(target, (mixed / total[:, None]).to(out.dtype.element_ty), mask=ours)
     elif last == 0:
         tl.store(target, (mixed / total[:, None]).to(out.dtype.element_ty), mask=ours)
     else:
-        first = (row * KV + kv) * SPLITS
+        first = (row * KV + kv) * splits
         part = (first + split) * ROWS + member
         tl.store(parts + part[:, None] * SIZE + d[None, :], mixed)
         tl.store(sums + part * 2, best)
@@ -181,9 +194,9 @@ def decode_attention(
     out = torch.empty(rows, heads * size, dtype=qkv.dtype, device=qkv.device)
     _decode[(rows, kv, splits.most)](
         qkv, out, cache[0], cache[1], table, positions, *angles, splits.parts, splits.sums, splits.arrived,
-        math.log2(math.e) / math.sqrt(size), table.shape[1],
+        math.log2(math.e) / math.sqrt(size), table.shape[1], splits.length, splits.most,
         KV=kv, SHARE=heads // kv, ROWS=ROWS, SIZE=size, PAGE=page, BLOCK=min(64, page),
-        SPLIT=splits.length, SPLITS=splits.most, num_warps=max(1, size // 64), num_stages=2,
+        WHOLE=splits.most == 1, num_warps=max(1, size // 64), num_stages=2,
     )  # fmt: skip
     return out
 

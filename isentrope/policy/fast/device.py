@@ -55,6 +55,7 @@ class Device:
         self, weights: Weights, rows: int, pages: int, context: int, answer: int, device: torch.device
     ) -> None:
         a = weights.anatomy
+        rows = -(-rows // 8) * 8  # as small a batch as is ever recorded
         self.device, self.graphs = device, device.type == "cuda"
         shape = (len(a.layers), 2, pages, a.kv_heads, PAGE, a.head_size)
         cache = torch.zeros(shape, dtype=weights.dtype, device=device)
@@ -81,7 +82,9 @@ class Device:
         self._landings: list[Tensor] = []  # on the host, those that are free
 
     def upload(self, values: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(values).to(self.device, non_blocking=True)
+        host = torch.from_numpy(values)
+        # from memory that may be moved, a copy would wait for all that was started before it
+        return host.pin_memory().to(self.device, non_blocking=True) if self.graphs else host.to(self.device)
 
     def seat(self, at: NDArray[np.int64], positions: NDArray[np.int32], table: NDArray[np.int32],
              uniforms: NDArray[np.float32]) -> None:  # fmt: skip
@@ -172,7 +175,7 @@ class Device:
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         self._pool = self._pool or torch.cuda.graph_pool_handle()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             logits = run()
         self.rows.positions.copy_(positions)
         return graph, logits
@@ -180,4 +183,5 @@ class Device:
 
 def prefill_blocks(tokens: int, rows: int) -> int:
     """Most runs of new tokens that one program works on, among so many tokens of so many rows."""
-    return -(-tokens // NEW_TOKENS) + rows
+    most = -(-tokens // NEW_TOKENS) + rows
+    return -(-most // 4) * 4  # arrays that begin at any address would need kernels of their own

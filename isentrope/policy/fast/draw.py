@@ -1,6 +1,6 @@
 """Draw a token for each row from its logits, with log-prob and entropy: the logits are read once.
 
-First every block of words is summed up (maximum, sum, entropy's sum, best word), then one program a row finds the block
+First every block of words is summed up (maximum, sum, entropy's sum), then one program a row finds the block
 in which the cumulative probability passes the row's uniform number, and the word within it.
 """
 
@@ -36,7 +36,6 @@ def _scan(logits, row_of, positions, temperatures, parts, words, BLOCK: tl.const
     tl.store(mine, top)
     tl.store(mine + 1, tl.sum(p, 0))
     tl.store(mine + 2, tl.sum(tl.where(p > 0, p * z, 0.0), 0))
-    tl.store(mine + 3, (block * BLOCK + tl.argmax(z, 0)).to(tl.float32))
 
 
 @jit
@@ -65,6 +64,7 @@ def _pick(
     upto = tl.cumsum(sums, 0)
     last = tl.max(tl.where(sums > 0, i, 0), 0)  # no uniform number falls beyond the last word
     block = tl.minimum(tl.sum((upto <= target).to(tl.int32), 0), last)
+    block = tl.where(t > 0, block, tl.min(tl.where(tops == top, i, PADDED), 0))  # the likeliest word's, if it is to be
     below = tl.sum(tl.where(i < block, sums, 0.0), 0)
     k = tl.arange(0, BLOCK)
     z = (
@@ -73,8 +73,7 @@ def _pick(
     )
     p = tl.exp(z - top)
     inside = tl.minimum(tl.sum((tl.cumsum(p, 0) + below <= target).to(tl.int32), 0), tl.max(tl.where(p > 0, k, 0), 0))
-    best = tl.max(tl.where(tops == top, -tl.load(mine + 3, mask=i < BLOCKS, other=0.0), -float("inf")), 0)
-    token = tl.where(t > 0, block * BLOCK + inside, (-best).to(tl.int32))
+    token = block * BLOCK + tl.where(t > 0, inside, tl.argmax(z, 0))
     token = tl.maximum(0, tl.minimum(token, words - 1))  # whatever the logits were
     logp = tl.load(logits + place * words + token) / warmth - log_total
     tl.store(out + row, token.to(tl.float32))
@@ -108,7 +107,7 @@ def draw(logits: Tensor, row_of: Tensor, rows: Rows, out: Tensor, *, step: bool,
     blocks = -(-words // BLOCK)
     parts = torch.empty(count, blocks, 4, dtype=torch.float32, device=logits.device)
     _scan[(count, blocks)](
-        logits, row_of, rows.positions, rows.temperatures, parts, words, BLOCK=BLOCK, BLOCKS=blocks, num_warps=8
+        logits, row_of, rows.positions, rows.temperatures, parts, words, BLOCK=BLOCK, BLOCKS=blocks, num_warps=4
     )  # fmt: skip
     _pick[(count,)](
         logits, row_of, rows.temperatures, parts, words, rows.uniforms, rows.uniforms.shape[1],

@@ -41,7 +41,7 @@ class FastEngine:
     def __init__(self, policy: Policy, anatomy: Anatomy, rows: int, context: int, memory: float = 0.4) -> None:
         self.policy, self.dialect = policy, policy.dialect
         self.weights = Weights(anatomy, policy.dtype)
-        self._rows, self._context, self._memory = rows, -(-context // PAGE) * PAGE, memory
+        self._rows, self._context, self._memory = -(-rows // 8) * 8, -(-context // PAGE) * PAGE, memory
         self._vocabulary = Vocabulary(policy.dialect, anatomy.head.shape[0])
         self._device: Device | None = None
         self._held: dict[int, Held] = {}  # by slot
@@ -318,7 +318,5 @@ class FastEngine:
             for row in self._answers.rows.tolist():
                 self._answers.end(row, "error")
                 self._left.append(row)
-            for held in self._held.values():
-                self._pages.give(held.pages)
-            self._pages.forget()
+            self._pages = Pages(self._pages.count, PAGE)
         self._held = {slot: Held() for slot in self._held}

@@ -23,7 +23,7 @@ class Held:
 
 class Pages:
     def __init__(self, count: int, size: int) -> None:
-        self.size = size
+        self.count, self.size = count, size
         self._free = list(range(count - 1, -1, -1))
         self._users = [0] * count
         self._known: dict[tuple[int, bytes], int] = {}  # (the page before, its tokens) -> the page
@@ -80,11 +80,6 @@ class Pages:
                 name = self._names.pop(page, None)
                 if name is not None:
                     del self._known[name]
-
-    def forget(self) -> None:
-        """What is in the cache is no longer true: nothing is shared with what comes."""
-        self._known.clear()
-        self._names.clear()
 
     def _cut(self, prompt: Sequence[int], count: int) -> list[bytes]:
         ids = np.asarray(prompt[: count * self.size], dtype=np.int32)

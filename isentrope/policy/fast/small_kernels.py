@@ -26,8 +26,7 @@ def _add_norm(x, delta, weight, out, width, eps, ADDS: tl.constexpr, BLOCK: tl.c
         tl.store(x + row * width + column, value, mask=inside)
     wide = value.to(tl.float32)
     scaled = wide * tl.rsqrt(tl.sum(wide * wide, 0) / width + eps)
-    # rounded before the weight, as the models' own code does it
-    result = scaled.to(value.dtype) * tl.load(weight + column, mask=inside, other=0.0)
+    result = scaled * tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + row * width + column, result.to(out.dtype.element_ty), mask=inside)
 
 
@@ -36,7 +35,7 @@ def add_norm(x: Tensor, delta: Tensor | None, weight: Tensor, eps: float, dtype:
     rows, width = x.shape
     out = torch.empty(rows, width, dtype=dtype, device=x.device)
     block = triton.next_power_of_2(width)
-    warps = 1 if block <= 512 else 4 if block <= 4096 else 8
+    warps = 1 if block <= 1024 else 4 if block <= 4096 else 8
     _add_norm[(rows,)](
         x, x if delta is None else delta, weight, out, width, eps, ADDS=delta is not None, BLOCK=block, num_warps=warps
     )
@@ -68,9 +67,9 @@ def _head_norm(qkv, q_weight, k_weight, eps, width, HEADS: tl.constexpr, SIZE: t
     place = qkv + row * width + head * SIZE + tl.arange(0, SIZE)
     value = tl.load(place)
     wide = value.to(tl.float32)
-    scaled = (wide * tl.rsqrt(tl.sum(wide * wide, 0) / SIZE + eps)).to(value.dtype)
+    scaled = wide * tl.rsqrt(tl.sum(wide * wide, 0) / SIZE + eps)
     which = q_weight if head < HEADS else k_weight
-    tl.store(place, (scaled * tl.load(which + tl.arange(0, SIZE))).to(value.dtype))
+    tl.store(place, (scaled * tl.load(which + tl.arange(0, SIZE)).to(tl.float32)).to(value.dtype))
 
 
 def head_norm(qkv: Tensor, q_weight: Tensor, k_weight: Tensor, eps: float, heads: int, kv_heads: int) -> None:

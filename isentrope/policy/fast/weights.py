@@ -71,9 +71,7 @@ class Weights:
 
 
 def rotation(anatomy: Anatomy, positions: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Cosine and sine by position, [positions, size / 2], rounded as the model's own code rounds them."""
+    """Cosine and sine by position, [positions, size / 2]."""
     frequencies = anatomy.frequencies.to(device, torch.float32)
     angles = torch.arange(positions, device=device, dtype=torch.float32)[:, None] * frequencies
-    cos, sin = angles.cos() * anatomy.rope_scale, angles.sin() * anatomy.rope_scale
-    rounded = anatomy.embed.dtype
-    return cos.to(rounded).float().contiguous(), sin.to(rounded).float().contiguous()
+    return angles.cos() * anatomy.rope_scale, angles.sin() * anatomy.rope_scale

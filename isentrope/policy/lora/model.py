@@ -66,8 +66,10 @@ class LoraModel(nn.Module):
             self.tuner.set_adapter(LEARNING)
             self.settle()
 
-    def hidden(self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor) -> Tensor:
-        return self.inner.hidden(ids_BT, positions_BT, segments_BT)
+    def hidden(
+        self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor, parents_BT: Tensor | None = None
+    ) -> Tensor:
+        return self.inner.hidden(ids_BT, positions_BT, segments_BT, parents_BT)
 
     def head_weight(self) -> Tensor:
         return self.inner.head_weight()
@@ -100,11 +102,13 @@ class ReferenceView:
     def __init__(self, model: LoraModel) -> None:
         self.model = model
 
-    def hidden(self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor) -> Tensor:
+    def hidden(
+        self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor, parents_BT: Tensor | None = None
+    ) -> Tensor:
         if torch.is_grad_enabled():
             raise EngineError("the reference shares the policy's weights: it can be scored, not trained")
         with self.model.as_reference():
-            return self.model.hidden(ids_BT, positions_BT, segments_BT)
+            return self.model.hidden(ids_BT, positions_BT, segments_BT, parents_BT)
 
     def __getattr__(self, name: str) -> Any:  # the rest is the model's
         return getattr(self.model, name)

@@ -30,13 +30,6 @@ def test_a_case_worked_out_by_hand():
     assert admit(pages, [1, 2, 3, 4, 7]) == ([0, 1, 2], 2)
 
 
-def test_what_is_forgotten_is_shared_no_more():
-    pages = Pages(count=8, size=2)
-    admit(pages, [1, 2, 3])
-    pages.forget()
-    assert admit(pages, [1, 2, 3]) == ([2, 3], 0)
-
-
 prompts = st.lists(st.integers(0, 1), min_size=1, max_size=12)
 
 
