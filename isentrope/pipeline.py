@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.errors import TaskError, TrainError
 from isentrope.evaluate import evaluate
 from isentrope.instruments.live import Live
-from isentrope.instruments.metrics import FAILURES, rollout_metrics, timing_metrics
-from isentrope.methods.base import Method
+from isentrope.instruments.metrics import FAILURES, Metrics, rollout_metrics
+from isentrope.instruments.timings import speed_metrics, stage_metrics
 from isentrope.methods.registry import make_methods
 from isentrope.notices import check_prompt, finished, look_at_rollout, say_end, say_pause, say_start, summary
 from isentrope.policies import policies
 from isentrope.policy.engines import make_engine
+from isentrope.policy.snapshot import snapshot
+from isentrope.rollout.advance import Rollouts
 from isentrope.rollout.arena import Arena
-from isentrope.rollout.dynamic import sample_groups
+from isentrope.rollout.clock import Clock
 from isentrope.setup import settled, use_threads
 from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.keeper import Keeper
 from isentrope.train.learner import Learner
+from isentrope.train.player import Player
 from isentrope.train.run_folder import RunFolder
-from isentrope.types import RolloutPlan
 
 
 def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
@@ -40,19 +40,19 @@ def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fals
         say_start(watch, config, policy, folder, found)
         learner = Learner(policy, reference, config, methods)
         live = Live(config, folder.path, policy, methods, watch.say)
-        start = _restore(found, learner, live) if found else 0
         keeper = Keeper(folder.checkpoints, config)
+        state: dict[str, Any] = load_state(found) if found else {}
         if found:
+            live.load_state_dict(state.get("instruments", {}))
+            learner.load_state_dict(state["learner"])
             keeper.settle(found)
-        with Arena(config, make_engine(config, policy)) as arena:
-            return _Loop(config, folder, arena, learner, methods, keeper, live, watch).run(start)
-
-
-def _restore(checkpoint: Path, learner: Learner, live: Live) -> int:
-    state = load_state(checkpoint)
-    live.load_state_dict(state.get("instruments", {}))
-    learner.load_state_dict(state["learner"])
-    return int(state["step"])
+        sampler = snapshot(policy) if config.rollout.ahead else policy
+        with (
+            Arena(config, make_engine(config, sampler)) as arena,
+            Player(config, arena, methods, policy, sampler, FAILURES).rollouts() as rollouts,
+        ):
+            rollouts.load_state_dict(state.get("rollouts", {}))
+            return _Loop(config, folder, arena, learner, rollouts, keeper, live, watch).run(int(state.get("step", 0)))
 
 
 class _Loop:
@@ -62,13 +62,14 @@ class _Loop:
         folder: RunFolder,
         arena: Arena,
         learner: Learner,
-        methods: Sequence[Method],
+        rollouts: Rollouts,
         keeper: Keeper,
         live: Live,
         watch: Watch,
     ) -> None:
-        self.config, self.folder, self.arena, self.learner = config, folder, arena, learner
-        self.methods, self.keeper, self.live, self.watch, self.log = methods, keeper, live, watch, live.log
+        self.config, self.folder, self.arena, self.learner, self.rollouts = config, folder, arena, learner, rollouts
+        self.keeper, self.live, self.watch, self.log = keeper, live, watch, live.log
+        self.clock, self.timings = Clock(), dict[str, float]()
 
     def run(self, start: int) -> dict[str, float]:
         """From `start` completed steps to the last. Step n is the n-th: its metrics, episodes and checkpoint say n."""
@@ -78,15 +79,16 @@ class _Loop:
         self.log.truncate(start if start else -1)
         if start == 0:
             metrics = self._evaluate(0)
+            self.log.write_timings(0, stage_metrics(self.clock.take()), kind="eval")
         self.watch.begin("train", steps, start)
         for step in range(start + 1, steps + 1):
             note = self._step(step)
             every = self.config.run.eval_every
             metrics = self._evaluate(step) if step == steps or (every and step % every == 0) else {}
+            self.log.write_timings(step, stage_metrics(self.clock.take()) | self.timings)
             response = self.live.response
             if step == steps or step % self.config.run.checkpoint_every == 0 or response.save:
-                state = {"step": step, "learner": self.learner.state_dict(), "instruments": self.live.state_dict()}
-                self.keeper.save(step, self.learner.policy, state, metrics, response.save)
+                self._save(step, metrics, response.save)
             self.watch.advance(note)
             if response.pause and step < steps:
                 self.log.close()
@@ -97,42 +99,46 @@ class _Loop:
         return metrics
 
     def _step(self, step: int) -> str:
-        plan = RolloutPlan(self.config.agent.order, self.config.rollout.temperature)
-        for method in self.methods:
-            plan = method.plan(step, plan)
-        clock = [time.monotonic()]
         rollout = self.config.rollout
-        with self.watch.stage("play", rollout.groups * rollout.group_size) as moved:
-            play = partial(self.arena.train, step, plan, moved)
-            sampled = sample_groups(play, rollout.groups, self.config.learn, FAILURES)
-        clock.append(time.monotonic())
+        with self.watch.stage("play", rollout.groups * rollout.group_size) as moved, self.clock("rollout"):
+            played = self.rollouts.take(step, moved)
+            self.rollouts.begin_next(step)
+        sampled, episodes = played.sampled, played.sampled.kept + played.sampled.dropped
         if self.live.stored(step):
-            sampled.write(self.folder.path / "episodes", step)
-        played = sampled.kept + sampled.dropped
-        metrics = rollout_metrics(played) | {f"plan/{name}": value for name, value in plan.notes.items()}
-        metrics |= self.arena.notes()
+            with self.clock("store"):
+                sampled.write(self.folder.path / "episodes", step)
+        metrics = rollout_metrics(episodes) | played.metrics
         # A task that broke says nothing about the policy: its episode is stored and counted, but not learnt from.
         learnt = [episode for episode in sampled.kept if episode.stop not in FAILURES]
         try:
-            look_at_rollout(self.watch, step, played, metrics)
-            metrics |= self.learner.update(step, learnt, self.live.probe(step, learnt)) | sampled.metrics
-            self.arena.engine.refresh()
+            look_at_rollout(self.watch, step, episodes, metrics)
+            with self.clock("update"):
+                metrics |= self.learner.update(step, learnt, self.live.probe(step, learnt)) | sampled.metrics
+                self.rollouts.learnt()
         except (TaskError, TrainError):
             self.log.write(step, metrics)  # the step one wants to look at
             raise
-        clock.append(time.monotonic())
-        metrics |= self.live.look(step, played, learnt, self.learner.scores, metrics)
+        metrics |= self.live.look(step, episodes, learnt, self.learner.scores, metrics)
         self.log.write(step, metrics)
         read = learnt if metrics["update/count"] else []
-        timings = timing_metrics(clock[1] - clock[0], clock[2] - clock[1], played, read)
-        self.log.write_timings(step, timings | self.live.timings)
+        self.clock.split("update", self.learner.seconds)
+        self.timings = speed_metrics(played.seconds, self.clock.seconds, episodes, read) | self.live.timings
         return f"success {metrics['success/all']:.2f}  entropy {metrics.get('entropy/token', 0):.2f}"
 
     def _evaluate(self, step: int) -> dict[str, float]:
         ends = step in (0, self.config.run.steps)
         games = self.config.eval.games if ends else self.config.eval.quick_games
         stored = str(self.folder.path / "episodes" / f"eval-{step:06d}-{{split}}.parquet") if ends else None
-        metrics = evaluate(self.arena, games, self.watch, stored)
+        with self.clock("evaluate"):
+            self.rollouts.settle()
+            metrics = evaluate(self.arena, games, self.watch, stored)
         self.log.write(step, metrics, kind="eval")
         self.watch.say(f"step {step}: {summary(metrics, self.config.eval.splits)}")
         return metrics
+
+    def _save(self, step: int, metrics: Metrics, alarm: bool) -> None:
+        """Write a checkpoint; what it takes is told with the next step."""
+        with self.clock("checkpoint"):
+            ahead = self.rollouts.state_dict()  # first of all: what is being played may belong to the others
+            state = {"step": step, "learner": self.learner.state_dict(), "instruments": self.live.state_dict()}
+            self.keeper.save(step, self.learner.policy, state | ({"rollouts": ahead} if ahead else {}), metrics, alarm)

@@ -24,7 +24,7 @@ KEPT = 0.75  # of the limit, once turns are left out: room for several turns unt
 def split_prefix(before: Sequence[int], prompt: Sequence[int]) -> tuple[bool, list[int]]:
     """Whether `prompt` starts with all of `before`, and the tokens of it that are new."""
     count = len(before)
-    if count and len(prompt) > count and list(prompt[:count]) == list(before):
+    if count and len(prompt) > count and prompt[count - 1] == before[-1] and list(prompt[:count]) == list(before):
         return True, list(prompt[count:])
     return False, list(prompt)
 
@@ -61,6 +61,7 @@ class Context:
     pending: tuple[str, str] = ("", "")  # observation and message that wait for an answer
     rules: str = ""  # what the task last said about its world
     tags: tuple[str, ...] = ACTION
+    added: list[int] | None = None  # what the last prompt has behind `tokens`; None if that has to be looked for
 
     @classmethod
     def of(cls, dialect: Dialect, agent: AgentSettings, order: str) -> Context:
@@ -79,7 +80,7 @@ class Context:
         shown = (view.admissible or ()) if self.show_admissible else ()
         choices = tuple(neutral(action, self.tags) for action in shown) or None
         goal, observation, self.rules = (neutral(text, self.tags) for text in (view.goal, view.text, view.rules))
-        self.pending = (observation, self.wording.next(observation, choices))
+        self.pending, self.added = (observation, self.wording.next(observation, choices)), None
         if self.window is not None:
             return self._window(goal, observation, choices)
         if not self.past:
@@ -87,7 +88,14 @@ class Context:
         link = [*self._closing(), *self.dialect.user(self.pending[1])]
         self.links = [*self.links[: len(self.past) - 1], link]
         whole = [*self.tokens, *link]
-        return whole if self.limit is None or len(whole) <= self.limit else self._shortened(goal, whole)
+        if self.limit is not None and len(whole) > self.limit:
+            return self._shortened(goal, whole)
+        self.added = link
+        return whole
+
+    def split(self, prompt: Sequence[int]) -> tuple[bool, list[int]]:
+        """`split_prefix` of the last prompt, without a look at its tokens where it is known how it came about."""
+        return (True, self.added) if self.added and self.tokens else split_prefix(self.tokens, prompt)
 
     def answered(self, prompt: Sequence[int], response: Sequence[int], action: str | None) -> None:
         """Record the response to the last prompt."""

@@ -15,6 +15,7 @@ empty, nothing but white space around them. What the world thinks of the action 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -70,8 +71,13 @@ def written_action(action: str, tags: tuple[str, ...] = ACTION) -> str:
 
 def is_complete(order: str, tail: bytes, tags: tuple[str, ...] = ACTION) -> bool:
     """Whether the last block of the form has just been closed, so that sampling may stop."""
-    last = ("think",) if order == "act_think" else tags
-    return tail.rstrip().endswith(tuple(f"</{tag}>".encode() for tag in last))
+    return tail.rstrip().endswith(closing_tags(order, tags))
+
+
+@cache
+def closing_tags(order: str, tags: tuple[str, ...] = ACTION) -> tuple[bytes, ...]:
+    """Those that the last block of the form may be closed by."""
+    return tuple(f"</{tag}>".encode() for tag in (("think",) if order == "act_think" else tags))
 
 
 def parse_response(
@@ -87,7 +93,7 @@ def parse_response(
     verdict = _verdict(text, thinks, actions, order, stop, tags)
     if verdict == "ok" and len(actions[0]["inside"]) > max_action:
         verdict = "huge_action"
-    ends = list(accumulate(len(piece) for piece in pieces))
+    ends = list(accumulate(map(len, pieces)))
     action = _action(actions[0]) if verdict == "ok" else None
     return Parsed(
         action=action,
@@ -144,6 +150,6 @@ def _verdict(
 def _span(inside: tuple[int, int], ends: list[int]) -> Span:
     """The tokens that hold any byte of the block's inside."""
     start, end = inside
-    first = next((i for i, stop in enumerate(ends) if stop > start), len(ends))
-    last = next((i for i, stop in enumerate(ends) if stop >= end), len(ends) - 1)
+    first = bisect_right(ends, start)
+    last = min(bisect_left(ends, end), len(ends) - 1)
     return (first, first) if start == end else (first, last + 1)

@@ -104,10 +104,16 @@ def _learning(config: RunConfig) -> Iterator[str]:
             f"learn.mini_batches = {learn.mini_batches} must be at most rollout.groups = {rollout.groups}: "
             "the episodes of a group stay together"
         )
-    if learn.mismatch == "truncate" and learn.old_logprobs != "recompute":
+    if learn.mismatch == "truncate" and learn.old_logprobs == "sampler":
         yield (
             f'learn.mismatch = "truncate" with learn.old_logprobs = "{learn.old_logprobs}": the weights need the '
             'trainer\'s own log-probs; set learn.old_logprobs = "recompute", or learn.mismatch = "keep"'
+        )
+    if rollout.ahead and (learn.old_logprobs, learn.mismatch) != ("recompute", "truncate"):
+        yield (
+            f'rollout.ahead = {rollout.ahead} with learn.old_logprobs = "{learn.old_logprobs}" and learn.mismatch = '
+            f'"{learn.mismatch}": episodes are played with older weights, and only learn.old_logprobs = "recompute" '
+            'with learn.mismatch = "truncate" corrects for that'
         )
     for name, beta in (("beta1", learn.beta1), ("beta2", learn.beta2)):
         if beta >= 1:

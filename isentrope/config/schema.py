@@ -44,7 +44,9 @@ class RunSettings:
         "how weights are held; bfloat16 has float32 copies that learn; auto: as run.dtype computes",
         choices=("auto", "float32", "bfloat16"),
     )
-    threads: int = setting(0, "torch threads on the CPU; 0: one per core not used by task workers", low=0)
+    threads: int = setting(
+        0, "torch threads on the CPU; 0: OMP_NUM_THREADS, else one per core not used by task workers", low=0
+    )
     eval_every: int = setting(0, "evaluate every so many steps; 0: only before the first and after the last", low=0)
     checkpoint_every: int = setting(10, "write a checkpoint every so many steps", low=1)
     keep_last: int = setting(
@@ -131,16 +133,24 @@ class RolloutSettings:
     group_size: int = setting(8, "episodes per task instance", low=1)
     temperature: float = setting(1.0, "sampling temperature in training", low=0.01)
     batch: int = setting(256, "conversations sampled at once", low=1)
+    ahead: int = setting(
+        0,
+        "1: play the next step's episodes while the policy learns from this one's, with the weights from before that "
+        "(needs learn.old_logprobs = recompute and learn.mismatch = truncate); 0: always with the newest weights",
+        low=0,
+        high=1,
+    )
 
 
 @dataclass(frozen=True)
 class EngineSettings:
     kind: str = setting(
-        "torch",
-        "what samples: torch, in this process; vllm; or openai: a server, for evaluation alone",
-        choices=("torch", "vllm", "openai"),
+        "auto",
+        "what samples: torch, in this process; fast, the same on a GPU, for Llama-shaped models; auto: fast "
+        "where it can be, else torch; vllm; or openai: a server, for evaluation alone",
+        choices=("auto", "torch", "fast", "vllm", "openai"),
     )
-    memory: float = setting(0.4, "vllm: share of the GPU's memory that it may take", above=0, high=1)
+    memory: float = setting(0.4, "fast, vllm: share of the GPU's memory that it may take", above=0, high=1)
     url: str = setting("http://127.0.0.1:8000/v1", "openai: address of the server, up to and with its /v1")
     model: str = setting("", "openai: the model's name there; empty: the first that the server lists")
     key_env: str = setting(
@@ -222,16 +232,25 @@ class LearnSettings:
     row_tokens: int = setting(0, "sequences are packed into rows of this length; 0: the longest sequence", low=0)
     old_logprobs: str = setting(
         "sampler",
-        "log-probs of the policy that sampled: as the sampler gave them, or computed again before the update",
-        choices=("sampler", "recompute"),
+        "log-probs of the policy that sampled: as the sampler gave them; computed again before the update; or auto: "
+        "computed again until mismatch/kl is within mismatch_limit, and again when it leaves it",
+        choices=("sampler", "recompute", "auto"),
     )
     mismatch: str = setting(
         "keep",
         "sampler and trainer give different log-probs: keep, or truncate: weigh each token by their ratio, cut off at "
-        "mismatch_cap (needs old_logprobs = recompute)",
+        "mismatch_cap (needs old_logprobs = recompute or auto)",
         choices=("keep", "truncate"),
     )
     mismatch_cap: float = setting(2.0, "largest weight that truncate gives a token", above=0)
+    mismatch_limit: float = setting(
+        0.001, "old_logprobs = auto: mismatch/kl up to which the sampler's log-probs are good enough", low=0
+    )
+    share_prefixes: str = setting(
+        "auto",
+        "compute once what the prompts of a group have in common; auto: where a GPU has its own kernels for the update",
+        choices=("auto", "on", "off"),
+    )
     gradient_checkpointing: bool = setting(False, "compute activations twice instead of keeping them: less memory")
     master_weights: bool = setting(True, "bfloat16 weights: update float32 copies, so that small updates are not lost")
     max_skips: int = setting(5, "updates with a non-finite loss or gradient skipped in a row before giving up", low=0)

@@ -82,6 +82,11 @@ def eval_path(run: Path, step: int, split: str) -> Path:
 
 def write_episodes(path: Path, episodes: Sequence[Episode]) -> None:
     """Write the file in one piece: it is there in full or not at all."""
+    write_atomically(path, pack_episodes(episodes))
+
+
+def pack_episodes(episodes: Sequence[Episode]) -> bytes:
+    """What a file of these episodes has in it."""
     columns: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
     for number, episode in enumerate(episodes):
         rows = list(enumerate(episode.turns)) or [(-1, None)]
@@ -102,13 +107,22 @@ def write_episodes(path: Path, episodes: Sequence[Episode]) -> None:
         write_statistics=False,
         write_page_checksum=True,
     )
-    write_atomically(path, sink.getvalue().to_pybytes())
+    return sink.getvalue().to_pybytes()
 
 
 def read_episodes(path: Path) -> list[Episode]:
     """The episodes of a file, as they were written."""
+    return _read(path, str(path))
+
+
+def unpack_episodes(data: bytes, where: str) -> list[Episode]:
+    """From what `pack_episodes` gave; `where` it was found, for an error."""
+    return _read(pa.BufferReader(data), where)
+
+
+def _read(source: Any, path: str) -> list[Episode]:
     try:
-        table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+        table = pq.read_table(source, page_checksum_verification=True, partitioning=None)
         metadata: dict[bytes, bytes] = table.schema.metadata or {}
         written_as = metadata.get(_FORMAT_KEY, b"?").decode(errors="replace")
         if written_as == FORMAT:

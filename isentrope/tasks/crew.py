@@ -32,13 +32,8 @@ class Late:
         self.begun = begun
 
 
-class _Batch:
-    def __init__(self, size: int) -> None:
-        self.left = size
-
-
 class _Running:
-    def __init__(self, job: Job[Any], batch: _Batch) -> None:
+    def __init__(self, job: Job[Any], batch: Batch[Any]) -> None:
         self.job, self.batch = job, batch
         self.began: float | None = None
         self.result: Any = None
@@ -48,6 +43,37 @@ class _Running:
     def left(self, seconds: float) -> float:
         """Of the time that it has."""
         return seconds if self.began is None else self.began + self.job.waited() + seconds - time.monotonic()
+
+
+class Batch(Generic[R]):
+    """Jobs of one caller, each with so many seconds from when a thread takes it up; those that have not begun when
+    `altogether` is over are given up. If the caller is interrupted, nothing more is begun."""
+
+    def __init__(self, crew: Crew, seconds: float, altogether: float = math.inf) -> None:
+        self._crew, self.seconds = crew, seconds
+        self.end = time.monotonic() + altogether
+        self.running: dict[int, _Running] = {}
+        self.done, self.awaited = 0, 0  # jobs that are done, and as many as the caller waits for
+
+    def put(self, jobs: Mapping[int, Job[R]]) -> None:
+        """More jobs, by numbers that no job has which is not yet taken."""
+        try:
+            self._crew.take_on(self, jobs)
+        except BaseException:
+            self.give_up()
+            raise
+
+    def take(self, least: int) -> dict[int, R | Late]:
+        """The jobs that are done, once there are so many of them, or all."""
+        try:
+            return self._crew.finished(self, least)
+        except BaseException:  # Ctrl-C: nobody waits for these any more
+            self.give_up()
+            raise
+
+    def give_up(self) -> None:
+        """Nobody waits for these any more: what has not begun is not, and the rest is left behind."""
+        self._crew.give_up(self)
 
 
 class Crew:
@@ -63,25 +89,41 @@ class Crew:
         self.left_behind = 0
 
     def run(self, jobs: Mapping[int, Job[R]], seconds: float, altogether: float = math.inf) -> dict[int, R | Late]:
-        """All jobs, each with so many seconds from when a thread takes it up; those that have not begun when
-        `altogether` is over are given up. Any thread may call this. If it is interrupted, nothing more is begun."""
-        end = time.monotonic() + altogether
-        batch = _Batch(len(jobs))
-        running = {number: _Running(job, batch) for number, job in jobs.items()}
+        """All jobs, in a batch of their own. Any thread may call this."""
+        batch: Batch[R] = Batch(self, seconds, altogether)
+        batch.put(jobs)
+        found = batch.take(len(jobs))
+        return {number: found[number] for number in jobs}
+
+    def batch(self, seconds: float) -> Batch[Any]:
+        """For one caller, to put jobs into and take results out of as they come."""
+        return Batch(self, seconds)
+
+    def take_on(self, batch: Batch[Any], jobs: Mapping[int, Job[Any]]) -> None:
         with self._moved:
-            try:
-                for item in running.values():
-                    self._queue.append(item)
-                    self._man()
-                    self._work_there.notify()
-                self._leave_behind(running.values(), seconds, end)
-                while batch.left:
-                    self._moved.wait(self._patience(running.values(), seconds, end))
-                    self._leave_behind(running.values(), seconds, end)
-            except BaseException:  # Ctrl-C: nobody waits for these any more
-                self._leave_behind(running.values(), -math.inf, -math.inf)
-                raise
-        return {number: item.result for number, item in running.items()}
+            for number, job in jobs.items():
+                item = batch.running[number] = _Running(job, batch)
+                self._queue.append(item)
+                self._man()
+                self._work_there.notify()
+
+    def finished(self, batch: Batch[R], least: int) -> dict[int, R | Late]:
+        """The jobs of the batch that are done, or whose time is up, once there are so many."""
+        with self._moved:
+            batch.awaited = min(least, len(batch.running))
+            self._leave_behind(batch, batch.seconds, batch.end)
+            while batch.done < batch.awaited:
+                self._moved.wait(self._patience(batch))
+                self._leave_behind(batch, batch.seconds, batch.end)
+            taken = {number: item.result for number, item in batch.running.items() if item.done}
+            for number in taken:
+                del batch.running[number]
+            batch.done = 0
+            return taken
+
+    def give_up(self, batch: Batch[Any]) -> None:
+        with self._moved:
+            self._leave_behind(batch, -math.inf, -math.inf)
 
     def close(self) -> None:
         """Threads leave when they have nothing to do."""
@@ -95,14 +137,15 @@ class Crew:
             self._threads += 1
             threading.Thread(target=self._work, daemon=True, name="isentrope-task").start()
 
-    def _patience(self, items: Iterable[_Running], seconds: float, end: float) -> float:
-        left = min((item.left(seconds) for item in items if not item.done), default=seconds)
-        if end > (now := time.monotonic()):
-            left = min(left, end - now)
+    def _patience(self, batch: Batch[Any]) -> float:
+        left = min((item.left(batch.seconds) for item in batch.running.values() if not item.done), default=0.0)
+        if batch.end > (now := time.monotonic()):
+            left = min(left, batch.end - now)
         return max(0.0, left) + 0.001
 
-    def _leave_behind(self, items: Iterable[_Running], seconds: float, end: float) -> None:
+    def _leave_behind(self, batch: Batch[Any], seconds: float, end: float) -> None:
         """Jobs whose time is up. Those that no thread is left for, or no time, are given up too."""
+        items = list(batch.running.values())
         if time.monotonic() >= end:
             self._give_up(items)
         for item in items:
@@ -127,8 +170,8 @@ class Crew:
 
     def _finish(self, item: _Running, result: Any) -> None:
         item.done, item.result = True, result
-        item.batch.left -= 1
-        if item.batch.left == 0:
+        item.batch.done += 1
+        if item.batch.done >= item.batch.awaited:
             self._moved.notify_all()
 
     def _work(self) -> None:

@@ -124,10 +124,14 @@ def _actions(actions: Any, mended: set[str]) -> tuple[str, ...] | None:
         return None
     if isinstance(actions, str | bytes):
         raise Garbage(f"the task gave {_a(actions)} where a list of actions was expected")
+    if type(actions) in (tuple, list) and set(map(type, actions)) <= {str}:
+        together = "\n".join(actions)
+        if together.isascii() and len(together) < MAX_TEXT:
+            return tuple(actions)  # nearly always
     kept: list[str] = []
     total = 0
     for action in actions:
-        if type(action) is str and action.isascii() and total + len(action) < MAX_TEXT:  # nearly always
+        if type(action) is str and action.isascii() and total + len(action) < MAX_TEXT:
             total += len(action) + 1
             kept.append(action)
             continue

@@ -1,32 +1,33 @@
 """The trainer's side of one worker process: hand it work, watch the clock, replace it when it falls.
 
-Requests go one at a time, so the slot that hangs or kills its worker is known, and a reply never waits behind
-a request in a full pipe. That slot has failed; the others of the worker are played again in the next one, up to where
-they were, when they are next asked for something.
+A worker answers one request after another and has a few waiting, so that it need not wait for a trainer that is busy
+with something else. The first request without an answer is the one that hangs or has killed its worker: that slot has
+failed; the others of the worker are played again in the next one, up to where they were, when they are next asked for
+something. What waits in the pipe is so little that it never fills: neither side can block the other.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
+import select
 import signal
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
-from multiprocessing import connection
-from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from isentrope.tasks.contract import Step, View
 from isentrope.tasks.lives import Life, Request, again, mark_of
+from isentrope.tasks.pool_base import Command, Result
 from isentrope.tasks.slots import MAX_DETAIL, Failure, FailureKind
 from isentrope.tasks.tidy import Garbage
 from isentrope.tasks.wire import MAX_MESSAGE, result_from_table, unpack
 from isentrope.tasks.worker import READY, serve
 
-Command = Literal["start", "step"]
-Result = View | Step | Failure
 START_SECONDS = 120.0  # for a new process to import and open its world
+AHEAD_BYTES = 4096  # of requests behind the one that is being played: half of what the smallest pipes hold
 
 _UNGUARDED = "before it was ready; a script of your own must start everything below `if __name__ == '__main__':`"
 
@@ -43,8 +44,10 @@ class WorkerProcess:
         self.replaced = self.replayed = 0
         self.results: dict[int, Result] = {}
         self._lives: dict[int, Life] = {}
-        self._waiting: list[Request] = []
-        self._script: list[Request] = []  # what the current slot takes: one request, or its whole life before it
+        self._waiting: deque[Request] = deque()
+        self._script: deque[Request] = deque()  # what the next slot takes: one request, or its whole life before it
+        self._sent: deque[Request] = deque()  # and not answered, in order
+        self._sent_bytes: deque[int] = deque()
         self._awaited = True  # the first generation has to come up before anything is asked of it
         self._spawn()
 
@@ -61,15 +64,15 @@ class WorkerProcess:
 
     @property
     def busy(self) -> bool:
-        return self._awaited or bool(self._script) or bool(self._waiting)
+        return self._awaited or bool(self._sent) or bool(self._script) or bool(self._waiting)
 
     def begin(self, command: Command, batch: Mapping[int, Any]) -> None:
-        """Start on a batch, slot -> argument; `play_all` carries it to its end, `results` holds the answers."""
-        self.revive()
-        self.results = {}
-        self._waiting = [Request(command, slot, argument) for slot, argument in batch.items()]
+        """Take on a batch, slot -> argument; `listen` carries it on, `results` gets the answers."""
+        if not self.busy:
+            self.revive()
+        self._waiting.extend(Request(command, slot, argument) for slot, argument in batch.items())
         if self.ready:
-            self._send_next()
+            self._send_more()
 
     def revive(self) -> None:
         """Replace a process that died while it had nothing to do."""
@@ -77,7 +80,7 @@ class WorkerProcess:
             self._replace(self._last_words())
 
     def take_answer(self) -> None:
-        """Read one message. `play_all` calls it when the pipe has something, be it only its end."""
+        """Read one message. `listen` calls it when the pipe has something, be it only its end."""
         self._awaited = False
         try:
             table = unpack(self.pipe.recv_bytes(MAX_MESSAGE))
@@ -95,12 +98,14 @@ class WorkerProcess:
     def _take(self, result: Result | None) -> None:
         if result is None:
             self.ready = True
-        elif self._script:
-            self._answered(self._script.pop(0), result)
+        elif self._sent:
+            self._sent_bytes.popleft()
+            self._answered(self._sent.popleft(), result)
+            self.deadline = time.monotonic() + self._step_seconds  # of the one behind it
         elif isinstance(result, Failure):
             self._fall(result.kind, result.detail)
             return
-        self._send_next()
+        self._send_more()
 
     def overdue(self) -> None:
         self._awaited = False
@@ -109,29 +114,39 @@ class WorkerProcess:
         else:
             self._fall("time_limit", f"the worker was not ready within {START_SECONDS:g} s")
 
-    def _send_next(self) -> None:
-        if not self._script:
-            self._next_script()
-        if not self._script:
-            return
-        request = self._script[0]
-        self.deadline = time.monotonic() + self._step_seconds
-        try:
-            self.pipe.send((request.command, request.slot, request.argument))
-        except OSError:
-            self._fall("worker_died", self._last_words())
+    def _send_more(self) -> None:
+        while self._script or self._waiting:
+            if not self._script:
+                self._next_script()
+                continue
+            request = self._script[0]
+            # what is played again goes step by step: each answer decides whether there is a next step
+            if self._sent and (request.mark is not None or self._sent[-1].mark is not None):
+                return
+            message = pickle.dumps((request.command, request.slot, request.argument))
+            if self._sent and sum(self._sent_bytes) + len(message) > AHEAD_BYTES:
+                return
+            self._script.popleft()
+            if not self._sent:
+                self.deadline = time.monotonic() + self._step_seconds
+            self._sent.append(request)
+            self._sent_bytes.append(len(message))
+            try:
+                self.pipe.send_bytes(message)
+            except OSError:
+                return  # it is gone: that is heard at the other end of what it has still answered
 
     def _next_script(self) -> None:
         """The next request; in front of it, if its state fell with an earlier worker, all that led there."""
         while self._waiting and not self._script:
-            request = self._waiting.pop(0)
+            request = self._waiting.popleft()
             life = self._lives.get(request.slot)
             lost = request.command == "step" and life is not None and life.generation != self.generation
             if life is None or not lost:
-                self._script = [request]
+                self._script.append(request)
             elif self._replay:
                 self.replayed += 1
-                self._script = [*again(request.slot, life), request]
+                self._script.extend([*again(request.slot, life), request])
             else:
                 self._give_up(request.slot, "worker_died", f"lost with its worker: {self.epitaph}")
 
@@ -139,7 +154,7 @@ class WorkerProcess:
         if request.mark is None:
             self._record(request, result)
         elif isinstance(result, Failure) or mark_of(result) != request.mark:
-            self._script = []
+            self._script.clear()
             what = f"lost with its worker ({self.epitaph}), and playing it again went differently"
             self._give_up(request.slot, "worker_died", what)
         elif len(self._script) == 1:  # only the new request is left
@@ -162,16 +177,20 @@ class WorkerProcess:
 
     def _fall(self, kind: FailureKind, detail: str) -> None:
         """The slot being played has failed. The others go to the next generation, unless this one never was ready."""
-        if self._script:
-            at = self._script[0]
+        if self._sent:
+            at = self._sent.popleft()
             while_again = at.mark is not None
             told = f"lost with its worker, and playing it again failed: {detail}" if while_again else detail
             self._give_up(at.slot, "worker_died" if while_again else kind, told)
+            if while_again:
+                self._script.clear()
+        self._waiting.extendleft(reversed([*self._sent, *(r for r in self._script if r.mark is None)]))
+        for pending in (self._sent, self._sent_bytes, self._script):
+            pending.clear()
         if not self.ready:
             for request in self._waiting:
                 self._give_up(request.slot, "worker_died", detail)
-            self._waiting = []
-        self._script = []
+            self._waiting.clear()
         self._replace(detail)
 
     def _replace(self, epitaph: str) -> None:
@@ -217,15 +236,19 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def play_all(workers: Sequence[WorkerProcess]) -> None:
-    """Until every worker has answered, failed or run out of time."""
-    while busy := [worker for worker in workers if worker.busy]:
-        pipes: list[Connection] = [worker.pipe for worker in busy]
-        patience = min(worker.deadline for worker in busy) - time.monotonic()
-        heard = connection.wait(pipes, max(0.0, patience))
-        now = time.monotonic()
-        for worker, pipe in zip(busy, pipes, strict=True):
-            if pipe in heard:
-                worker.take_answer()
-            elif now >= worker.deadline:
-                worker.overdue()
+def listen(workers: Sequence[WorkerProcess], wait: bool) -> bool:
+    """Read one message of each worker that has one, and end those whose time is up; whether there was any such. With
+    `wait` there is: all these workers are busy."""
+    poll, by_number = select.poll(), {worker.pipe.fileno(): worker for worker in workers}
+    for number in by_number:
+        poll.register(number, select.POLLIN)
+    patience = min(worker.deadline for worker in workers) - time.monotonic() if wait else 0.0
+    heard = {number for number, _ in poll.poll(1000 * max(0.0, patience))}
+    now, moved = time.monotonic(), bool(heard)
+    for number, worker in by_number.items():
+        if number in heard:
+            worker.take_answer()
+        elif now >= worker.deadline:
+            worker.overdue()
+            moved = True
+    return moved

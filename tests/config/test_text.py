@@ -53,7 +53,7 @@ def configs(draw: st.DrawFn) -> RunConfig:
         new = {item.name: draw(leaf(kinds[item.name], item.metadata)) for item in fields(old)}
         tied = {"device", "world", "mini_batches", "group_size", "max_response", "max_context", "beta1", "beta2"}
         tied |= {"where", "key_env", "action_tags", "on_alarm", "track"}
-        tied |= {"epochs", "warmup", "source", "mismatch"}
+        tied |= {"epochs", "warmup", "source", "mismatch", "ahead"}
         config = replace(config, **{section: replace(old, **{k: v for k, v in new.items() if k not in tied})})
     names = draw(st.lists(text, max_size=3, unique=True))
     return replace(config, methods=tuple(names), method={name: draw(tables) for name in names})

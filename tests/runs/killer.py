@@ -122,6 +122,16 @@ KINDS: dict[str, tuple[str, ...]] = {
     "lora_on": ("policy.lora_rank=2", "learn.algorithm=ppo", "critic.lr=1e-2", "learn.kl=0.1"),
     "bfloat16": ("run.weights=bfloat16", "learn.algorithm=ppo", "critic.lr=1e-2"),
     "dapo": ("learn.algorithm=dapo", "learn.resample=2"),
+    "ahead": (
+        "rollout.ahead=1",
+        "learn.algorithm=dapo",
+        "learn.resample=1",
+        "learn.old_logprobs=recompute",
+        "learn.mismatch=truncate",
+        "methods=['actre', 'entropy_bonus', 'higher_temperature']",
+        "method.actre.branching=entropy",
+        "method.actre.switch=4",
+    ),
     "alarms": (
         "run.steps=8",
         "instruments.probe_every=2",

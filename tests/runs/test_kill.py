@@ -46,6 +46,10 @@ KILLS = [
     ("bfloat16", "checkpoint_unnamed", 3),
     ("dapo", "episodes", 4),
     ("dapo", "rollout", 14),
+    ("ahead", "rollout", 9),
+    ("ahead", "after_update", 5),  # the episodes of the next step are being played
+    ("ahead", "after_update", 8),
+    ("ahead", "checkpoint_unnamed", 3),
     ("alarms", "after_update", 11),  # right after the alarm that switches a method on
     ("alarms", "after_update", 14),
 ]
