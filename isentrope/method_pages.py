@@ -42,10 +42,11 @@ LOSSES: dict[str, tuple[str, ...]] = {
 SHARED = (
     "kl", "kl_estimator", "kl_in", "aggregation", "constant_length", "resample", "resample_by", "overlong",
     "overlong_penalty", "mask_truncated", "epochs", "mini_batches", "old_logprobs", "mismatch", "mismatch_cap",
+    "mismatch_limit",
 )  # fmt: skip
 OPTIMISER = (
     "lr", "warmup", "floor", "weight_decay", "beta1", "beta2", "grad_clip", "micro_tokens", "row_tokens", "max_skips",
-    "gradient_checkpointing", "master_weights",
+    "gradient_checkpointing", "master_weights", "share_prefixes",
 )  # fmt: skip
 _ALWAYS = ("advantage", "loss", "kl", "aggregation")
 # Settings that count only where the first one is switched on.
@@ -61,7 +62,10 @@ _EVERYWHERE = (
     "lr",
     "update/skipped",
     "update/count",
+    "mismatch/logp",
     "mismatch/ratio",
+    "mismatch/truncated",
+    "mismatch/kl",
 )
 
 

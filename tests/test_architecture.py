@@ -12,7 +12,15 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "isentrope"
 
-LEAVES = {"types", "errors", "masked", "seeding", "disk"}  # import only each other; anyone may import them
+LEAVES = {
+    "types",
+    "errors",
+    "masked",
+    "seeding",
+    "disk",
+    "shared_prefix",
+    "layout",
+}  # import only each other; anyone may import them
 STAGES = (
     "config", "tasks", "agent", "policy", "rollout", "batch", "advantages",
     "losses", "methods", "train", "instruments", "results", "report", "watch",
@@ -30,6 +38,7 @@ ABOVE = {
     "setup",
     "console",
     "notices",
+    "bench",
     "cli",
     "__main__",
 }  # see everything; seen by none

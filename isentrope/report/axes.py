@@ -122,7 +122,7 @@ def y_grid(chart: Chart, scale: Scale, ticks: list[float]) -> str:
 
 
 def x_axis(panel: Panel, scale: Scale, height: int, left: float, right: float) -> str:
-    some = nice_ticks(scale.low, scale.high, max(2, int((right - left) / 70)), least=1.0)  # steps are whole
+    some = nice_ticks(scale.low, scale.high, max(2, int((right - left) / 56)), least=1.0)  # steps are whole
     ticks = [tick for tick in some if scale.holds(tick)]
     places = decimals(ticks)
     parts = [x_label(scale(tick), height, _tick(tick, places)) for tick in ticks]

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from isentrope.config.text import value_to_toml
-from isentrope.errors import ConfigError, RunError
 from isentrope.report.axes import COLORS
-from isentrope.report.groups import Group, differences, grouped
+from isentrope.report.compare_tables import results, settings
+from isentrope.report.groups import Group, grouped
 from isentrope.report.overlay import SEEDS_BAND, figure_of, overlays
 from isentrope.report.read import Run, read_run
 from isentrope.report.shell import alarm_list, document, figure, key, nav, phase_key, section
 from isentrope.report.story import check_run, diagnosis_of, story_of
 from isentrope.report.strips import named, strips
-from isentrope.report.text import clipped, safe
-from isentrope.results.layout import KIND, ResultTable
-from isentrope.results.render import figure as figure_text
-from isentrope.results.render import title_of
-from isentrope.results.rows import Row
-from isentrope.results.source import Source, read_source
-from isentrope.results.table import Choices, make_tables
+from isentrope.report.text import clipped, safe, unbroken
 from isentrope.rollout.files import write_atomically
 
 _FOOT = "Written by Isentrope from the files in the runs' folders."
-_MOST_VALUE = 160
 _MOST_WORDS = 4000
+_MOST_LETTERS = 240  # of the names under each chart
+_MOST_OPEN = 6  # of so many runs everything is said at once, of more on demand
 
 
 def write_comparison(runs: Sequence[Path], rows: Mapping[str, Sequence[Path]], out: Path) -> Path:
@@ -46,18 +40,25 @@ def read_groups(runs: Sequence[Path], rows: Mapping[str, Sequence[Path]]) -> lis
 
 def comparison(groups: Sequence[Group]) -> str:
     runs = named(groups)
-    sections = {"Results": _results(groups), "Phases and alarms": _stories(runs)}
+    short = _names_are_short(groups)
+    sections = {"Results": results(groups), "Phases and alarms": _stories(runs)}
     for title, drawn in overlays(groups).items():
         sizes = ["whole" if one.key.startswith("eval/") else "half" for one in drawn]
-        figures = "".join(figure(figure_of(one, size)) for one, size in zip(drawn, sizes, strict=True))
+        figures = "".join(figure(figure_of(one, size, short)) for one, size in zip(drawn, sizes, strict=True))
         sections["Success" if title == "Learning" else title] = f'<div class="grid">{figures}</div>'
-    sections["Settings"] = _settings(groups)
+    sections["Settings"] = settings(groups)
     body = "".join(section(title, inside) for title, inside in sections.items() if inside)
     title = f"{len(runs)} runs"
     names = " · ".join(group.name for group in groups)
-    head = f'<header><h1>{title}</h1><p class="names">{safe(clipped(names, 400))}</p></header>'
+    told = f'<p class="names">{safe(clipped(names, 400))}</p>' if short else ""
+    head = f"<header><h1>{title}</h1>{told}</header>"
     page = nav([title for title, inside in sections.items() if inside]) + head + _lines(groups) + body
     return document(f"{title}: {clipped(names, 100)}", page, _FOOT)
+
+
+def _names_are_short(groups: Sequence[Group]) -> bool:
+    """Whether every chart can name its lines; else the names would take more room than the lines."""
+    return sum(len(group.label) + 6 for group in groups) <= _MOST_LETTERS
 
 
 def _lines(groups: Sequence[Group]) -> str:
@@ -72,6 +73,8 @@ def _lines(groups: Sequence[Group]) -> str:
     if any(len(group.runs) > 1 for group in groups):
         seeds = "at the steps that all of them have"
         notes.insert(0, f"Runs that differ only in run.seed are drawn as one line, {seeds}; {SEEDS_BAND}.")
+    if not _names_are_short(groups):
+        notes.append("Small charts leave the names out; rest the pointer on one for them.")
     if len(groups) > COLORS:
         notes.append(f"There are more lines than the {COLORS} colours and dashes, which begin anew.")
     return f'<div class="card said"><ul class="lines">{"".join(rows)}</ul><p class="small">{" ".join(notes)}</p></div>'
@@ -85,47 +88,6 @@ def _described(run: Run) -> str:
     return ", ".join(clipped(str(part), 80) for part in parts if part is not None) or "no settings"
 
 
-def _results(groups: Sequence[Group]) -> str:
-    rows: list[Row] = []
-    notes: list[str] = []
-    for group in groups:
-        sources: list[Source] = []
-        for run in group.runs:
-            try:
-                sources.append(read_source(run.path))
-            except RunError:
-                notes.append(f"{run.name} has no evaluation that can be read.")
-        rows += [Row(group.name, tuple(sources))] if sources else []
-    if not rows:
-        return ""
-    try:
-        tables = make_tables(rows, Choices(mixed=True))
-    except (RunError, ConfigError) as error:
-        return f'<p class="note">{safe(error)}</p>'
-    parts = [_table(table) for table in tables]
-    return "".join(parts) + "".join(f'<p class="note">{safe(note)}</p>' for note in notes)
-
-
-def _table(table: ResultTable) -> str:
-    columns = sorted(table.columns, key=lambda column: column.startswith(KIND))  # success over all first
-    head = "".join(f"<th>{safe(title_of(column))}</th>" for column in columns)
-    rows = [
-        f'<tr><th scope="row">{safe(row.name)}</th><td>{row.seeds or "-"}</td><td>{row.games or "-"}</td>'
-        + "".join(f"<td>{safe(figure_text(row.cells.get(column), column, False))}</td>" for column in columns)
-        + "</tr>"
-        for row in table.rows
-    ]
-    several = any(row.seeds > 1 for row in table.rows)
-    told = "Percent of the games solved at the last evaluation; in brackets the 95% interval over the games"
-    told += ", of several seeds mean ± standard deviation over them." if several else "."
-    notes = "".join(f"<li>{safe(clipped(note, 400))}</li>" for note in table.notes)
-    return (
-        f'<div class="card table"><h3>{safe(table.split)} games</h3><div class="scroll"><table><thead><tr><th>run</th>'
-        f"<th>seeds</th><th>games</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        f'<p class="small">{told}</p><ul class="notes">{notes}</ul></div>'
-    )
-
-
 def _stories(runs: Sequence[tuple[str, Run]]) -> str:
     told = [(name, run, story_of(run)) for name, run in runs]
     wide, narrow = strips(told, 1060), strips(told, 420)
@@ -137,35 +99,12 @@ def _stories(runs: Sequence[tuple[str, Run]]) -> str:
             f'<div class="picture"><div class="wide">{wide}</div><div class="narrow">{narrow}</div></div>'
             "<figcaption>From the first step to the last. Numbers are alarms, listed below.</figcaption></figure>"
         )
+    is_open = " open" if len(told) <= _MOST_OPEN else ""
     for name, run, story in told:
         words = clipped(diagnosis_of(run).words(), _MOST_WORDS)
         if words or story.alarms:
             parts.append(
-                f'<details class="card said" open><summary>{safe(name)}</summary><p>{safe(words)}</p>'
+                f'<details class="card said"{is_open}><summary>{safe(name)}</summary><p>{unbroken(safe(words))}</p>'
                 f"{alarm_list(story.alarms)}</details>"
             )
     return "".join(parts)
-
-
-def _settings(groups: Sequence[Group]) -> str:
-    """A column for each line of the charts; where its seeds differ, all their values."""
-    runs = [run for group in groups for run in group.runs]
-    rows = differences(runs)
-    if not rows:
-        return '<p class="note">All settings are the same.</p>'
-    head = "".join(f"<th>{safe(group.label)}</th>" for group in groups)
-    lines: list[str] = []
-    for name, values in rows.items():
-        left = iter(values)
-        cells = [[_value(next(left)) for _ in group.runs] for group in groups]
-        texts = "".join(f"<td>{', '.join(cell if len(set(cell)) > 1 else cell[:1])}</td>" for cell in cells)
-        lines.append(f'<tr><th scope="row">{safe(name)}</th>{texts}</tr>')
-    return (
-        f'<div class="card scroll"><table class="settings-table"><thead><tr><th>setting</th>{head}</tr></thead>'
-        f'<tbody>{"".join(lines)}</tbody></table><p class="small">Settings that are the same in all runs are left out.'
-        "</p></div>"
-    )
-
-
-def _value(value: Any) -> str:
-    return '<span class="try">not set</span>' if value is None else safe(clipped(value_to_toml(value), _MOST_VALUE))

@@ -11,10 +11,12 @@ from isentrope.instruments.log import Record
 from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.plots import Plot, expand
 from isentrope.report.read import Run
+from isentrope.report.stages import idle_sentence
 from isentrope.report.story import Story
 from isentrope.report.svg import line_chart, stacked_bars
 
-_STAGES = ("rollout", "update")  # in the order of a step, which is that of their colours
+# as they lie upon each other, which is the order of their colours
+_STAGES = ("rollout", "update", "score", "store", "observe", "probe", "evaluate", "checkpoint")
 _WHOLE = ("total", "step")  # stage names that hold the other stages
 _MOST_BARS = 48
 _BEYOND = 1e100  # a number that large is a fault, and would flatten everything else
@@ -160,6 +162,7 @@ def time_figure(run: Run) -> Figure | None:
     chart = Chart([Panel(layers)], "Seconds of a step by stage", width=1060, height=250)
     narrow = Chart([Panel(layers)], chart.label, width=420, height=240)
     caption = "Mean time of a step by stage" + (f", {together} steps to a bar." if together > 1 else ".")
+    caption = f"{caption} {idle_sentence(records)}".strip()
     pictures = [stacked_bars(chart, "s"), stacked_bars(narrow, "s")]
     return Figure("Time by stage", caption, pictures, legend_of(layers), "whole", "seconds", bars=True)
 

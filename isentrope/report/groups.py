@@ -34,13 +34,16 @@ def grouped(runs: Sequence[Run], rows: Mapping[str, Sequence[Run]] | None = None
     """Runs that differ only in their seed together, in the order given; then `rows`, as they were named."""
     found: dict[str, list[Run]] = {}
     for number, run in enumerate(runs):
-        settings = leaves(run.config)
-        rest = sorted((key, repr(value)) for key, value in settings.items() if key not in _NOT_COMPARED)
-        alone = "" if SEED in settings else str(number)  # what has no seed is no seed of anything
-        found.setdefault(repr((run.kind, rest, alone)), []).append(run)
+        found.setdefault(but_the_seed(run.kind, leaves(run.config)) or str(number), []).append(run)
     groups = [Group(_name(members), tuple(members)) for members in found.values()]
     groups += [Group(name, tuple(members)) for name, members in (rows or {}).items() if members]
     return _distinct(groups)
+
+
+def but_the_seed(kind: str, settings: Mapping[str, Any]) -> str:
+    """Equal for runs that differ only in their seed; empty for one without a seed, which is a seed of nothing."""
+    rest = sorted((key, repr(value)) for key, value in settings.items() if key not in _NOT_COMPARED)
+    return repr((kind, rest)) if SEED in settings else ""
 
 
 def _name(runs: Sequence[Run]) -> str:

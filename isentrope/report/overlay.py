@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -105,10 +106,11 @@ def _records(run: Run, plot: Plot, kind: str, key: str) -> list[Record]:
 def over_seeds(lines: Sequence[Series], most: float | None) -> Series:
     """Mean and standard deviation at the steps that all seeds have: where one ended, the mean would jump.
 
-    `most`: of shares, which do not go beyond 0 and 1.
+    `most`: of shares, which do not go beyond it. The band of what is never negative does not go below 0.
     """
     values = [dict(zip(line.x, line.y, strict=True)) for line in lines]
     steps = [x for x in lines[0].x if all(one.get(x) is not None for one in values)]
+    least = 0.0 if all(value is None or value >= 0 for line in lines for value in line.y) else -math.inf
     means: list[float | None] = []
     low: list[float | None] = []
     high: list[float | None] = []
@@ -116,7 +118,7 @@ def over_seeds(lines: Sequence[Series], most: float | None) -> Series:
         mean, std = mean_and_std([one[step] or 0.0 for one in values])
         below, above = mean - (std or 0.0), mean + (std or 0.0)
         means.append(mean)
-        low.append(below if most is None else max(0.0, below))
+        low.append(max(least, below))
         high.append(above if most is None else min(most, above))
     return replace(lines[0], x=steps, y=means, low=low, high=high)
 
@@ -127,8 +129,9 @@ def _smoothed(series: Series) -> Series:
     return replace(series, y=moving_mean(series.y), low=moving_mean(series.low), high=moving_mean(series.high))
 
 
-def figure_of(overlay: Overlay, size: str = "half") -> Figure:
-    legend = legend_of(overlay.series)
+def figure_of(overlay: Overlay, size: str = "half", named: bool = True) -> Figure:
+    """`named`: small charts have a legend too."""
+    legend = legend_of(overlay.series) if named or size == "whole" else []
     unit = "" if overlay.plot.shares else unit_of(overlay.key)
     if size == "whole":
         pictures = [line_chart(overlay.chart(1060, 320)), line_chart(overlay.chart(420, 300))]

@@ -11,7 +11,7 @@ from isentrope.report.plots import DRIFT, IMITATION, SECTIONS
 from isentrope.report.read import Run, read_run, read_warmup
 from isentrope.report.shell import alarm_list, card, document, figure, nav, phase_key, section
 from isentrope.report.story import Story, diagnosis_of, story_of
-from isentrope.report.text import clipped, duration, percent, safe
+from isentrope.report.text import clipped, duration, percent, safe, unbroken
 from isentrope.report.tokens import read_tokens
 from isentrope.rollout.files import write_atomically
 
@@ -54,7 +54,7 @@ def page(run: Run, warmup: Run | None) -> str:
 def _what_happened(run: Run, story: Story) -> str:
     """What the doctor says, the alarms by their numbers in the charts, and what the shading means."""
     words = diagnosis_of(run).words() if run.records else ""
-    body = f"<p>{safe(clipped(words, _MOST_WORDS))}</p>" if words else ""
+    body = f"<p>{unbroken(safe(clipped(words, _MOST_WORDS)))}</p>" if words else ""
     body += alarm_list(story.alarms)
     shading = phase_key({shade.name for shade in story.shades})
     body += f'<ul class="legend">{shading}</ul>' if shading else ""

@@ -101,14 +101,14 @@ footer{margin-top:56px;font-size:13.5px;color:var(--soft)}
 th{white-space:nowrap}
 th,td{overflow-wrap:break-word;text-align:right;padding:6px 10px;border-bottom:1px solid var(--rule);vertical-align:top}
 th{font-weight:600;color:var(--soft)}tbody th,thead th:first-child{text-align:left;color:var(--ink)}
-.table td{white-space:nowrap}
+.table td{white-space:nowrap}.dense{font-size:12.5px}.dense th,.dense td{padding:6px 5px}
 .settings-table td{text-align:left;min-width:86px;overflow-wrap:anywhere;
   font:13px/1.5 ui-monospace,Menlo,Consolas,monospace}
 .settings-table thead th{text-align:left}.table{margin:0 0 16px}.table h3{margin-bottom:6px}
-.strips .run{font-weight:600}.strip-none{fill:var(--rule);fill-opacity:.55}
+.strips .run{font-weight:600}.strip-none{fill:var(--rule);fill-opacity:.55}.strip-ground{fill:var(--card)}
 .names{color:var(--soft);margin:0 0 16px}.settings-table thead th{white-space:normal;min-width:110px}
 .lines,.notes{margin:0;padding:0;list-style:none;font-size:14.5px}.lines li{padding:2px 0}
-.lines+.small{margin-top:6px}.notes{font-size:13.5px;color:var(--soft)}
+.lines+.small{margin-top:6px}.scroll+.small,table+.small{margin-top:8px}.together{white-space:nowrap}.notes{font-size:13.5px;color:var(--soft)}
 details.said summary{cursor:pointer;font-weight:600}details.said p{margin-top:8px}
 @media print{@page{margin:14mm 12mm}
   html{background:#fff;font-size:13px}body{max-width:none;padding:0}nav a:not(.brand),#tip,.cursor{display:none}

@@ -48,6 +48,7 @@ def _strip(story: Story, span: tuple[int, int], scale: Scale, y: float) -> str:
     for shade in story.shades:
         if shade.name != "descent":
             told = f"{safe(shade.name)}, steps {shade.first:g} to {shade.last:g}"
+            parts.append(bar("strip-ground", shade.first, shade.last, _BAR))
             parts.append(bar(f"phase {safe(shade.name)}", shade.first, shade.last, _BAR, told))
             parts.append(bar(f"phase top {safe(shade.name)}", shade.first, shade.last, 3))
     free = float("-inf")

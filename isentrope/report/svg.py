@@ -61,8 +61,9 @@ def stacked_bars(chart: Chart, unit: str) -> str:
     y_scale = Scale(0.0, y_ticks[-1], chart.height - BOTTOM, TOP)
     chart = with_room(chart, y_ticks)
     (left, right) = panel_edges(chart)[0]
-    room = min(64.0, (right - left) / max(len(xs), 1))
-    centres = [left + room * (i + 0.5) for i in range(len(xs))]
+    share = (right - left) / max(len(xs), 1)
+    wide = min(54.0, share * 0.84)
+    centres = [left + share * (i + 0.5) for i in range(len(xs))]
     parts = [y_grid(chart, y_scale, y_ticks)]
     stops: list[list[object]] = []
     floor = [0.0] * len(xs)
@@ -71,8 +72,8 @@ def stacked_bars(chart: Chart, unit: str) -> str:
             top, bottom = y_scale(floor[i] + (value or 0.0)), y_scale(floor[i])
             floor[i] += value or 0.0
             parts.append(
-                f'<rect class="bar c{layer.color}" x="{centres[i] - room * 0.42:.1f}" y="{top:.1f}" '
-                f'width="{room * 0.84:.1f}" height="{bottom - top:.1f}"/>'
+                f'<rect class="bar c{layer.color}" x="{centres[i] - wide / 2:.1f}" y="{top:.1f}" '
+                f'width="{wide:.1f}" height="{bottom - top:.1f}"/>'
             )
     for i, x in enumerate(xs):
         rows = [[n, None, f"{short(layer.y[i] or 0.0)} {unit}"] for n, layer in enumerate(layers)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import re
 import unicodedata
 
+_TOGETHER = re.compile(r"(?<![\w-])--[a-z][a-z-]*|\b\d[\d.]*e[-+]?\d+\b|\b\d[\d.]* %")
 # Characters without a shape of their own: controls, formats (direction overrides among them), line and
 # paragraph separators, surrogates, private and unassigned ones.
 _UNSEEN = ("Cc", "Cf", "Zl", "Zp", "Cs", "Co", "Cn")
@@ -20,6 +22,11 @@ def visible(text: str) -> str:
 def safe(text: object) -> str:
     """Untrusted text, ready to stand in HTML or in a quoted attribute."""
     return html.escape(visible(str(text)), quote=True)
+
+
+def unbroken(markup: str) -> str:
+    """Safe text in which no line ends inside of an option (--resume), a number (1e-06) or a percentage (84 %)."""
+    return _TOGETHER.sub(r'<span class="together">\g<0></span>', markup)
 
 
 def clipped(text: str, limit: int) -> str:

@@ -30,7 +30,8 @@ class TokenTexts:
 def read_tokens(run: Path) -> TokenTexts:
     """Read the table: a list, by id, of texts or of lists of byte values. A bad table is as good as none."""
     try:
-        table: Any = json.loads((run / "tokens.json").read_bytes())
+        path = run / "tokens.json"
+        table: Any = json.loads(path.read_bytes()) if path.is_file() else None  # a pipe would be waited for
     except (OSError, ValueError, RecursionError):
         return TokenTexts([])
     entries = cast("list[Any]", table) if isinstance(table, list) else []

@@ -14,7 +14,8 @@ from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_o
 from isentrope.watch.episode_search import Found, Wanted, search
 from isentrope.watch.episode_view import Tokens, actions_of, first_difference, row_of, view
 from isentrope.watch.events import alarms_of, phases_of
-from isentrope.watch.runs import Run, Runs, held_locks
+from isentrope.watch.locks import held_locks
+from isentrope.watch.runs import Run, Runs
 
 PAGE = 50  # episodes
 _MOST_KEYS = 400  # series of one answer, by key
@@ -55,8 +56,11 @@ class Answers:
         return {"series": answer}
 
     def events(self, names: Sequence[str]) -> dict[str, Any]:
-        with self._runs.lock:
-            return {run.id: {"phases": phases_of(run), "alarms": alarms_of(run)} for run in self._named(names)}
+        answer: dict[str, Any] = {}
+        for run in self._named(names):
+            with self._runs.lock:  # run by run: the phases of many long ones take a while at first
+                answer[run.id] = {"phases": phases_of(run), "alarms": alarms_of(run)}
+        return answer
 
     def configs(self, names: Sequence[str]) -> dict[str, Any]:
         """Settings as TOML-like text, by key."""
@@ -113,7 +117,7 @@ class Answers:
 
 def _run_row(run: Run, status: str, now: float) -> dict[str, Any]:
     evals = {key: run.columns.last(key) for key in run.columns.keys if key.startswith("eval/")}
-    success = next((evals[key] for key in reversed(evals) if key.endswith("/success")), None)
+    measured = [key for key, value in evals.items() if key.endswith("/success") and value is not None]
     return {
         "id": run.id,
         "name": run.name,
@@ -129,7 +133,8 @@ def _run_row(run: Run, status: str, now: float) -> dict[str, Any]:
         "step": run.columns.last_step,
         "steps": run.config.get("run.steps") if isinstance(run.config.get("run.steps"), int) else None,
         "keys": len(run.columns.keys) + len(run.clock.keys),
-        "success": success if success is not None else run.columns.last("success/all"),
+        "success": evals[measured[-1]] if measured else run.columns.last("success/all"),
+        "success_of": visible(measured[-1].split("/")[1]) if measured else "",
         "age": max(0, round(now - run.written)) if run.written else None,
         "problems": run.problems(),
     }

@@ -70,7 +70,7 @@ def files_of(runs: Sequence[Run]) -> list[EpisodeFile]:
     files: list[EpisodeFile] = []
     for run in runs:
         try:
-            entries = [entry.name for entry in os.scandir(run.path / "episodes")]
+            entries = [entry.name for entry in os.scandir(run.path / "episodes") if entry.is_file()]
         except OSError:
             continue
         files += filter(None, (_file(run, name) for name in entries))

@@ -15,6 +15,7 @@ from isentrope.errors import RunError
 from isentrope.report.text import clipped, visible
 from isentrope.report.tokens import TokenTexts, read_tokens
 from isentrope.watch.episode_files import EpisodeFile, Index, Indexes, read_columns
+from isentrope.watch.logs import check_is_file
 
 _SHOWN = (
     "turn", "observation", "response_ids", "logprobs", "entropies", "temperatures", "think_span", "action_span",
@@ -47,6 +48,7 @@ class Tokens:
 
     def _digest(self, path: Path) -> str:
         try:
+            check_is_file(path)
             status = path.stat()
             seen = (status.st_mtime_ns, status.st_size)
             known = self._digests.get(path)

@@ -1,4 +1,4 @@
-"""Phases and alarms of a run: from events.jsonl, or from the metrics `phase` and `alarm/NAME` where that is missing."""
+"""Phases and alarms of a run: from its entropy and events.jsonl, or else from the metrics `phase` and `alarm/NAME`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,30 @@ Span = tuple[int, int, str]  # first step, last step, name
 
 
 def phases_of(run: Run) -> list[Span]:
-    """The phases as spans that touch, the last one up to the run's last step."""
+    """The phases as spans that touch, the last one up to the run's last step.
+
+    Told from the entropy curve, as the report does: the trainer notices an eruption some steps after its onset. Runs
+    that recorded no change of phase are not looked through, and those that recorded no entropy have what was told.
+    """
+    told = _told(run)
+    if told and all(name == PHASES[0] for _, _, name in told):
+        return told
+    dated = _dated(run)
+    return dated if run.phases.eruptions or not told else told
+
+
+def _dated(run: Run) -> list[Span]:
+    steps, values = run.columns.between("entropy/token", run.phased, run.columns.rows)
+    run.phased = run.columns.rows
+    for step, value in zip(steps, values, strict=True):
+        run.phases.look(step, value)
+    spans = run.phases.spans()  # empty without an entropy
+    starts = [*(span.first for span in spans), run.columns.last_step]
+    return [(span.first, max(span.first, end), span.name) for span, end in zip(spans, starts[1:], strict=True)]
+
+
+def _told(run: Run) -> list[Span]:
+    """As the trainer told them at the time."""
     starts = [(int(event["step"]), str(event.get("name"))) for event in run.events if event.get("kind") == "phase"]
     if not starts:
         steps, values = run.columns.between("phase", 0, run.columns.rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ class Tail:
     def new_records(self) -> tuple[bool, list[dict[str, Any]]]:
         """Whether what was read before no longer holds, and the records added since. A half-written line waits."""
         try:
+            check_is_file(self.path)
             with self.path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 again = self._restarted(status, file.read(len(self._head)))
@@ -51,6 +53,8 @@ class Tail:
                 self._forget(-1)
             return gone, []
         end = data.rfind(b"\n") + 1
+        if not end and len(data) == _MOST_BYTES:  # no record is that long: it is passed over
+            end = len(data)
         if self._offset == 0:
             self._head = data[: min(end, 64)]
         self._offset += end
@@ -81,6 +85,12 @@ class Tail:
                 yield cast("dict[str, Any]", record)
             else:
                 self.bad += 1
+
+
+def check_is_file(path: Path) -> None:
+    """A pipe or a device would be waited for or read without an end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"{path.name} is not a file")
 
 
 class Columns:

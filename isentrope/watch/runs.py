@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import threading
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from isentrope.instruments.log import METRICS, TIMINGS
+from isentrope.instruments.phases import PhaseDetector
+from isentrope.report.groups import but_the_seed, leaves
 from isentrope.report.text import visible
-from isentrope.watch.logs import Columns, Tail
+from isentrope.watch.locks import is_held
+from isentrope.watch.logs import Columns, Tail, check_is_file
 
 EVENTS = "events.jsonl"
 CONFIG = "config.toml"
@@ -26,8 +30,6 @@ _MOST_EVENTS = 5000
 _LOOK_AGAIN = 5.0  # seconds between two searches for new run folders
 _RECENT = 120.0  # a log written within so many seconds is being written
 _QUIET = 1800.0  # a trainer that holds its folder and writes nothing for so long has stalled
-# "The same run but the seed": settings that say where a run happens do not count either.
-_NOT_COMPARED = ("run.seed", "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "task.workers")
 
 
 class Run:
@@ -38,6 +40,7 @@ class Run:
         self.id = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
         self.columns, self.clock = Columns(), Columns()
         self.events: list[dict[str, Any]] = []
+        self.phases, self.phased = PhaseDetector(), 0  # fed so many rows of `columns`, when somebody asks
         self.begun = 0  # grows when what was read before no longer holds
         self.config: dict[str, Any] = {}
         self.problem = ""
@@ -49,7 +52,8 @@ class Run:
         metrics, timings, events = (log.new_records() for log in self._logs)
         if metrics[0] or timings[0] or events[0]:
             self.begun += 1
-        self.columns = Columns() if metrics[0] else self.columns
+        if metrics[0]:
+            self.columns, self.phases, self.phased = Columns(), PhaseDetector(), 0
         self.clock = Columns() if timings[0] else self.clock
         self.events = [] if events[0] else self.events
         for columns, (_, records) in ((self.columns, metrics), (self.clock, timings)):
@@ -66,7 +70,8 @@ class Run:
             if seen == self._config_seen:
                 return
             self._config_seen = seen
-            self.config = dict(_leaves(tomllib.loads(path.read_text(encoding="utf-8"))))
+            check_is_file(path)
+            self.config = leaves(tomllib.loads(path.read_text(encoding="utf-8")))
             self.problem = ""
         except FileNotFoundError:
             self.config, self._config_seen = {}, None
@@ -74,7 +79,7 @@ class Run:
             self.config, self.problem = {}, f"{CONFIG} could not be read: {visible(str(error))[:300]}"
 
     def column_of(self, key: str) -> Columns:
-        return self.clock if key.startswith(("seconds/", "tokens_per_second/")) else self.columns
+        return self.clock if key.startswith(("seconds/", "rollout_seconds/", "tokens_per_second/")) else self.columns
 
     @property
     def written(self) -> float:
@@ -83,6 +88,7 @@ class Run:
     @property
     def kind(self) -> str:
         try:
+            check_is_file(self.path / "run.json")
             said = json.loads((self.path / "run.json").read_bytes())["kind"]
         except (OSError, ValueError, RecursionError, TypeError, KeyError):
             said = ""
@@ -92,11 +98,9 @@ class Run:
 
     @property
     def group(self) -> str:
-        """Equal for runs whose settings differ by nothing but the seed; a run without settings is alone."""
-        if not self.config:
-            return self.id
-        rest = sorted((key, repr(value)) for key, value in self.config.items() if key not in _NOT_COMPARED)
-        return hashlib.sha256(repr((self.kind, rest)).encode()).hexdigest()[:12]
+        """Equal for runs that differ by nothing but the seed; a run without settings is alone."""
+        alike = but_the_seed(self.kind, self.config)
+        return hashlib.sha256(alike.encode("utf-8", "replace")).hexdigest()[:12] if alike else self.id
 
     def problems(self) -> list[str]:
         """What is missing or broken, in words."""
@@ -113,7 +117,7 @@ class Run:
 
     def status(self, locks: set[tuple[int, int]] | None, now: float) -> str:
         """running, stalled, finished, stopped or empty."""
-        held = _held(self.path / "run.lock", locks)
+        held = is_held(self.path / "run.lock", locks)
         if held:
             return "stalled" if now - self.written > _QUIET and self.columns.rows else "running"
         wanted = self.config.get("run.steps")
@@ -164,38 +168,14 @@ class Runs:
                 if len(found) >= _MOST_RUNS:
                     break
         known = {run.path: run for run in self._runs.values()}
-        ordered = sorted(found, key=lambda path: found[path])
+        ordered = sorted(found, key=lambda path: _natural(found[path]))
         runs = [known.get(path) or Run(path, visible(found[path])) for path in ordered]
         self._runs = {run.id: run for run in runs}
 
 
-def held_locks() -> set[tuple[int, int]] | None:
-    """Device and number of every file that somebody on this machine holds; None where the system does not say.
-
-    Trying the lock instead would hold it for a moment, in which a trainer could be refused its own folder.
-    """
-    try:
-        lines = Path("/proc/locks").read_text().splitlines()
-    except OSError:
-        return None
-    held: set[tuple[int, int]] = set()
-    for line in lines:
-        for part in line.split():
-            pieces = part.split(":")
-            if len(pieces) == 3 and pieces[2].isdigit():
-                held.add((os.makedev(int(pieces[0], 16), int(pieces[1], 16)), int(pieces[2])))
-    return held
-
-
-def _held(path: Path, locks: set[tuple[int, int]] | None) -> bool:
-    try:
-        status = path.stat()
-        if locks is not None:
-            return (status.st_dev, status.st_ino) in locks
-        os.kill(int(path.read_text()), 0)
-    except (OSError, ValueError, OverflowError):
-        return False
-    return True
+def _natural(name: str) -> list[tuple[int, str]]:
+    """seed-9 before seed-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,9})", name)]
 
 
 def _run_folders(place: Path, depth: int) -> Iterator[Path]:
@@ -209,11 +189,3 @@ def _run_folders(place: Path, depth: int) -> Iterator[Path]:
         for name in sorted(inside):
             if name not in _NOT_RUNS and not name.startswith(".") and inside[name].is_dir(follow_symlinks=False):
                 yield from _run_folders(place / name, depth - 1)
-
-
-def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(cast("dict[str, Any]", value), f"{path}{key}.")
-        else:
-            yield path + key, value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from isentrope.watch.runs import Runs
 
 STATIC = Path(__file__).parent / "static"
 USUAL_PORT = 8400
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:@/\\\[\]]+))(?::\d{1,5})?")  # [address] or name, and a port
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -135,7 +137,10 @@ class _Guard:
 
     def _is_ours(self, host: str) -> bool:
         """One of our names, or an address: only a name can be pointed at us by somebody else."""
-        name = host[1:].split("]")[0] if host.startswith("[") else host.rsplit(":", 1)[0]
+        found = _HOST.fullmatch(host)
+        if found is None:
+            return False
+        name = found[1] or found[2]
         try:
             ipaddress.ip_address(name)
         except ValueError:

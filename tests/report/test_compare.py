@@ -14,6 +14,7 @@ from isentrope.cli.main import app
 from isentrope.errors import RunError
 from isentrope.report.axes import Series
 from isentrope.report.compare import read_groups, write_comparison
+from isentrope.report.compare_tables import merged_notes
 from isentrope.report.groups import differences, grouped
 from isentrope.report.overlay import SEEDS_BAND, over_seeds, overlays
 from isentrope.report.paper import file_name, write_figures
@@ -79,6 +80,10 @@ def test_mean_and_band_by_hand() -> None:
     assert mean.high == pytest.approx([0.0, 2 + math.sqrt(2)])
     share = over_seeds([Series("a", [1], [1.0]), Series("a", [1], [0.0])], 1.0)
     assert (share.low, share.y, share.high) == ([0.0], [0.5], [1.0])  # 0.5 ± 0.71 is not a share
+    never_negative = over_seeds([Series("a", [1], [0.0]), Series("a", [1], [4.0])], None)
+    assert never_negative.low == [0.0]  # 2 - 2.8 is no divergence, no norm and no number of tokens
+    below = over_seeds([Series("a", [1, 2], [0.0, -1.0]), Series("a", [1, 2], [4.0, 1.0])], None)
+    assert below.low == pytest.approx([2 - math.sqrt(8), -math.sqrt(2)])
     gap = over_seeds([Series("a", [1, 2], [1.0, None]), Series("a", [1, 2], [0.0, 1.0])], None)
     assert gap.x == [1]
 
@@ -110,6 +115,7 @@ def test_the_table_has_means_and_intervals(page: str) -> None:
     table = page.split('<section id="results">')[1].split("</section>")[0]
     assert re.search(r'<th scope="row">grpo</th><td>3</td><td>128</td><td>[\d.]+ ± [\d.]+</td>', table)
     assert re.search(r'<th scope="row">fast</th><td>1</td><td>128</td><td>[\d.]+ \[[\d.]+, [\d.]+\]</td>', table)
+    assert "Succ.* is the best evaluation of a run" in table
 
 
 def test_settings_that_differ_stand_side_by_side(runs: list[Path], page: str) -> None:
@@ -124,10 +130,40 @@ def test_settings_that_differ_stand_side_by_side(runs: list[Path], page: str) ->
 
 def test_each_run_has_its_strip_and_its_words(page: str) -> None:
     stories = page.split('<section id="phases-and-alarms">')[1].split("</section>")[0]
-    assert stories.count("<summary>") == 4
+    assert stories.count("<summary>") == stories.count('<details class="card said" open>') == 4
     strip = ElementTree.fromstring(re.findall(r"<svg class=\"chart.*?</svg>", stories)[0])
     names = [text.text for text in strip.iter(f"{SVG}text") if text.attrib.get("class") == "run"]
     assert names == ["grpo: grpo-seed0", "grpo: grpo-seed1", "grpo: grpo-seed2", "fast"]
+
+
+def test_notes_that_hold_for_every_row_are_said_once() -> None:
+    notes = ["a: late", "a: b: late", "a: short", "note", "c: late"]
+    assert merged_notes(notes, ["a", "a: b", "c"]) == ["late", "a: short", "note"]
+    assert merged_notes(["a: late"], ["a", "c"]) == ["a: late"]
+    assert merged_notes(["a: late", "c: late"], ["a", "c", "d"]) == ["a, c: late"]
+
+
+def test_many_runs_are_rows_of_the_settings_and_named_once(tmp_path: Path) -> None:
+    many = [make_run(tmp_path / f"a-run-with-quite-a-long-name-{n}", steps=3, seed=n, warmup=False) for n in range(9)]
+    for number, run in enumerate(many):
+        text = (run / "config.toml").read_text()
+        (run / "config.toml").write_text(text.replace("lr = 1e-6", f"lr = {number + 1}e-5"))
+    page = write_comparison(many, {}, tmp_path / "page.html").read_text()
+    table = page.split('<section id="settings">')[1]
+    assert "<th>run</th><th>run.seed</th><th>learn.lr</th>" in table
+    assert re.search(r'<th scope="row">a-run-with-quite-a-long-name-4</th><td>4</td><td>5e-05</td>', table)
+    legends = re.findall(r'<figure class="card half">.*?<ul class="legend">(.*?)</ul>', page)
+    assert legends
+    assert not any("a-run-with" in legend for legend in legends)
+    few = write_comparison(many[:3], {}, tmp_path / "few.html").read_text()
+    assert "a-run-with" in re.findall(r'<figure class="card half">.*?<ul class="legend">(.*?)</ul>', few)[0]
+
+
+def test_the_words_on_many_runs_are_opened_on_demand(runs: list[Path], tmp_path: Path) -> None:
+    many = [make_run(tmp_path / f"r{seed}", steps=3, seed=seed, warmup=False) for seed in range(7)]
+    page = write_comparison(many, {}, tmp_path / "page.html").read_text()
+    assert page.count('<details class="card said">') == 7
+    assert '<details class="card said" open>' not in page
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:

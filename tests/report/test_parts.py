@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -19,7 +20,7 @@ from isentrope.report.figures import draw, stage_marks
 from isentrope.report.plots import SECTIONS
 from isentrope.report.scale import Scale, decimals, nice_ticks, spread
 from isentrope.report.svg import line_chart, stacked_bars
-from isentrope.report.text import clipped, duration, safe, short, visible
+from isentrope.report.text import clipped, duration, safe, short, unbroken, visible
 from isentrope.report.tokens import PARTIAL, TokenTexts, read_tokens
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -45,6 +46,15 @@ def test_numbers_and_long_texts() -> None:
     assert [duration(value) for value in (59, 600, 7200)] == ["59 s", "10 min", "2.0 h"]
     assert clipped("abcdef", 3) == "abc … (3 more characters)"
     assert clipped("abc", 3) == "abc"
+
+
+def test_lines_do_not_end_inside_of_options_and_numbers() -> None:
+    said = unbroken(safe("Try: --resume; learn.lr is 1e-06, 84 % solved <b> a--b"))
+    together = re.findall(r'<span class="together">(.*?)</span>', said)
+    assert together == ["--resume", "1e-06", "84 %"]
+    assert re.sub(r'<span class="together">(.*?)</span>', r"\1", said) == safe(
+        "Try: --resume; learn.lr is 1e-06, 84 % solved <b> a--b"
+    )
 
 
 @given(numbers, numbers, st.integers(1, 8))
@@ -140,6 +150,16 @@ def test_bars_stand_on_each_other() -> None:
     low, _, high, _ = drawn.findall(f"{SVG}rect")
     assert float(high.attrib["y"]) + float(high.attrib["height"]) == pytest.approx(float(low.attrib["y"]), abs=0.11)
     assert float(high.attrib["height"]) == pytest.approx(2 * float(low.attrib["height"]), abs=0.3)
+
+
+@pytest.mark.parametrize("count", [1, 3, 60])
+def test_bars_fill_the_width(count: int) -> None:
+    chart = Chart([Panel([Series("a", [float(i) for i in range(count)], [1.0] * count)])], "time", width=1060)
+    bars = ElementTree.fromstring(stacked_bars(chart, "s")).findall(f"{SVG}rect")
+    middles = [float(bar.attrib["x"]) + float(bar.attrib["width"]) / 2 for bar in bars]
+    assert len(bars) == count
+    assert max(middles) - min(middles) == pytest.approx((count - 1) / count * 1000, rel=0.1)
+    assert (max(middles) + min(middles)) / 2 == pytest.approx(530, abs=40)
 
 
 @given(st.lists(st.one_of(st.none(), numbers), min_size=1, max_size=40), st.booleans())

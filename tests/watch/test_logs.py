@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,6 +89,15 @@ def test_in_whatever_pieces_it_arrives_the_log_reads_the_same(cuts: list[int]) -
             at += cut
             seen += tail.new_records()[1]
         assert seen == read_records(path)
+
+
+def test_a_line_without_an_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isentrope.watch.logs._MOST_BYTES", 100)
+    path = tmp_path / "log"
+    path.write_text("x" * 250 + '\n{"step": 7}\n')
+    tail = Tail(path)
+    found = [tail.new_records()[1] for _ in range(4)]
+    assert [record["step"] for records in found for record in records] == [7]
 
 
 def test_columns_give_what_came_between_two_records() -> None:

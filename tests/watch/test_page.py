@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from isentrope.rollout.store import train_path, write_episodes
 from tests.report.test_page import HOSTILE
-from tests.watch.make_runs import make_watched
+from tests.watch.make_runs import grouped, make_watched
 from tests.watch.serving import serving
 
 pytest.importorskip("isentrope.watch.server", reason="starlette or uvicorn is missing: pip install 'isentrope[watch]'")
@@ -146,13 +147,56 @@ def test_seeds_as_mean_and_band(opened: Callable[..., Any]) -> None:
     assert "[" in page.locator("#tip").inner_text()
 
 
+def test_the_axis_has_room_for_the_intervals_of_evaluations(opened: Callable[..., Any], root: Path) -> None:
+    page = opened()
+    choose(page, "other")
+    lines_of(page, "eval/unseen/success", 1)
+    records = [json.loads(line) for line in (root / "other" / "metrics.jsonl").read_text().splitlines()]
+    lows, highs = (
+        [one[f"eval/unseen/{end}"] for one in records if f"eval/unseen/{end}" in one] for end in ("low", "high")
+    )
+    height = "document.querySelector('figure[data-key=\"eval/unseen/success\"] .plot').dataset.height"
+    low, high = (float(part) for part in until(page, height).split(","))
+    assert low <= min(lows) < max(highs) <= high
+
+
+def test_a_share_that_stays_at_zero_has_no_axis_below_it(opened: Callable[..., Any], tmp_path: Path) -> None:
+    run = tmp_path / "flat"
+    run.mkdir()
+    lines = [json.dumps({"step": step, "kind": "train", "success/all": 0.0, "valid_ratio": 1.0}) for step in (1, 2, 3)]
+    (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    with serving(tmp_path) as where:
+        page = opened(where)
+        heights: list[list[float]] = []
+        for key in ("success/all", "valid_ratio"):
+            lines_of(page, key, 1)
+            found = until(page, f"document.querySelector('figure[data-key=\"{key}\"] .plot').dataset.height")
+            heights.append([float(part) for part in found.split(",")])
+    assert heights[0] == [0, pytest.approx(0.1)]
+    assert heights[1] == [pytest.approx(0.9), pytest.approx(1.02)]
+
+
+def test_alarms_have_the_colour_of_the_line_that_is_drawn(opened: Callable[..., Any]) -> None:
+    """With a mean over seeds, a run's alarm is that of its group's line."""
+    page = opened()
+    choose(page, "grpo-seed1", "grpo-seed0")  # the alarm is of the second
+    marks = """[...document.querySelectorAll('{} canvas.mark')].map((mark) => mark.toDataURL())"""
+    page.locator("#alarms canvas.mark").wait_for()
+    alarm = page.evaluate(marks.format("#alarms"))
+    assert alarm == [page.evaluate(marks.format("#run-list"))[0]]
+    page.select_option("#seeds", "range")
+    shared = until(page, f"new Set({marks.format('#run-list')}).size == 1 && {marks.format('#run-list')}")
+    assert page.evaluate(marks.format("#alarms")) == [shared[0]] != alarm
+
+
 def test_sums_over_curves_against_hand_computed_cases(opened: Callable[..., Any]) -> None:
     page = opened()
     result = page.evaluate("""async () => {
       const { aligned, band, smoothed } = await import('./stats.js');
       return { smooth: smoothed([1, null, 3, 3], 0.5), none: smoothed([1, 2], 0),
         aligned: aligned([{ x: [0, 2], y: [1, 3] }, { x: [1, 2], y: [5, 6] }]),
-        range: band([[1, 2, null], [3, 6, 4]], 'range'), t: band([[1], [2], [3]], 't') };
+        range: band([[1, 2, null], [3, 6, 4]], 'range'), t: band([[1], [2], [3]], 't'),
+        below: band([[-1], [2], [3]], 't'), shares: band([[0.1, 0.9], [0.5, 1]], 't', true) };
     }""")
     # weights 1/2: 1; (1/4 + 3/2) / (3/4) = 7/3; (1/8 + 3/4 + 3/2) / (7/8) = 19/7
     assert result["smooth"] == pytest.approx([1, None, 7 / 3, 19 / 7])
@@ -160,7 +204,10 @@ def test_sums_over_curves_against_hand_computed_cases(opened: Callable[..., Any]
     assert result["aligned"] == [[0, 1, 2], [1, None, 3], [None, 5, 6]]
     assert result["range"] == {"mean": [2, 4, 4], "low": [1, 2, None], "high": [3, 6, None]}
     reach = 4.303 / 3**0.5  # three values with deviation 1
-    assert result["t"] == {"mean": [2], "low": [pytest.approx(2 - reach)], "high": [pytest.approx(2 + reach)]}
+    assert result["t"] == {"mean": [2], "low": [0], "high": [pytest.approx(2 + reach)]}  # none is negative
+    assert result["below"]["low"][0] == pytest.approx(4 / 3 - 4.303 * (13 / 3) ** 0.5 / 3**0.5)
+    assert result["shares"]["low"] == [0, pytest.approx(0.95 - 12.706 * 0.05)]  # deviations 0.2 √2 and 0.05 √2
+    assert result["shares"]["high"] == [1, 1]
 
 
 def test_zoom_is_shared_and_undone(opened: Callable[..., Any]) -> None:
@@ -256,6 +303,22 @@ def test_episodes_are_listed_filtered_and_paged(opened: Callable[..., Any]) -> N
     until(page, "document.querySelectorAll('.episode-table tbody tr').length == 50")
 
 
+def test_the_list_of_a_run_that_goes_on_can_be_asked_for_anew(opened: Callable[..., Any], tmp_path: Path) -> None:
+    run = make_watched(tmp_path / "live", steps=12)
+    with serving(tmp_path) as where:
+        page = opened(where)
+        open_list(page, 36)
+        assert page.locator("#look-again").count() == 0
+        assert page.locator("#no-filters").is_disabled()
+        write_episodes(train_path(run, 57), [grouped(number, 57) for number in range(8)])
+        with (run / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({"step": 57, "kind": "train", "lr": 0.5}) + "\n")
+        page.locator("#look-again").click()
+        until(page, "document.querySelectorAll('.episode-table tbody tr').length == 44", "the new episodes")
+        assert page.locator(".episode-table tbody tr").first.inner_text().startswith("57")
+        until(page, "!document.querySelector('#look-again')")
+
+
 def test_tokens_are_coloured_and_episodes_compared(opened: Callable[..., Any]) -> None:
     page = opened()
     choose(page, "grpo-seed1")
@@ -266,6 +329,8 @@ def test_tokens_are_coloured_and_episodes_compared(opened: Callable[..., Any]) -
     styles = "[...document.querySelectorAll('.response i')].map((token) => token.className)"
     entropy = page.evaluate(styles)
     assert any(style in ("e5", "e6", "e7") for style in entropy)
+    faint = "[...document.querySelectorAll('.response i')].filter((token) => getComputedStyle(token).opacity != 1)"
+    assert page.evaluate(f"{faint}.length") == 0  # a colour means the same on tags and on words
     page.get_by_label("advantage").check()
     assert set(page.evaluate(styles)) == {"n4"}  # a failed episode: all its tokens have the same bad advantage
     page.get_by_label("ratio").check()

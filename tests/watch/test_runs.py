@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from isentrope.report import story
+from isentrope.report.groups import grouped
+from isentrope.report.read import read_run
 from isentrope.watch.events import alarms_of, phases_of
-from isentrope.watch.runs import Run, Runs, held_locks
+from isentrope.watch.locks import held_locks
+from isentrope.watch.runs import Run, Runs
 from tests.watch.make_runs import make_watched
 
 
@@ -50,6 +54,12 @@ def test_runs_are_found_below_the_folders_and_new_ones_later(tmp_path: Path, mon
     assert [run.name for run in Runs([tmp_path / "b", tmp_path / "a"]).refresh()] == ["a/grpo", "a/grpo/warmup", "b"]
 
 
+def test_runs_are_listed_as_people_count(tmp_path: Path) -> None:
+    for name in ("s10", "s9", "s9b", "10x2", "10x10", "a"):
+        small(tmp_path / name)
+    assert [run.name for run in Runs([tmp_path]).refresh()] == ["10x2", "10x10", "a", "s9", "s9b", "s10"]
+
+
 def test_a_run_named_twice_is_one_run(tmp_path: Path) -> None:
     small(tmp_path / "a")
     assert len(Runs([tmp_path, tmp_path / "a", tmp_path / "a" / ".." / "a"]).refresh()) == 1
@@ -65,6 +75,15 @@ def test_runs_that_differ_by_the_seed_belong_together(tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare2").mkdir()
     assert read(tmp_path / "bare").group != read(tmp_path / "bare2").group
+
+
+def test_settings_that_say_where_a_run_ran_do_not_part_its_seeds(tmp_path: Path) -> None:
+    """As in a comparison by `isentrope report`."""
+    a, b = (small(tmp_path / name, seed) for name, seed in (("a", 0), ("b", 1)))
+    config = (b / "config.toml").read_text().replace("[run]\n", '[run]\ntrack = "wandb"\nstore_episodes = 5\n')
+    (b / "config.toml").write_text(config)
+    assert read(a).group == read(b).group
+    assert len(grouped([read_run(a), read_run(b)])) == 1
 
 
 def test_status(tmp_path: Path) -> None:
@@ -115,9 +134,39 @@ def test_reading_many_runs_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert all(run.columns.rows == 2 for run in found)
 
 
-def test_phases_and_alarms_come_from_the_events(tmp_path: Path) -> None:
+@pytest.mark.parametrize("events", [True, False])
+def test_phases_are_dated_as_in_the_report_also_while_the_run_grows(tmp_path: Path, events: bool) -> None:
+    """Not where the trainer noticed them (41 and 62 in these events), and likewise for runs without events."""
+    path = make_watched(tmp_path / "r", events=events)
+    lines = (path / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (path / "metrics.jsonl").write_text("")
+    run = read(path)
+    for since, until in ((0, 20), (20, 60), (60, len(lines))):
+        with (path / "metrics.jsonl").open("a") as file:
+            file.writelines(lines[since:until])
+        run.refresh()
+        if events and until < len(lines):  # the events are all there, from the beginning
+            continue
+        wanted = [(shade.first, shade.name) for shade in story.phases_of(read_run(path))]
+        found = phases_of(run)
+        assert [(first, name) for first, _, name in found] == wanted
+        assert [last for _, last, _ in found] == [*(first for first, _, _ in found[1:]), run.columns.last_step]
+    assert [name for _, name in wanted] == ["descent", "eruption", "subsidence"]
+    assert wanted[1][0] == pytest.approx(46, abs=3)
+
+
+def test_a_run_written_anew_gets_its_phases_anew(tmp_path: Path) -> None:
+    path = make_watched(tmp_path / "r", events=False)
+    run = read(path)
+    assert len(phases_of(run)) == 3
+    (path / "new").write_text("".join((path / "metrics.jsonl").read_text().splitlines(keepends=True)[:20]))
+    (path / "new").replace(path / "metrics.jsonl")
+    run.refresh()
+    assert [name for _, _, name in phases_of(run)] == ["descent"]
+
+
+def test_alarms_come_from_the_events(tmp_path: Path) -> None:
     run = read(make_watched(tmp_path / "r"))
-    assert phases_of(run) == [(0, 41, "descent"), (41, 62, "eruption"), (62, 100, "subsidence")]
     (alarm,) = alarms_of(run)
     assert (alarm["step"], alarm["name"]) == (44, "eruption")
     assert alarm["text"].startswith("Entropy rose from 0.34")

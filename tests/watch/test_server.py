@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import os
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.errors import ConfigError
+from isentrope.watch.answers import Answers, wanted_from
+from isentrope.watch.runs import Runs
 from tests.report.test_page import HOSTILE
 from tests.watch.make_runs import make_watched
 from tests.watch.serving import ask, serving
@@ -113,7 +117,10 @@ def test_nothing_but_reading(address: str, method: str) -> None:
     assert send(address, "/api/runs", method)[0] == 405
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil", "",
+             "localhost:1@evil.example", "[::1]evil.example", "[127.0.0.1]evil:80", "127.0.0.1:80:evil"]
+)  # fmt: skip
 def test_a_name_that_is_not_ours_is_turned_away(address: str, host: str) -> None:
     status, _, body = send(address, "/api/runs", Host=host)
     assert status in (400, 421)
@@ -181,6 +188,34 @@ def test_the_vendored_files_are_those_that_were_taken() -> None:
     for path in (STATIC / "vendor").glob("uPlot*"):
         assert f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" in said
     assert "MIT License" in (STATIC / "vendor" / "LICENSE.uPlot").read_text()
+
+
+def test_pipes_and_devices_among_the_files_are_not_waited_for(tmp_path: Path) -> None:
+    for number, name in enumerate(("metrics.jsonl", "config.toml", "run.json", "tokens.json")):
+        run = make_watched(tmp_path / f"r{number}", steps=3)
+        (run / name).unlink(missing_ok=True)
+        os.mkfifo(run / name)
+    (tmp_path / "endless").mkdir()
+    (tmp_path / "endless" / "metrics.jsonl").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "r0" / "episodes" / "step-000099.parquet")
+    rows: dict[str, int] = {}
+    turns: list[int] = []
+
+    def look() -> None:
+        answers = Answers(Runs([tmp_path]))
+        runs = {run["name"]: run for run in answers.runs()["runs"]}
+        rows.update({name: run["rows"] for name, run in runs.items()})
+        for name in ("r0", "r3"):
+            row = answers.episodes([runs[name]["id"]], wanted_from({}), "")["rows"][0]
+            turns.append(len(answers.episode(row["run"], row["file"], row["number"], 0)["turn_list"]))
+
+    looking = threading.Thread(target=look, daemon=True)  # one that waits for ever does not hold the tests up
+    looking.start()
+    looking.join(30)
+    assert not looking.is_alive()
+    assert [rows[f"r{number}"] > 0 for number in range(4)] == [False, True, True, True]
+    assert rows["endless"] == 0
+    assert turns == [4, 4]
 
 
 def test_a_taken_port_is_an_error_if_asked_for(tmp_path: Path) -> None:

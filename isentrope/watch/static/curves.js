@@ -1,9 +1,9 @@
 // The view of curves: controls, alarms in words, and the plots by section.
 
 import { PHASES, lineMark, onScheme, phaseColour } from "./colours.js";
-import { chosenRuns, data, seriesOf, slotOf, want } from "./data.js";
+import { chosenRuns, data, seriesOf, shownSlot, want } from "./data.js";
 import { h, later, many } from "./dom.js";
-import { Plot, keysOf, phaseRun } from "./plot.js";
+import { Plot, keysOf, phaseRun, tryThis } from "./plot.js";
 import { go, on, state } from "./state.js";
 
 const SECTIONS = {
@@ -130,7 +130,7 @@ function zoomFromFields() {
 // Any metric by its name or its meaning.
 function picker() {
   const list = h("ul", { class: "found", role: "listbox", hidden: true });
-  const input = h("input", { type: "search", id: "pick", placeholder: "Add a plot: entropy, kl, success …", autocomplete: "off",
+  const input = h("input", { type: "search", id: "pick", placeholder: "Add a plot: entropy, kl …", autocomplete: "off",
     role: "combobox", "aria-expanded": "false", "aria-label": "Add a plot of any metric" });
   const close = () => { list.hidden = true; input.setAttribute("aria-expanded", "false"); };
   const add = (key) => { go({ pins: [key, ...state.pins.filter((pin) => pin !== key)] }); input.value = ""; close(); input.focus(); };
@@ -193,18 +193,18 @@ function showAlarms() {
   const box = root.querySelector("#alarms");
   const all = chosenRuns().flatMap((run) => (data.events[run.id]?.alarms || []).map((alarm) => ({ run, alarm })));
   const phases = phaseRun() ? data.events[phaseRun().id]?.phases || [] : [];
-  const now = JSON.stringify([all.map(({ run, alarm }) => [run.id, slotOf(run.id), alarm]), phases.length, phaseRun()?.id]);
+  const now = JSON.stringify([all.map(({ run, alarm }) => [run.id, shownSlot(run), alarm]), phases, phaseRun()?.id]);
   if (box.dataset.now === now) return;
   box.dataset.now = now;
   all.sort((a, b) => a.alarm.step - b.alarm.step);
-  const legend = phases.length ? h("p", { class: "phase-legend" }, `Phases of ${phaseRun().name}: `, Object.entries(PHASES).map(([name, phase]) => {
+  const legend = phases.length ? h("p", { class: "phase-legend" }, `Phases of ${phaseRun().name}: `, Object.entries(PHASES).filter(([name]) => phases.some(([, , one]) => one === name)).map(([name, phase]) => {
     const mark = h("span", { class: "phase" }, phase.text);
     mark.style.background = phaseColour(name);
     return mark;
   })) : null;
   const rows = all.map(({ run, alarm }) => h("li", {}, h("button", { on: { click: () => around(alarm.step) } },
-    lineMark(slotOf(run.id)), h("b", {}, `step ${alarm.step}`), h("span", { class: "soft" }, run.name),
-    h("span", {}, alarm.text || alarm.name), alarm.remedy ? h("span", { class: "remedy" }, alarm.remedy) : null)));
+    lineMark(shownSlot(run)), h("b", {}, `step ${alarm.step}`), h("span", { class: "soft" }, run.name),
+    h("span", {}, alarm.text || alarm.name), alarm.remedy ? h("span", { class: "remedy" }, tryThis(alarm)) : null)));
   const list = rows.length ? h("details", { class: "alarm-list card", open: rows.length <= 4 },
     h("summary", {}, `⚠ ${many(rows.length, "alarm")}`), h("ol", {}, rows)) : null;
   box.replaceChildren(...[list, legend].filter(Boolean));

@@ -42,6 +42,12 @@ export function slotOf(id) {
   return slots.get(id) ?? 0;
 }
 
+// The line that a run is part of: with a mean over seeds, the runs of a group share that of the first.
+export function shownSlot(run) {
+  const first = state.seeds === "each" ? run : chosenRuns().find((other) => other.group === run.group) || run;
+  return slotOf(first.id);
+}
+
 export function seriesOf(id, key) {
   return held.get(id)?.series.get(key);
 }

@@ -17,6 +17,7 @@ let rows = [];
 let found = null; // the last answer
 let totals = null;
 let asked = "";
+let askedAt = 0; // records of the chosen runs then; a run that goes on stores more episodes
 let turn = 0; // the question whose answer counts
 let scroll = 0;
 let seen = { kinds: new Set(), stops: new Set(), sources: new Set() };
@@ -54,10 +55,20 @@ function update() {
 
 const question = () => ({ ...Object.fromEntries(Object.entries(state.filters).filter(([, value]) => value)), runs: chosenRuns().map((run) => run.id).join(",") });
 
+const records = () => chosenRuns().reduce((sum, run) => sum + run.rows, 0);
+
+// The list does not change under the reader's eyes; it can be asked for anew.
+function lookAgain() {
+  asked = "";
+  search();
+}
+
 async function search() {
   const wanted = question();
-  if (!data.loaded || JSON.stringify(wanted) === asked) return;
+  if (!data.loaded) return;
+  if (JSON.stringify(wanted) === asked) { showCount(); return; }
   asked = JSON.stringify(wanted);
+  askedAt = records();
   rows = [];
   found = null;
   totals = null;
@@ -112,7 +123,7 @@ function filters() {
     select("outcome", "Outcome"), select("kind", "Task type"), select("source", "From"), select("stop", "Ended"),
     h("span", { class: "zoom" }, "Steps", field("from", { type: "number", min: 0, "aria-label": "first step" }), "–", field("to", { type: "number", min: 0, "aria-label": "last step" })),
     select("order", "Order"), flags,
-    h("button", { on: { click: () => { go({ filters: {} }); root.dataset.now = ""; update(); } } }, "No filters"));
+    h("button", { id: "no-filters", on: { click: () => { go({ filters: {} }); root.dataset.now = ""; update(); } } }, "No filters"));
 }
 
 function fillSelects() {
@@ -141,6 +152,7 @@ function fillSelects() {
 function fill() {
   if (!root || state.open) return;
   fillSelects();
+  root.querySelector("#no-filters").disabled = !Object.values(state.filters).some(Boolean);
   showCount();
   const list = root.querySelector("#episode-list");
   const runs = new Map(data.runs.map((run) => [run.id, run]));
@@ -154,11 +166,20 @@ function fill() {
 function showCount() {
   const box = root.querySelector("#episode-count");
   if (!box) return;
-  if (!found) { box.textContent = data.loaded ? "Looking …" : ""; return; }
-  if (!found.all_files) { box.textContent = chosenRuns().length ? "The chosen runs stored no episodes (run.store_episodes says how often they do)." : "Choose runs on the left."; return; }
+  if (!found) { box.textContent = data.loaded ? "Looking …" : ""; box.dataset.now = ""; return; }
+  if (!found.all_files) {
+    if (records() !== askedAt) { lookAgain(); return; }
+    box.textContent = chosenRuns().length ? "The chosen runs stored no episodes (run.store_episodes says how often they do)." : "Choose runs on the left.";
+    return;
+  }
   const known = totals ? `${totals.matched.toLocaleString("en")} of ${many(totals.episodes, "episode")}${totals.done ? "" : " so far"}` : `${many(rows.length, "episode")} shown`;
   const rest = found.next && !totals ? `, ${found.looked} of ${many(found.files, "file")} looked through` : "";
-  box.textContent = !rows.length && !found.next ? `No episode fits (${many(found.files, "file")} looked through).` : known + rest;
+  const text = !rows.length && !found.next ? `No episode fits (${many(found.files, "file")} looked through).` : known + rest;
+  const older = records() !== askedAt;
+  if (box.dataset.now === `${text} ${older}`) return; // a button that has the focus keeps it
+  box.dataset.now = `${text} ${older}`;
+  box.textContent = text;
+  if (older) box.append(" · the runs went on: ", h("button", { id: "look-again", on: { click: lookAgain } }, "look for newer ones"));
 }
 
 function line(row, run) {

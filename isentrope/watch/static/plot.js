@@ -1,7 +1,7 @@
 // One metric over the steps, for all chosen runs.
 
 import { colourOf, dashOf, faded, phaseColour, styleOf } from "./colours.js";
-import { chosenRuns, data, runById, seriesOf, slotOf } from "./data.js";
+import { chosenRuns, data, runById, seriesOf, shownSlot, slotOf } from "./data.js";
 import { hideTip, short, showTip } from "./dom.js";
 import { go, state } from "./state.js";
 import { aligned, band, smoothed } from "./stats.js";
@@ -19,7 +19,7 @@ export function keysOf(key) {
 const isEval = (key) => key.startsWith("eval/");
 
 // What is drawn: {name, slot, x, y, low, high, seeds}.
-function linesOf(key) {
+function linesOf(key, percent) {
   const lines = [];
   for (const run of chosenRuns()) {
     const found = seriesOf(run.id, key);
@@ -32,15 +32,15 @@ function linesOf(key) {
     if (members.length === 1) return members[0];
     const [x, ...columns] = aligned(members);
     const weight = isEval(key) ? 0 : state.smooth; // evaluations are few and have intervals of their own
-    const { mean, low, high } = band(columns.map((column) => smoothed(column, weight)), state.seeds);
+    const { mean, low, high } = band(columns.map((column) => smoothed(column, weight)), state.seeds, percent);
     const name = `${members[0].name} and ${members.length - 1} more seed${members.length > 2 ? "s" : ""}`;
     return { name, slot: members[0].slot, x, y: mean, low, high, seeds: members.length };
   });
 }
 
 // Columns and series for uPlot, and what each column is.
-function laidOut(key) {
-  const lines = linesOf(key);
+function laidOut(key, percent) {
+  const lines = linesOf(key, percent);
   const curves = [];
   const series = [{}];
   const bands = [];
@@ -56,6 +56,9 @@ function laidOut(key) {
       bands.push({ series: [series.length - 2, series.length - 1], fill: faded(colour, 0.16) });
       put(line, { ...common, points: { show: dots, size: 7, fill: styleOf("card"), stroke: colour, width: 2 } }, line);
       continue;
+    }
+    for (const end of keysOf(key).slice(1).map((name) => seriesOf(line.id, name)).filter(Boolean)) {
+      put(end, { ...common, width: 0, stroke: faded(colour, 0) }, null); // not drawn: the axis makes room for the interval
     }
     const smooth = state.smooth > 0 && !dots;
     if (smooth && lines.length <= MANY) put(line, { ...common, width: 1, stroke: faded(colour, 0.3), dash: [] }, null);
@@ -86,7 +89,7 @@ export class Plot {
   }
 
   update() {
-    const laid = laidOut(this.key);
+    const laid = laidOut(this.key, this.meta.unit === "share");
     this.box.dataset.lines = laid.lines.length;
     const shape = JSON.stringify([
       laid.series.map((one) => [one.stroke, one.dash, one.width, one.points?.show]), laid.bands, state.log, styleOf("ink"),
@@ -150,7 +153,8 @@ export class Plot {
       },
       hooks: {
         drawClear: [(u) => shade(u)],
-        draw: [(u) => { intervals(u, this.laid, this.key); alarms(u); }],
+        drawAxes: [(u) => namePhases(u)],
+        draw: [(u) => { intervals(u, this.laid, this.key); alarms(u); this.box.dataset.height = [u.scales.y.min, u.scales.y.max].join(); }],
         setSelect: [(u) => zoomTo(u)],
         setCursor: [(u) => this.tell(u)],
         ready: [(u) => u.over.addEventListener("mouseleave", hideTip)],
@@ -174,8 +178,8 @@ export class Plot {
     const lines = rows.slice(0, 14).map(([, row]) => row);
     if (rows.length > 14) lines.push(["tip-row soft", `and ${rows.length - 14} more`]);
     for (const { alarm, run } of alarmsNear(u, left)) {
-      lines.push(["tip-row alarm", `${alarm.text || alarm.name} (${run.name}, step ${alarm.step})`, colourOf(slotOf(run.id))]);
-      if (alarm.remedy) lines.push(["tip-row soft", alarm.remedy]);
+      lines.push(["tip-row alarm", `${alarm.text || alarm.name} (${run.name}, step ${alarm.step})`, colourOf(shownSlot(run))]);
+      if (alarm.remedy) lines.push(["tip-row soft", tryThis(alarm)]);
     }
     const box = u.over.getBoundingClientRect();
     showTip(box.left + left, box.top + top, `step ${u.data[0][idx]}`, lines);
@@ -184,9 +188,8 @@ export class Plot {
 
 function yRange(low, high, percent) {
   if (low === null || low === undefined) return [0, 1];
-  if (low === high) return [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1];
-  const room = (high - low) * 0.08;
-  const floor = low >= 0 && low < (high - low) * 0.5 ? 0 : low - room;
+  const room = low === high ? (Math.abs(low) || 1) * 0.1 : (high - low) * 0.08;
+  const floor = low >= 0 && (low < (high - low) * 0.5 || low < room) ? 0 : low - room;
   return [floor, percent && high <= 1 ? Math.min(1.02, high + room) : high + room];
 }
 
@@ -223,27 +226,39 @@ export function phaseRun() {
   return chosenRuns().find((run) => data.events[run.id]?.phases.length) || null;
 }
 
-function shade(u) {
+// Calls draw(name, left, right) for each phase that is on the screen.
+function eachPhase(u, draw) {
   const run = phaseRun();
-  const phases = run ? data.events[run.id]?.phases || [] : [];
   const { ctx, bbox } = u;
   ctx.save();
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
-  for (const [first, last, name] of phases) {
+  for (const [first, last, name] of run ? data.events[run.id]?.phases || [] : []) {
     const left = Math.max(bbox.left, u.valToPos(first, "x", true));
     const right = Math.min(bbox.left + bbox.width, u.valToPos(last, "x", true));
-    if (right <= left) continue;
-    ctx.fillStyle = phaseColour(name);
-    ctx.fillRect(left, bbox.top, right - left, bbox.height);
+    if (right > left) draw(name, left, right);
+  }
+  ctx.restore();
+}
+
+function shade(u) {
+  eachPhase(u, (name, left, right) => {
+    u.ctx.fillStyle = phaseColour(name);
+    u.ctx.fillRect(left, u.bbox.top, right - left, u.bbox.height);
+  });
+}
+
+// Over the grid and under the curves.
+function namePhases(u) {
+  const { ctx, bbox } = u;
+  eachPhase(u, (name, left, right) => {
     ctx.fillStyle = styleOf("soft");
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
     ctx.textBaseline = "bottom";
     ctx.textAlign = "left";
     if (ctx.measureText(name).width + 12 < right - left) ctx.fillText(name, left + 5 * devicePixelRatio, bbox.top + bbox.height - 4 * devicePixelRatio);
-  }
-  ctx.restore();
+  });
 }
 
 function intervals(u, laid, key) {
@@ -271,6 +286,8 @@ function intervals(u, laid, key) {
   ctx.restore();
 }
 
+export const tryThis = (alarm) => (/^try\b/i.test(alarm.remedy) ? alarm.remedy : `Try: ${alarm.remedy}`);
+
 function chosenAlarms() {
   return chosenRuns().flatMap((run) => (data.events[run.id]?.alarms || []).map((alarm) => ({ alarm, run })));
 }
@@ -287,8 +304,8 @@ function alarms(u) {
   for (const { alarm, run } of all) {
     const x = u.valToPos(alarm.step, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
-    ctx.fillStyle = colourOf(slotOf(run.id));
-    ctx.strokeStyle = faded(colourOf(slotOf(run.id)), 0.6);
+    ctx.fillStyle = colourOf(shownSlot(run));
+    ctx.strokeStyle = faded(colourOf(shownSlot(run)), 0.6);
     if (all.length <= 40) {
       ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
       ctx.beginPath();

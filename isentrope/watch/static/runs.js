@@ -1,7 +1,7 @@
 // The list of runs: search, choose, see how far each is.
 
 import { lineMark, onScheme } from "./colours.js";
-import { chosenRuns, data, slotOf } from "./data.js";
+import { chosenRuns, data, shownSlot, slotOf } from "./data.js";
 import { ago, byId, h, many, share } from "./dom.js";
 import { go, on, state, tell } from "./state.js";
 
@@ -50,18 +50,17 @@ function fill() {
   if (focused) list.querySelector(`input[data-run="${CSS.escape(focused)}"]`)?.focus();
 }
 
-// With a mean over seeds, the runs of a group share the line of the first.
-function shownSlot(run) {
-  const first = state.seeds === "each" ? run : chosenRuns().find((other) => other.group === run.group) || run;
-  return slotOf(first.id);
-}
+// Whether the name says the seed already: grpo-seed0, grpo-0.
+const named = (run) => /seed/i.test(run.name) || /(\d+)\D*$/.exec(run.name)?.[1] === run.seed;
 
 function line(run, isChosen, sameGroup) {
   const box = h("input", { type: "checkbox", checked: isChosen, data: { run: run.id }, on: { change: () => toggle(run.id) } });
   const of = run.steps && run.kind === "train" ? `/${run.steps}` : "";
   const step = run.step >= 0 ? `${of ? "" : "step "}${run.step}${of}` : "";
-  const facts = [step, run.success === null ? "" : share(run.success), run.kind === "train" ? "" : run.kind,
-    sameGroup > 1 && run.seed !== "" && !/seed/i.test(run.name) ? `seed ${run.seed}` : ""].filter(Boolean).join(" · ");
+  const ofWhat = run.success_of ? `success on ${run.success_of} games` : "success in training";
+  const success = run.success === null ? "" : h("span", { title: `${ofWhat}, measured last` }, share(run.success));
+  const facts = [step, success, run.kind === "train" ? "" : run.kind,
+    sameGroup > 1 && run.seed !== "" && !named(run) ? `seed\u00a0${run.seed}` : ""].filter(Boolean).flatMap((fact) => [" · ", fact]);
   const progress = run.steps && run.kind === "train" ? Math.min(1, Math.max(0, run.step / run.steps)) : null;
   const bar = h("span", { class: "bar" });
   if (progress !== null) bar.style.setProperty("--done", `${100 * progress}%`);
@@ -70,7 +69,7 @@ function line(run, isChosen, sameGroup) {
     isChosen ? lineMark(shownSlot(run)) : h("span", { class: "mark" }),
     h("span", { class: "name" }, run.name),
     h("span", { class: "facts" },
-      h("span", { class: `status ${run.status}`, title: run.age === null ? "" : `last written ${ago(run.age)}` }, run.status), facts ? ` · ${facts}` : ""),
+      h("span", { class: `status ${run.status}`, title: run.age === null ? "" : `last written ${ago(run.age)}` }, run.status), facts),
     progress === null ? null : bar,
     run.problems.map((problem) => h("span", { class: "problem" }, problem))));
 }

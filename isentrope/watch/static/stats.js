@@ -32,9 +32,11 @@ const T95 = [
 ];
 
 // Mean of several columns with a band, "range" (least and greatest) or "t" (95 % interval of the mean). A step that only
-// one of them has is left without a band.
-export function band(columns, kind) {
+// one of them has is left without a band. The interval of what is never negative ends at 0, that of shares at 1 too.
+export function band(columns, kind, shares = false) {
   const size = columns.length ? columns[0].length : 0;
+  const least = columns.every((column) => column.every((value) => !(value < 0))) ? 0 : -Infinity;
+  const most = shares ? 1 : Infinity;
   const mean = new Array(size).fill(null);
   const low = new Array(size).fill(null);
   const high = new Array(size).fill(null);
@@ -50,8 +52,8 @@ export function band(columns, kind) {
     } else {
       const spread = values.reduce((sum, value) => sum + (value - middle) ** 2, 0) / (values.length - 1);
       const reach = (T95[values.length - 2] || 1.96) * Math.sqrt(spread / values.length);
-      low[index] = middle - reach;
-      high[index] = middle + reach;
+      low[index] = Math.max(least, middle - reach);
+      high[index] = Math.min(most, middle + reach);
     }
   }
   return { mean, low, high };
