@@ -25,8 +25,10 @@ def settled(config: RunConfig) -> RunConfig:
 
 
 def use_threads(config: RunConfig) -> None:
-    """Torch threads: what was asked for, else one per core that task workers leave. More threads than free cores
-    make everything many times slower."""
+    """Torch threads: what was asked for, here or by OMP_NUM_THREADS, else one per core that task workers leave. More
+    threads than free cores make everything many times slower."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(config.run.threads or max(1, min(8, cores) - config.task.workers))
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    known = int(asked) if asked.isdecimal() else 0
+    torch.set_num_threads(config.run.threads or known or max(1, min(8, cores) - config.task.workers))
     torch.use_deterministic_algorithms(choose_device(config.run.device).type == "cpu", warn_only=True)

@@ -11,6 +11,7 @@ import typer
 
 from isentrope import __version__
 from isentrope.cli.analyze import analyze
+from isentrope.cli.bench import bench
 from isentrope.cli.build_repairs import build_repairs
 from isentrope.cli.config import config
 from isentrope.cli.doctor import doctor
@@ -83,6 +84,7 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
     "models": (models, "isentrope models\n\nisentrope models smollm2 --get\n\n"
                "isentrope models Qwen/Qwen2.5-0.5B-Instruct"),
     "config": (config, "isentrope config\n\nisentrope config recipes/household.toml --set learn.lr=1e-5 --toml"),
+    "bench": (bench, "isentrope bench --list\n\nisentrope bench --quick\n\nisentrope bench growth --out results/bench"),
     "doctor": (doctor, "isentrope doctor\n\nisentrope doctor runs/first\n\nisentrope doctor runs/* --json"),
 }  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""Measurements against named peers: what `isentrope bench` and the scripts in bench/ have in common."""

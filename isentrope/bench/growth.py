@@ -1,0 +1,176 @@
+"""How a step's time grows with episodes, turns and context: ours, on the machine at hand.
+
+    python bench/growth.py [--device cuda] [--plot growth.svg] [--json growth.json]
+    python bench/growth.py --tiny                  # a small model and small sizes, for a CPU
+
+Forced lengths, a model of SmolLM2-135M's shape with random weights. One size is changed at a time; a step of each size
+is played and learnt from once to warm up and then measured. The ratio is linear growth from the smallest size over the
+measured time at the largest: 1 is linear, more is better than linear, because small steps leave the machine idle.
+Attention grows with the square of a conversation's length, so turns and context cannot stay linear for ever.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from isentrope.bench.driven import WORDS, DrivenWorld
+from isentrope.bench.growth_plot import growth_svg
+from isentrope.bench.results import Row, finish
+from isentrope.bench.work import Ours, Spent, Work, typical
+from isentrope.config.schema import RunConfig
+from isentrope.policy.load import load_policy
+from isentrope.policy.policy import Policy
+
+SIZES = {
+    "episodes": (32, 64, 128, 256, 512, 1024),
+    "turns": (5, 10, 20, 35, 50),
+    "context": (512, 1024, 2048, 4096, 8192),
+}
+TINY = {"episodes": (4, 8, 16), "turns": (2, 4, 8), "context": (512, 1024)}
+BARS = {"episodes": 0.8, "turns": 0.5, "context": 0.5}
+OBSERVED = 40  # tokens of an observation, about; the rest of a turn is the response
+
+
+@dataclass(frozen=True)
+class Point:
+    size: int
+    spent: Spent
+
+
+def slope(points: Sequence[Point]) -> float:
+    """Of log time over log size, by least squares: 1 is linear growth."""
+    x, y = [math.log(p.size) for p in points], [math.log(p.spent.step) for p in points]
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    along = sum((a - mean_x) ** 2 for a in x)
+    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / along
+
+
+def against_linear(points: Sequence[Point]) -> float:
+    """The time at the largest size if growth were linear from the smallest, over the measured one."""
+    first, last = points[0], points[-1]
+    return first.spent.step * last.size / first.size / last.spent.step
+
+
+def work_for(axis: str, size: int, base: Work, policy: Policy) -> Work:
+    """The base with one size changed. For context, words are added to the first observation."""
+    if axis == "episodes":
+        return replace(base, groups=max(1, size // base.group_size), context=_room(base))
+    if axis == "turns":
+        return replace(base, turns=size, context=_room(replace(base, turns=size)))
+    few = replace(base, turns=min(base.turns, 5), response=min(base.response, 16))
+    missing = size - few.turns * (few.response + OBSERVED) - _prompt(few, policy)
+    per_word = len(policy.dialect.content(" ".join(WORDS))) / len(WORDS)
+    return replace(few, words=max(0, round(missing / per_word)), context=max(size * 2, _room(few)))
+
+
+def _room(work: Work) -> int:
+    """Tokens that a conversation may take: more than it will."""
+    return 1024 + work.turns * (work.response + 4 * OBSERVED)
+
+
+def _prompt(work: Work, policy: Policy) -> int:
+    """Tokens of a first prompt."""
+    from isentrope.agent.context import Context
+
+    agent = work.config().agent
+    world = DrivenWorld()
+    view = world.open().start(world.instance("train", 0))
+    return len(Context.of(policy.dialect, agent, agent.order).prompt(view))
+
+
+def measure(
+    axes: Mapping[str, Sequence[int]], base: Work, extra: Sequence[str], steps: int, seconds: float
+) -> dict[str, list[Point]]:
+    """Every size of every axis; larger sizes of an axis are left out once one took longer than `seconds`."""
+    policy: Policy | None = None
+    found: dict[str, list[Point]] = {}
+    for axis, sizes in axes.items():
+        found[axis] = []
+        for size in sizes:
+            policy = policy or load_policy(base.config(extra).policy, base.config(extra).run)
+            work = work_for(axis, size, base, policy)
+            spent = measure_one(lambda work=work: work.config(extra), work, policy, steps)
+            found[axis].append(Point(size, spent))
+            print(f"{axis} {size}: {spent.step:.2f} s, {spent.whole:,} tokens", file=sys.stderr, flush=True)
+            if spent.step > seconds:
+                break
+    return found
+
+
+def measure_one(config: Callable[[], RunConfig], work: Work, policy: Policy, steps: int) -> Spent:
+    ours = Ours(work, config(), policy)
+    try:
+        ours.step(0)
+        return typical([ours.step(number + 1) for number in range(steps)])
+    finally:
+        ours.close()
+
+
+def rows_of(found: Mapping[str, Sequence[Point]], bars: Mapping[str, float]) -> list[Row]:
+    rows: list[Row] = []
+    for axis, points in found.items():
+        for point in points:
+            spent = point.spent
+            note = f"rollout {spent.rollout:.3g} s, update {spent.update:.3g} s, {spent.whole:,} tokens"
+            rows.append(Row(f"{axis} = {point.size}", spent.step, "s", note=note))
+        if len(points) > 1:
+            span = f"{points[0].size} to {points[-1].size}"
+            exponent = f"{span}: time grows as size to the power {slope(points):.2f}"
+            rows.append(
+                Row(axis, points[-1].spent.step, "s", against_linear(points), "linear", bars.get(axis), exponent)
+            )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for axis in SIZES:
+        parser.add_argument(f"--{axis}", default="", help="sizes with commas between them; 0: leave this out")
+    parser.add_argument("--model", default="", help="pocket, a shape (smollm2, small, tiny) or a model folder")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--steps", type=int, default=1, help="measured steps of each size")
+    parser.add_argument("--seconds", type=float, default=60.0, help="go no further once a step took as long")
+    parser.add_argument("--tiny", action="store_true", help="a small model and small sizes")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="our settings")
+    parser.add_argument("--plot", type=Path, default=None, help="write a picture there (SVG)")
+    parser.add_argument("--json", type=Path, default=None, help="write the result there")
+    given = parser.parse_args()
+    standard = TINY if given.tiny else SIZES
+    axes = {axis: _sizes(getattr(given, axis), standard[axis]) for axis in standard}
+    base = Work(given.model or ("tiny" if given.tiny else "smollm2"), device=_device(given.device), group_size=8)
+    base = replace(base, groups=8, turns=10, response=32)
+    if given.tiny:
+        base = replace(base, groups=1, group_size=4, turns=3, response=8)
+    with tempfile.TemporaryDirectory() as folder:
+        settled = replace(base, context=16384).with_model_in(Path(folder))
+        axes = {axis: sizes for axis, sizes in axes.items() if sizes}
+        found = measure(axes, replace(settled, context=4096), given.set, given.steps, given.seconds)
+    if given.plot:
+        given.plot.write_text(growth_svg({a: [(p.size, p.spent) for p in points] for a, points in found.items()}))
+    result = finish("growth", rows_of(found, {} if given.tiny else BARS), given.json)
+    if not result.met:
+        raise SystemExit(1)
+
+
+def _sizes(text: str, standard: Sequence[int]) -> tuple[int, ...]:
+    if not text:
+        return tuple(standard)
+    return tuple(sorted(int(part) for part in text.split(",") if int(part) > 0))
+
+
+def _device(name: str) -> str:
+    if name != "auto":
+        return name
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Which measurements make sense on the machine at hand, and how they are run: each in a process of its own."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from isentrope.bench.results import Result, read_result
+from isentrope.errors import ConfigError, RunError, writing
+
+SOURCES = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What decides which benches make sense."""
+
+    cuda: bool
+    hugging_face: bool
+    trl: bool
+
+
+@dataclass(frozen=True)
+class Bench:
+    name: str
+    what: str
+    gpu: tuple[str, ...] | None = None  # arguments there; None: it says nothing there
+    cpu: tuple[str, ...] | None = None
+    quick: tuple[str, ...] = ()  # more arguments that make it short
+    trl: bool = False  # measured against TRL
+    hugging_face: bool = True
+    minutes: float = 2.0  # about, at most, on the machine it was made for
+
+
+BENCHES = (
+    Bench("rollout", "sampling on a GPU, against transformers and the memory's bandwidth", gpu=(),
+          quick=("--parts", "decode", "prompts")),
+    Bench("update", "the update, against padded rows with whole logits", gpu=(), cpu=("--tiny",),
+          quick=("--rounds", "1")),
+    Bench("trl", "a whole step of 128 episodes, against TRL", gpu=(), quick=("--steps", "1", "--turns", "5"), trl=True,
+          minutes=4),
+    Bench("cpu", "a whole step on a CPU, against TRL", cpu=(), quick=("--steps", "1", "--groups", "2"), trl=True,
+          minutes=8),
+    Bench("growth", "how a step grows with episodes, turns and context", gpu=(), cpu=("--tiny",),
+          quick=("--seconds", "3"), minutes=4),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Either a result, or the reason why there is none; `failed` where there should have been one."""
+
+    bench: Bench
+    result: Result | None = None
+    reason: str = ""
+    failed: bool = False
+    seconds: float = 0.0
+
+
+def this_machine() -> Machine:
+    import torch
+
+    def there(name: str) -> bool:
+        return importlib.util.find_spec(name) is not None
+
+    trl = there("trl") and there("datasets")
+    return Machine(torch.cuda.is_available(), there("transformers") and there("tokenizers"), trl)
+
+
+def chosen(names: Sequence[str]) -> list[Bench]:
+    known = {bench.name: bench for bench in BENCHES}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ConfigError(f"no bench is called {', '.join(map(repr, unknown))}; there are {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(names)] if names else list(BENCHES)
+
+
+def arguments(bench: Bench, machine: Machine, quick: bool) -> list[str] | str:
+    """What to call it with here, or why it is left out."""
+    given = bench.gpu if machine.cuda else bench.cpu
+    if given is None:
+        return "measures a CPU, and this machine has a GPU" if machine.cuda else "measures a GPU, and there is none"
+    if bench.hugging_face and not machine.hugging_face:
+        return "needs transformers: pip install 'isentrope[hf]'"
+    if bench.trl and not machine.trl:
+        return "needs TRL: pip install trl==1.16.0 datasets"
+    return [*given, *(bench.quick if quick else ())]
+
+
+def target(name: str) -> list[str] | None:
+    """How Python finds the bench: the script in the sources, else the module of the installed package."""
+    script = SOURCES / "bench" / f"{name}.py"
+    if script.is_file() and (SOURCES / "pyproject.toml").is_file():
+        return [str(script)]
+    if importlib.util.find_spec(f"isentrope.bench.{name}"):
+        return ["-m", f"isentrope.bench.{name}"]
+    return None
+
+
+def run(bench: Bench, machine: Machine, quick: bool, out: Path, limit: float) -> Outcome:
+    """Run one bench; its result goes to `out`/NAME.json and what it said to `out`/NAME.log."""
+    given, where = arguments(bench, machine, quick), target(bench.name)
+    if isinstance(given, str):
+        return Outcome(bench, reason=given)
+    if where is None:
+        return Outcome(bench, reason="is a script of the sources: run it from a checkout")
+    file, log = out / f"{bench.name}.json", out / f"{bench.name}.log"
+    command = [sys.executable, *where, *given, "--json", str(file.resolve())]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SOURCES), *_more_paths()])}
+    began = time.monotonic()
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as told:
+            try:
+                folder = SOURCES if (SOURCES / "recipes").is_dir() else None  # some read recipes/demo.toml
+                code = subprocess.run(
+                    command, stdout=told, stderr=subprocess.STDOUT, timeout=limit, env=environment, cwd=folder
+                ).returncode
+            except subprocess.TimeoutExpired:
+                return Outcome(bench, reason=f"took longer than {limit:.0f} s (--limit)", failed=True, seconds=limit)
+    seconds = time.monotonic() - began
+    try:
+        return Outcome(bench, read_result(file), seconds=seconds)
+    except RunError:
+        last = _last_line(log)
+        return Outcome(bench, reason=f"ended with {code}: {last} (all of it: {log})", failed=True, seconds=seconds)
+
+
+def _more_paths() -> list[str]:
+    return [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+
+
+def _last_line(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it said nothing"

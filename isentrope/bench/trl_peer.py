@@ -1,0 +1,171 @@
+"""The peer: TRL's GRPOTrainer doing the same work, as its users would have it do it.
+
+Several turns go through `rollout_func(prompts, trainer)`. Each turn the whole conversation so far is given to the
+trainer's own generation, transformers' `generate` on a left-padded batch, as the trainer's tool loop does it too. What
+costs TRL time without being part of the work is switched off: gradient checkpointing, saving, the progress bar.
+Needs `pip install trl==1.16.0 datasets`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+
+from isentrope.agent.tokens import Dialect
+from isentrope.bench.driven import DrivenDialect
+from isentrope.bench.talk import Talk
+from isentrope.bench.work import Spent, Work, clock
+from isentrope.config.schema import RunConfig
+from isentrope.policy.load import find_folder
+from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.rollout.arena import pick_instances
+from isentrope.tasks.open_world import open_world
+
+VERSION = "1.16.0"
+
+
+def missing() -> str:
+    """Why TRL cannot be measured here; empty if it can."""
+    try:
+        importlib.import_module("datasets")
+        found = str(importlib.import_module("trl").__version__)
+    except ImportError as error:
+        return f"{error}; pip install trl=={VERSION} datasets"
+    return "" if found.split(".")[0] == VERSION.split(".")[0] else f"TRL {found}, and this was written for {VERSION}"
+
+
+class TrlPeer:
+    """`micro`: conversations a forward and backward pass; `threads`: torch threads on a CPU, 0: torch's own choice."""
+
+    def __init__(self, work: Work, config: RunConfig, micro: int, threads: int = 0) -> None:
+        self.work, self.config, self.micro, self.threads = work, config, micro, threads
+        self.cpu = not work.device.startswith("cuda")
+        self.world = open_world(config.task)
+        self.folder = find_folder(work.model)
+        self.dialect = self._dialect()
+        self.turns, self.rollout_seconds, self.counts = work.turns, 0.0, (0, 0)
+
+    def _dialect(self) -> Dialect:
+        dialect: Dialect
+        if (self.folder / "pocket_tokens.json").is_file():
+            dialect = PocketTokens.load(self.folder)
+        else:
+            from isentrope.policy.chat.tokens import ChatTokens
+
+            dialect = ChatTokens.load(self.folder)
+        return DrivenDialect(dialect, self.work.response) if self.work.driven else dialect
+
+    def run(self, steps: int, warm_turns: int, between: Callable[[int], None] = lambda step: None) -> list[Spent]:
+        """`steps` measured steps after one of `warm_turns` turns that is not; `between` is called after each of them
+        with its number, and after the warm-up with 0."""
+        os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+        spent: list[Spent] = []
+        peer = self
+
+        class Watch(importlib.import_module("transformers").TrainerCallback):
+            began = 0.0
+
+            def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+                peer.turns = warm_turns if state.global_step == 0 else peer.work.turns
+                peer.set_threads()
+                self.began = clock(peer.work)
+
+            def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+                seconds = clock(peer.work) - self.began
+                if state.global_step > 1:
+                    spent.append(Spent(peer.rollout_seconds, seconds - peer.rollout_seconds, *peer.counts))
+                between(state.global_step - 1)
+
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = self._trainer(folder, steps + 1, Watch())
+            trainer.train()
+        return spent
+
+    def set_threads(self) -> None:
+        if self.cpu:
+            torch.set_num_threads(self.threads or len(os.sched_getaffinity(0)))
+            torch.use_deterministic_algorithms(False)
+
+    def _trainer(self, folder: str, steps: int, watch: Any) -> Any:
+        trl, datasets = importlib.import_module("trl"), importlib.import_module("datasets")
+        work = self.work
+        instances = [
+            instance
+            for step in range(steps)
+            for instance in pick_instances(self.world, "train", work.groups, work.seed, step)
+        ]
+        args = trl.GRPOConfig(
+            output_dir=folder,
+            use_cpu=self.cpu,
+            bf16=False,
+            model_init_kwargs={"dtype": "float32" if self.cpu else "bfloat16"},
+            gradient_checkpointing=False,
+            per_device_train_batch_size=self.micro,
+            gradient_accumulation_steps=work.episodes // self.micro,
+            num_generations=work.group_size,
+            max_completion_length=work.response,
+            generation_kwargs={"min_new_tokens": work.response} if work.driven else None,
+            temperature=self.config.rollout.temperature,
+            learning_rate=self.config.learn.lr,
+            beta=0.0,
+            max_steps=steps,
+            shuffle_dataset=False,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            logging_strategy="no",
+            seed=work.seed,
+        )
+        return trl.GRPOTrainer(
+            model=str(self.folder),
+            reward_funcs=_reward,
+            args=args,
+            train_dataset=datasets.Dataset.from_dict({"prompt": [str(i.index) for i in instances]}),
+            processing_class=self._tokenizer(),
+            callbacks=[watch],
+            rollout_func=self.rollout,
+        )
+
+    def _tokenizer(self) -> Any:
+        transformers = importlib.import_module("transformers")
+        if not (self.folder / "pocket_tokens.json").is_file():
+            return transformers.AutoTokenizer.from_pretrained(str(self.folder), padding_side="left")
+        # The trainer wants a tokenizer to show completions with; ours has its own class, so it gets the names alone.
+        tokens = importlib.import_module("tokenizers")
+        names = {f"token{i}": i for i in range(self.dialect.size)}
+        kit = tokens.Tokenizer(tokens.models.WordLevel(names, unk_token="token0"))
+        end = PocketTokens.load(self.folder).answer("</action>")[0]
+        return transformers.PreTrainedTokenizerFast(
+            tokenizer_object=kit, pad_token="token0", eos_token=f"token{end}", padding_side="left"
+        )
+
+    def rollout(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
+        """All turns of all conversations, in the form that TRL asks for."""
+        begin = clock(self.work)
+        talks = [Talk.begun(self.world, int(prompt), self.dialect, self.config) for prompt in prompts]
+        for _ in range(self.turns):
+            live = [talk for talk in talks if not talk.ended]
+            asked = [talk.prompt() for talk in live]
+            if not live:
+                break
+            answers, _ = trainer._generate_single_turn(asked, None, {}, 1)
+            for talk, prompt, answer in zip(live, asked, cast("list[list[int]]", answers), strict=True):
+                talk.answered(prompt, answer)
+        self.rollout_seconds = clock(self.work) - begin
+        self.counts = (sum(sum(t.mask) for t in talks), sum(len(t.first) + len(t.rest) for t in talks))
+        return {
+            "prompt_ids": [talk.first for talk in talks],
+            "completion_ids": [talk.rest for talk in talks],
+            "logprobs": None,  # as from the trainer's own generation: there is one update a rollout
+            "env_mask": [talk.mask for talk in talks],
+            "ret": [talk.reward for talk in talks],
+        }
+
+
+def _reward(completions: Sequence[str], ret: Sequence[float], **rest: Any) -> list[float]:
+    return list(ret)
