@@ -13,6 +13,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+HOOK = "isentrope_masters"
+"""The attribute under which a weight keeps what moves its gradient to its copy."""
+
 
 class Masters:
     def __init__(self, weights: Sequence[nn.Parameter], wanted: bool = True) -> None:
@@ -22,7 +25,10 @@ class Masters:
         for number, weight in enumerate(self.weights):
             if wanted and weight.dtype != torch.float32:
                 self.copies[number] = nn.Parameter(weight.detach().float())
-                weight.register_post_accumulate_grad_hook(self._taker(number))
+                earlier: Any = getattr(weight, HOOK, None)
+                if earlier is not None:  # of an optimiser before this one, which would take the gradients away
+                    earlier.remove()
+                setattr(weight, HOOK, weight.register_post_accumulate_grad_hook(self._taker(number)))
 
     @property
     def learning(self) -> list[nn.Parameter]:

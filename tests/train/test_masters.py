@@ -14,6 +14,7 @@ from isentrope.train.checkpoint import join_tensors, split_tensors
 from isentrope.train.critic import Critic
 from isentrope.train.imitate import imitate
 from isentrope.train.learner import make_optimiser
+from isentrope.train.masters import Masters
 from isentrope.train.optimise import Optimiser
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
@@ -145,3 +146,12 @@ def test_scores_of_bfloat16_weights_are_near_those_of_float32() -> None:
     assert not half(small_policy()).compute()._enabled  # type: ignore[attr-defined]
     error_cast, error_held = float((by_cast - wanted).abs().mean()), float((held - wanted).abs().mean())
     assert error_held < 3 * error_cast + 1e-3
+
+
+def test_a_second_optimiser_takes_over_from_the_first() -> None:
+    weight = nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
+    first, second = Masters([weight]), Masters([weight])
+    (weight.float() * 3).sum().backward()
+    assert first.copies[0].grad is None
+    assert second.copies[0].grad is not None
+    assert second.copies[0].grad.tolist() == [3.0, 3.0]

@@ -82,6 +82,8 @@ class Answers:
     def _stop(self, row: int, token: int) -> str:
         if self.vocabulary.eos[token]:
             return "eos"
+        if not self.vocabulary.endings[self.mark[row], token]:
+            return "length"
         written: list[int] = self.ids[row, : self.count[row]][-TAIL_BYTES:].tolist()
         tail = b"".join(self.vocabulary.pieces[word] for word in written)[-TAIL_BYTES:]
         if self.requests[row].stop(tail):

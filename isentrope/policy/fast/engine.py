@@ -59,8 +59,13 @@ class FastEngine:
         self._held = {slot: Held() for slot in slots}
 
     def keep(self, slots: Sequence[int]) -> None:
-        """Forget every conversation but these."""
-        for slot in set(self._held) - set(slots):
+        """Forget every conversation but these, and what others are being answered."""
+        kept = set(slots)
+        self._queue = deque(item for item in self._queue if item[1].slot in kept)
+        if self._device is not None:
+            for row in [row for row, request in self._answers.requests.items() if request.slot not in kept]:
+                self._drop(row)
+        for slot in set(self._held) - kept:
             self._forget(slot)
 
     def refresh(self) -> None:
@@ -88,7 +93,7 @@ class FastEngine:
     def sample(self, requests: Sequence[Request]) -> list[Sampled]:
         self.submit(requests)
         found: dict[int, Sampled] = {}
-        while len(found) < len(requests):
+        while any(request.slot not in found for request in requests):
             found |= self.collect()
         return [found[request.slot] for request in requests]
 
@@ -97,19 +102,25 @@ class FastEngine:
         return len(self._queue) + (len(self._answers.requests) if self._device else 0)
 
     def submit(self, requests: Sequence[Request]) -> None:
+        busy = {request.slot for _, request in self._queue}
+        if self._device is not None:
+            busy |= {request.slot for request in self._answers.requests.values()}
         for request in requests:
+            if not (len(request.prompt) and len(request.uniforms)):
+                raise EngineError(f"slot {request.slot}: a request needs a prompt and room for at least one token")
             if len(request.prompt) + len(request.uniforms) > self._context:
                 raise EngineError(
                     f"a prompt of {len(request.prompt)} tokens and {len(request.uniforms)} more do not fit into "
                     f"{self._context}: raise agent.max_context"
                 )
-            self._queue.append((self._steps, request))
+            if request.slot in busy:
+                raise EngineError(f"slot {request.slot} is already being answered: collect its response first")
+            busy.add(request.slot)
+        self._queue.extend((self._steps, request) for request in requests)
 
     @torch.no_grad()
     def collect(self) -> dict[int, Sampled]:
         """Work until at least one response is complete."""
-        if self._queue:
-            self._make_room_for(max(len(request.uniforms) for _, request in self._queue))
         done: dict[int, Sampled] = {}
         while not done and self.waiting:
             self._advance(done)
@@ -118,6 +129,8 @@ class FastEngine:
     # One step
 
     def _advance(self, done: dict[int, Sampled]) -> None:
+        if self._queue and (self._device is None or not self._answers.requests):
+            self._make_room_for(max(len(request.uniforms) for _, request in self._queue))
         self._empty_rows()
         if self._should_admit():
             while self._queue and self._admit():
@@ -209,8 +222,8 @@ class FastEngine:
         tokens = 0
         while self._queue and len(pieces) < len(free):
             request = self._queue[0][1]
-            start = self._find_room(request)
-            if start is None or (pieces and tokens + len(request.prompt) - start > MOST_RECORDED):
+            start = self._find_room(request, MOST_RECORDED - tokens if pieces else self._context)
+            if start is None:
                 break
             self._queue.popleft()
             row = free[len(pieces)]
@@ -224,9 +237,11 @@ class FastEngine:
             self._evict()
         return bool(pieces)
 
-    def _find_room(self, request: Request) -> int | None:
-        """Pages for a prompt and its response. Gives the number of tokens that need not be read, None if there are
-        not enough pages."""
+    def _find_room(self, request: Request, most: int) -> int | None:
+        """Pages for a prompt and its response. Gives the number of tokens that need not be read; None if that leaves
+        more than `most`, if there are not enough pages, or if rows are too short for the response."""
+        if len(request.uniforms) > self._unit.rows.uniforms.shape[1]:
+            return None  # until nobody is being answered: then longer rows are made
         held = self._held.setdefault(request.slot, Held())
         continues, _ = split_prefix(held.tokens, request.prompt)
         if not (held.tokens and continues):
@@ -234,6 +249,8 @@ class FastEngine:
             self._pages.give(held.pages)
             held.pages, held.tokens = shared, list(request.prompt[: len(shared) * PAGE])
         start = min(len(held.tokens), len(request.prompt) - 1)
+        if len(request.prompt) - start > most:
+            return None  # before its pages are known: they would be taken for read
         more = self._pages.take(self._pages.needed(len(request.prompt) + len(request.uniforms)) - len(held.pages))
         if more is None:
             return None
@@ -274,12 +291,13 @@ class FastEngine:
         return self._device
 
     def _make_room_for(self, answer: int) -> None:
-        """The cache, made when it is first needed, or when responses may be longer than before."""
+        """The cache, made when it is first needed, or when responses may be longer than before. Nobody is being
+        answered."""
         if self._device is not None and self._device.rows.uniforms.shape[1] >= answer:
             return
-        if self._device is not None and self._answers.requests:
-            raise EngineError(f"a response of up to {answer} tokens cannot join shorter ones")
         self._device = None  # its memory goes back first
+        self._launched.clear()
+        self._left.clear()
         a, place = self.weights.anatomy, self.policy.device
         each = 2 * len(a.layers) * a.kv_heads * PAGE * a.head_size * torch.finfo(self.policy.dtype).bits // 8
         pages = self._rows * (self._context // PAGE)
@@ -316,7 +334,11 @@ class FastEngine:
         self._launched.clear()
         if self._device is not None:
             for row in self._answers.rows.tolist():
-                self._answers.end(row, "error")
-                self._left.append(row)
+                self._drop(row)
             self._pages = Pages(self._pages.count, PAGE)
         self._held = {slot: Held() for slot in self._held}
+
+    def _drop(self, row: int) -> None:
+        """Nobody waits for this response any more."""
+        self._answers.end(row, "error")
+        self._left.append(row)

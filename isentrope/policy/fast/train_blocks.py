@@ -24,7 +24,7 @@ Sizes = tuple[int, int, int, float]
 """Heads, heads of keys, size of a head, and the norm's ε."""
 MEMORY = 0.5
 """Share of a piece's activations that is kept for the backward pass; what is cheapest to compute again is not. With
-SmolLM2-135M's shape, a quarter less memory cost a fiftieth of the speed."""
+SmolLM2-135M's shape this takes less than half of the memory and 7 % of the speed."""
 log = logging.getLogger(__name__)
 
 

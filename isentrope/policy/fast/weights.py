@@ -47,6 +47,9 @@ class Weights:
     def _join(self, *parts: Tensor) -> Tensor:
         if len(parts) == 1 and parts[0].dtype == self.dtype:
             return parts[0].detach()
+        joined = _neighbours(parts) if parts[0].dtype == self.dtype else None
+        if joined is not None:
+            return joined
         whole = torch.cat([part.detach().to(self.dtype) for part in parts])
         at = 0
         for part in parts:
@@ -68,6 +71,18 @@ class Weights:
     def copied_bytes(self) -> int:
         """What has to be copied after each update."""
         return sum(copy.numel() * copy.element_size() for _, copy in self._copies)
+
+
+def _neighbours(parts: tuple[Tensor, ...]) -> Tensor | None:
+    """The tensor of which these are the rows, one after the other, if another engine has joined them already."""
+    first, rows = parts[0].detach(), 0
+    storage = first.untyped_storage().data_ptr()
+    for part in parts:
+        place = first.data_ptr() + rows * first.stride(0) * first.element_size()
+        if not part.is_contiguous() or (part.untyped_storage().data_ptr(), part.data_ptr()) != (storage, place):
+            return None
+        rows += len(part)
+    return first.as_strided((rows, *first.shape[1:]), first.stride())
 
 
 def rotation(anatomy: Anatomy, positions: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,105 @@
+"""Numbers of one run that claims compare. Each is None where the run did not measure what it takes.
+
+A window is given in shares of the run's steps: over(run, key, 0.8, 1) is the last fifth, its first step included.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, median, pstdev
+
+from isentrope.instruments.curves import Curve
+from isentrope.study.read import StudyRun
+
+CONVERGED = 0.8  # Succ. is taken from this share of the steps on
+EVALUATED = 3  # evaluations that Succ. is taken over, at least... of all runs alike
+
+
+def curve_of(run: StudyRun, key: str) -> Curve:
+    steps, values = run.series(key)
+    return Curve(tuple(steps), tuple(values))
+
+
+def window(run: StudyRun, key: str, begin: float, end: float) -> tuple[float, ...]:
+    """The values from a share of the steps to another, both steps included."""
+    first, last = begin * run.steps - 1e-9, end * run.steps + 1e-9
+    return curve_of(run, key).between(math.ceil(first), math.floor(last)).values
+
+
+def over(run: StudyRun, key: str, begin: float = 0.0, end: float = 1.0) -> float | None:
+    """The mean of a metric over a part of the run."""
+    return mean(window(run, key, begin, end))
+
+
+def converged_success(run: StudyRun) -> float | None:
+    """Succ.: mean success of the evaluations in the last fifth of the steps, then over the splits."""
+    splits = sorted(
+        {
+            key
+            for row in run.evals
+            for key in row
+            if key.startswith("eval/") and key.endswith("/success") and key.count("/") == 2
+        }
+    )
+    means = [over(run, key, CONVERGED, 1.0) for key in splits]
+    found = [value for value in means if value is not None]
+    return fmean(found) if found and len(found) == len(means) else None
+
+
+def after_start(run: StudyRun, key: str, least: float) -> float | None:
+    """The mean of all values after the first step, if there are at least so many."""
+    values = curve_of(run, key).between(2, run.steps).values
+    return fmean(values) if len(values) >= least else None
+
+
+def positive_share(run: StudyRun, key: str, least: float) -> float | None:
+    """The share of the values after the first step that are above 0."""
+    values = curve_of(run, key).between(2, run.steps).values
+    return fmean(value > 0 for value in values) if len(values) >= least else None
+
+
+def log_deviation(run: StudyRun, key: str, begin: float) -> float | None:
+    """Logarithm of a metric's standard deviation over the steps from a share of them on."""
+    values = window(run, key, begin, 1.0)
+    deviation = pstdev(values) if len(values) >= 2 else 0.0
+    return math.log(deviation) if deviation > 0 else None
+
+
+def change(run: StudyRun, key: str, first: float, end: float, last: float, relative: str = "yes") -> float | None:
+    """Mean of the `last` numbers up to a step less that of the `first` ones; relative: over the latter."""
+    found = curve_of(run, key)
+    start = mean(found.between(1, int(first)).values)
+    after = mean(found.between(int(end - last) + 1, int(end)).values)
+    if start is None or after is None:
+        return None
+    if relative == "no":
+        return after - start
+    return (after - start) / start if start > 0 else None
+
+
+def early_change(run: StudyRun, key: str, share: float, relative: str) -> float | None:
+    """Change over the first part of the run: its last five steps against the run's first three."""
+    return change(run, key, 3, max(8, math.floor(share * run.steps)), 5, relative)
+
+
+def seconds_per_token(run: StudyRun) -> float | None:
+    """Median over the steps of what a token took in the update."""
+    values = [1 / value for value in curve_of(run, "tokens_per_second/update").values if value > 0]
+    return median(values) if values else None
+
+
+def share_of_time(run: StudyRun, key: str) -> float | None:
+    """Seconds of a stage over all seconds of the steps in which it is told, evaluations and checkpoints left out."""
+    apart = ("seconds/evaluate", "seconds/checkpoint")
+    spent = whole = 0.0
+    for row in run.timings:
+        if row.get("kind") == "eval" or key not in row:
+            continue
+        spent += float(row[key])
+        whole += sum(float(value) for name, value in row.items() if name.startswith("seconds/") and name not in apart)
+    return spent / whole if whole > 0 else None
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None

@@ -1,0 +1,1 @@
+"""Studies: grids of runs as a queue, and what came of them."""

@@ -1,0 +1,101 @@
+"""The compact form of a study: one small file with all numbers of all runs, without episodes and weights.
+
+    write_compact(read_study(Path("runs/quick")), Path("docs/runs/quick"))
+
+Lines of JSON, compressed (xz). The first has the plan, each of the others a run. The rows of a run stand as columns:
+for each metric the list of its values, null where a row does not have it. Columns compress better than rows.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from isentrope.errors import RunError
+from isentrope.instruments.log import Record
+from isentrope.rollout.files import write_atomically
+from isentrope.study.folder import plan_from_json, plan_to_json
+from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, StudyRun
+
+COMPACT = "runs.jsonl.xz"
+FORM = 1
+_MOST_BYTES = 2**29  # of the lines: more is no study
+_LOGS = ("train", "evals", "sft", "timings")
+_LACKING = "-"  # in a column: the row does not have the key. null is a number that was not finite
+
+
+def write_compact(data: StudyData, folder: Path) -> Path:
+    head = {"isentrope_study": FORM, "plan": plan_to_json(data.study)}
+    lines = [head, *(_of_run(run) for run in (*data.warmups.values(), *data.runs))]
+    text = "".join(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines)
+    write_atomically(folder / COMPACT, lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    return folder / COMPACT
+
+
+def read_compact(path: Path) -> StudyData:
+    lines = _lines(path)
+    try:
+        head = next(lines, None)
+        if not isinstance(head, dict) or cast("dict[str, Any]", head).get("isentrope_study") != FORM:
+            raise RunError(f"{path} is not a study in the compact form {FORM}, which isentrope study --compact writes")
+        study = plan_from_json(cast("dict[str, Any]", head)["plan"], path)
+        found = [_to_run(line) for line in lines]
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise RunError(f"{path} is damaged: {type(error).__name__}: {error}"[:300]) from error
+    warmups = {run.tags["warmup"]: run for run in found if set(run.tags) == {"warmup"}}
+    return StudyData(study, tuple(run for run in found if set(run.tags) != {"warmup"}), warmups)
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    size = 0
+    try:
+        with lzma.open(path, "rt", encoding="utf-8") as file:
+            while line := file.readline(_MOST_BYTES):
+                size += len(line)
+                if size > _MOST_BYTES:
+                    raise RunError(f"{path} holds more than {_MOST_BYTES} letters; that is no study of ours")
+                yield json.loads(line)
+    except (OSError, EOFError, lzma.LZMAError, ValueError, RecursionError) as error:
+        raise RunError(f"could not read {path}: {error}") from error
+
+
+def _of_run(run: StudyRun) -> dict[str, Any]:
+    told = {"cell": run.cell, "tags": dict(run.tags), "seed": run.seed, "status": run.status, "reason": run.reason}
+    told |= {"config": dict(run.config), "events": list(run.events)}
+    return told | {name: _columns(getattr(run, name)) for name in _LOGS}
+
+
+def _columns(rows: Sequence[Record]) -> dict[str, list[Any]]:
+    keys = sorted({key for row in rows for key in row})
+    return {key: [row.get(key, _LACKING) for row in rows] for key in keys}
+
+
+def _rows(columns: Mapping[str, Sequence[Any]]) -> tuple[Record, ...]:
+    count = len(columns["step"]) if columns else 0
+    rows = [{key: column[n] for key, column in columns.items() if column[n] != _LACKING} for n in range(count)]
+    if not all(type(row["step"]) is int for row in rows):
+        raise ValueError("a row without its step")
+    return tuple(rows)
+
+
+def _to_run(line: Mapping[str, Any]) -> StudyRun:
+    if line["status"] not in (DONE, FAILED, UNFINISHED):
+        raise ValueError(f"status is {line['status']!r:.40}")
+    tags = {str(key): str(value) for key, value in line["tags"].items()}
+    train, evals, sft, timings = (_rows(line[name]) for name in _LOGS)
+    return StudyRun(
+        cell=str(line["cell"]),
+        tags=tags,
+        seed=int(line["seed"]),
+        status=str(line["status"]),
+        reason=str(line["reason"]),
+        config=dict(line["config"]),
+        train=train,
+        evals=evals,
+        sft=sft,
+        timings=timings,
+        events=tuple(cast("list[Record]", line["events"])),
+    )
