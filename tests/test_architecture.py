@@ -24,6 +24,7 @@ LEAVES = {
 STAGES = (
     "config", "tasks", "agent", "policy", "rollout", "batch", "advantages",
     "losses", "methods", "train", "instruments", "results", "report", "watch",
+    "study", "claims",
 )  # fmt: skip
 ABOVE = {
     "pipeline",

@@ -88,7 +88,8 @@ class Policy:
 
     @property
     def trains_fast(self) -> bool:
-        """Whether the forward pass of training has kernels of its own here: a GPU, bfloat16, a Llama-shaped model."""
+        """Whether training has a forward pass of its own here: a Llama-shaped model, in bfloat16 on a GPU or in float32
+        on a CPU."""
         return trains_fast(self.model, self.device, self.dtype)
 
     def states(self, batch: TokenBatch) -> Tensor:

@@ -16,7 +16,7 @@ from isentrope.report.story import Story
 from isentrope.report.svg import line_chart, stacked_bars
 
 # as they lie upon each other, which is the order of their colours
-_STAGES = ("rollout", "update", "score", "store", "observe", "probe", "evaluate", "checkpoint")
+_STAGES = ("rollout", "update", "score", "store", "observe", "probe", "evaluate", "checkpoint", "shape")
 _WHOLE = ("total", "step")  # stage names that hold the other stages
 _MOST_BARS = 48
 _BEYOND = 1e100  # a number that large is a fault, and would flatten everything else

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from isentrope.instruments.log import Record
 from isentrope.report.text import percent
 
-LEARNING = ("score", "probe", "update")
+LEARNING = ("score", "shape", "probe", "update")
 KEEPING = ("store", "observe", "checkpoint")
 REASONS = {
     "tasks": "it waited for tasks to answer: more task.workers, or quicker tasks, would shorten it",

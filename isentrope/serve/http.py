@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from isentrope.policy.server.api_key import is_local
 from isentrope.serve.chat import BadRequest, read_chat
 from isentrope.serve.speaker import Reply, Speaker
+from isentrope.serve.too_long import pass_over
 
 MAX_BODY = 4 * 1024 * 1024
 SOCKET_SECONDS = 60.0  # a client that sends nothing for so long is left
@@ -114,6 +115,7 @@ class Handler(BaseHTTPRequestHandler):
         if not length.isdecimal():
             raise BadRequest("the request must have a Content-Length", 411)
         if int(length) > MAX_BODY:
+            pass_over(self.connection, self.rfile, int(length))
             raise BadRequest(f"the request has more than {MAX_BODY // 2**20} MiB", 413)
         try:
             found = json.loads(self.rfile.read(int(length)))

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 from isentrope import __version__
 from isentrope.config.address import is_local
 from isentrope.serve.task_sessions import Refusal, Sessions
+from isentrope.serve.too_long import pass_over
 from isentrope.tasks.remote_servers import PATH
 from isentrope.tasks.tidy import Garbage
 from isentrope.tasks.wire import Table, instance_to_table, pack, unpack
@@ -138,6 +139,7 @@ class Handler(BaseHTTPRequestHandler):
         if not length.isdecimal():
             raise Refusal("the request must have a Content-Length", 411)
         if int(length) > MAX_BODY:
+            pass_over(self.connection, self.rfile, int(length))
             raise Refusal(f"the request has more than {MAX_BODY // 2**20} MiB", 413)
         try:
             return unpack(self.rfile.read(int(length)))

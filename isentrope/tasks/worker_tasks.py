@@ -62,12 +62,18 @@ class WorkerTasks(Pool):
             worker.begin(command, batch)
 
     def _gather(self, wait: bool) -> dict[int, Result]:
-        found: dict[int, Result] = {}
+        found = self._results()  # a worker may have something to tell before it was asked anything: a state is lost
         while busy := [worker for worker in self._workers if worker.busy]:
-            heard = listen(busy, wait and not found)
-            for worker in busy:
-                found |= worker.results
-                worker.results.clear()
-            if not heard and not (wait and not found):
+            waits = wait and not found
+            heard = listen(busy, waits)
+            found |= self._results()
+            if not heard and not waits:
                 break
+        return found
+
+    def _results(self) -> dict[int, Result]:
+        found: dict[int, Result] = {}
+        for worker in self._workers:
+            found |= worker.results
+            worker.results.clear()
         return found

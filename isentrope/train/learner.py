@@ -58,6 +58,7 @@ class Learner:
         self.mismatch = Mismatch(config.learn)
         self.scores: Scores | None = None  # of the last update
         self.seconds: Metrics = {}  # of the last update, by what stands before its first change
+        self._shaping = 0.0  # seconds of it that methods took to shape the advantages
         self._first_logp_N: Floats = np.zeros(0, dtype=np.float32)  # of each token, when it was first learnt from
 
     def update(self, step: int, episodes: Sequence[Episode], probe: Probe | None = None) -> Metrics:
@@ -65,10 +66,13 @@ class Learner:
         sequences, tokens = flatten(episodes)
         from_sampler, begin = self.mismatch.trusted, time.perf_counter()
         targets, metrics = self._targets(step, episodes, sequences, tokens)
-        self.seconds = {"score": time.perf_counter() - begin}
+        shaped = time.perf_counter()
+        self.seconds = {"score": shaped - begin - self._shaping}
+        if self.methods:
+            self.seconds["shape"] = self._shaping
         if probe is not None:
             metrics |= probe(targets.advantage_N)
-            self.seconds["probe"] = time.perf_counter() - begin - self.seconds["score"]
+            self.seconds["probe"] = time.perf_counter() - shaped
         self._first_logp_N = np.full_like(tokens.logp_N, np.nan)
         if self.settings.mask_truncated:
             whole = [s for s in sequences if episodes[s.episode].stop not in CUT_OFF]
@@ -103,10 +107,11 @@ class Learner:
         if value_N is not None and credit.return_N is not None and len(value_N):
             estimate, target = torch.from_numpy(value_N), torch.from_numpy(credit.return_N)
             metrics["critic/explained"] = explained_variance(estimate, target)
-        advantage_N = credit.advantage_N
+        advantage_N, begin = credit.advantage_N, time.perf_counter()
         for method in self.methods:
             advantage_N = method.shape(step, tokens, advantage_N)
             metrics |= method.seen
+        self._shaping = time.perf_counter() - begin
         return Targets(advantage_N, old_N, ref_N, credit.return_N, value_N, mismatch_N), metrics
 
     def _old_logp(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -87,8 +87,9 @@ class Optimiser:
 
     def load_state_dict(self, state: dict[str, object]) -> None:
         self.masters.load(cast("dict[int, Tensor]", state.get("masters", {})))
-        self.adam.load_state_dict(state["adam"])  # type: ignore[arg-type]
-        for group in self.adam.param_groups:  # as it suits this device, not the one that wrote the checkpoint
-            group["fused"] = self.fused or None
+        adam = cast("dict[str, Any]", state["adam"])
+        # as it suits this device, not the one that wrote the checkpoint; where counts of steps are put depends on it
+        groups = [{**group, "fused": self.fused or None} for group in adam["param_groups"]]
+        self.adam.load_state_dict({**adam, "param_groups": groups})
         self.updates, self.skipped = int(state["updates"]), int(state["skipped"])  # type: ignore[call-overload]
         self.skipped_in_a_row = int(state["skipped_in_a_row"])  # type: ignore[call-overload]

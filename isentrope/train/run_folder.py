@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -23,7 +24,7 @@ from isentrope.methods.options import with_options
 from isentrope.policy.policy import Policy
 from isentrope.rollout.files import write_atomically
 
-KIND = "run.json"  # which command made the folder
+KIND = "run.json"  # which command made the folder, and when
 
 
 class RunFolder:
@@ -70,7 +71,8 @@ class RunFolder:
         else:
             if not recorded.exists():
                 self._must_be_empty()
-            write_atomically(self.path / KIND, (json.dumps({"kind": self.kind}) + "\n").encode())
+            begun = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # what rules are older or younger than
+            write_atomically(self.path / KIND, (json.dumps({"kind": self.kind, "begun": begun}) + "\n").encode())
             write_atomically(recorded, config_to_toml(with_options(config)).encode())
         for name in ("episodes", "checkpoints"):
             with writing(self.path / name):

@@ -101,7 +101,8 @@ def test_shared_rows_give_the_same_numbers_states_and_gradients(full: bool, row:
     sequences, tokens = flatten(alike(5, full))
     found: list[tuple[dict[int, tuple[Any, ...]], torch.Tensor]] = []
     sizes: list[int] = []
-    for share in (False, True):
+    for share, fast in ((False, False), (False, True), (True, False), (True, True)):  # without: dense, under a mask
+        monkeypatch.setattr("isentrope.policy.policy.trains_fast", lambda *_, fast=fast: fast)
         policy.module.zero_grad()
         numbers: dict[int, tuple[Any, ...]] = {}
         size = 0
@@ -120,12 +121,13 @@ def test_shared_rows_give_the_same_numbers_states_and_gradients(full: bool, row:
             numbers |= {number: rest for number, *rest in columns}
         sizes.append(size)
         found.append((numbers, torch.cat([p.grad.flatten() for p in policy.module.parameters() if p.grad is not None])))
-    (plain, plain_grad), (shared, shared_grad) = found
-    assert sizes[1] < 0.9 * sizes[0] or row == 0
-    assert sorted(plain) == sorted(shared) == list(range(len(tokens.target_N)))
-    for number, values in plain.items():
-        assert shared[number] == pytest.approx(values, abs=2e-4)
-    assert float((shared_grad - plain_grad).norm() / plain_grad.norm()) < 1e-5
+    (plain, plain_grad), *others = found
+    assert sizes[3] < 0.9 * sizes[0] or row == 0
+    for other, other_grad in others:
+        assert sorted(plain) == sorted(other) == list(range(len(tokens.target_N)))
+        for number, values in plain.items():
+            assert other[number] == pytest.approx(values, abs=2e-4)
+        assert float((other_grad - plain_grad).norm() / plain_grad.norm()) < 1e-5
 
 
 def test_in_float64_shared_and_whole_agree_to_the_last_digits() -> None:

@@ -58,11 +58,16 @@ def logp(policy: Policy) -> torch.Tensor:
     return policy.stats(a_batch()).logp_N
 
 
+def same(found: torch.Tensor, expected: torch.Tensor) -> None:
+    """Up to rounding: a model with adapters runs through its own layers, one without by those that are quicker."""
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_they_begin_as_the_base_learn_alone_and_come_back_from_a_folder(tmp_path: Path, family: str) -> None:
     base = folder_of(tmp_path / "base", family)
     plain, policy = load_folder(base, CPU, "float32"), adapted(base)
-    assert torch.equal(logp(policy), logp(plain))
+    same(logp(policy), logp(plain))
     learn(policy)
     learnt = logp(policy)
     assert float((learnt - logp(plain)).abs().max()) > 1e-3
@@ -114,7 +119,7 @@ def test_the_reference_is_the_same_model_without_what_was_learnt(tmp_path: Path,
     assert list(policy.model.tuner.peft_config) == ["default"]  # nothing but the adapters switched off
     learn(policy)
     now = logp(policy)
-    assert torch.equal(logp(reference), first)
+    same(logp(reference), first)
     assert torch.equal(logp(policy), now)  # scoring the reference leaves the adapters on
     assert any(p.requires_grad for p in policy.module.parameters())
     with pytest.raises(EngineError, match="scored, not trained"):

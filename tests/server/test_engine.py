@@ -217,12 +217,12 @@ def test_failures_with_successes_between_them_are_not_the_end() -> None:
 
 def test_no_more_requests_at_a_time_than_allowed() -> None:
     def slowly(handler: Any) -> None:
-        time.sleep(0.03)
+        time.sleep(0.1)
         say(GOOD)(handler)
 
     with faulty(slowly) as server:
         got = engine_at(server.url, concurrency=3).sample([ask(str(i), i) for i in range(12)])
-    assert server.busiest == 3
+    assert 2 <= server.busiest <= 3  # on a busy machine three may never meet
     assert [g.stop for g in got] == ["tag"] * 12
 
 

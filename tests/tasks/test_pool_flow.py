@@ -175,3 +175,17 @@ def test_step_leaves_what_others_have_under_way(pools: dict[str, TaskPool]) -> N
     tasks.send({0: "add one"})
     assert list(tasks.step({1: "look"})) == [1]
     assert list(tasks.receive()) == [0]
+
+
+def test_what_cannot_be_brought_back_is_told_at_once() -> None:
+    """The new worker is up and has nothing to do when a conversation asks whose state fell with the old one."""
+    with WorkerTasks(f"{HERE}:NotReplayable", {}, 2, 1, 20.0) as tasks:
+        tasks.start(starts(0, 1))  # type: ignore[arg-type]
+        assert isinstance(tasks.step({0: "exit"})[0], Failure)
+        assert isinstance(tasks.start(starts(0))[0], View)  # type: ignore[arg-type]
+        tasks.send({1: "look"})
+        found = tasks.receive()[1]
+        assert isinstance(found, Failure)
+        assert (found.kind, tasks.waiting) == ("worker_died", 0)
+        tasks.send({0: "look"})
+        assert isinstance(tasks.receive()[0], Step)

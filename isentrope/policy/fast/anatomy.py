@@ -49,6 +49,7 @@ class Anatomy:
     frequencies: Tensor  # of the rotation, float32 [head_size / 2]
     rope_scale: float  # what cosine and sine are multiplied by
     layers: tuple[Layer, ...]
+    padding: int | None = None  # the word whose embedding learns nothing from where it is read
 
 
 def anatomy(model: object) -> Anatomy | None:
@@ -99,6 +100,7 @@ def _anatomy(decoder: Any, head: Tensor, parts: tuple[float, int, int, int, Tens
         frequencies=frequencies,
         rope_scale=scale,
         layers=found,
+        padding=decoder.embed_tokens.padding_idx,
     )
 
 

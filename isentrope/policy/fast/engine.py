@@ -308,7 +308,7 @@ class FastEngine:
                 f"engine.memory = {self._memory:g} has room for {pages * PAGE} tokens, less than one conversation of "
                 f"agent.max_context = {self._context}; raise the one or lower the other"
             )
-        answer = -(-answer // 64) * 64
+        answer = min(self._context, max(64, 1 << (answer - 1).bit_length()))  # so that this happens a few times at most
         self._device = Device(self.weights, self._rows, pages, self._context, answer, place)
         self._pages = Pages(pages, PAGE)
         self._answers = Answers(self._rows, answer, self._vocabulary)

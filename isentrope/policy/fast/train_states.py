@@ -57,7 +57,7 @@ def states_of(
     pieces = (compiled(look), compiled(answer)) if compile_pieces else (look, answer)
     sizes = (parts.heads, parts.kv_heads, parts.head_size, parts.eps)
     run = partial(_layer, cos=cos, sin=sin, pattern=pattern, sizes=sizes, dtype=dtype, kernels=kernels, pieces=pieces)
-    x = F.embedding(ids, parts.embed)
+    x = F.embedding(ids, parts.embed, parts.padding)
     for layer in parts.layers:
         if twice and torch.is_grad_enabled():
             x = cast("Tensor", checkpoint(run, x, layer, use_reentrant=False))

@@ -12,9 +12,7 @@ from isentrope.policy.fast import draw as module
 from isentrope.policy.fast.draw import Rows, draw
 from tests.policy.fast.small import DEVICE
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*encountered in"
-)  # by the interpreter
+pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in")  # by the interpreter
 
 
 def rows_of(uniforms: np.ndarray, temperatures: np.ndarray) -> Rows:

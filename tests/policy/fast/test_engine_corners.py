@@ -89,7 +89,10 @@ def test_requests_are_taken_all_or_none() -> None:
     engine.submit(requests(rng, [5]))
     with pytest.raises(EngineError, match="slot 0"):
         engine.submit(requests(rng, [6]))
-    for wrong in (Request(1, [], np.ones(1, dtype=np.float32), 1.0, never), Request(1, [9], np.zeros(0, dtype=np.float32), 1.0, never)):
+    for wrong in (
+        Request(1, [], np.ones(1, dtype=np.float32), 1.0, never),
+        Request(1, [9], np.zeros(0, dtype=np.float32), 1.0, never),
+    ):
         with pytest.raises(EngineError, match="at least one"):
             engine.submit([wrong])
     assert engine.waiting == 1
@@ -107,3 +110,34 @@ def test_two_engines_may_read_one_model() -> None:
         torch.testing.assert_close(layer.qkv, torch.cat((own.q, own.k, own.v)))
         torch.testing.assert_close(layer.gate_up, torch.cat((own.gate, own.up)))
     assert [layer.qkv.data_ptr() for layer in first.layers] == [layer.qkv.data_ptr() for layer in second.layers]
+
+
+def test_after_an_error_in_the_middle_everything_can_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    of, rng = policy(), np.random.default_rng(5)
+    asked = requests(rng, [66, 9], answer=3)
+    reference, engine = TorchEngine(of), fast(of)
+    for one in (reference, engine):
+        one.open(range(2))
+    expected = reference.sample(asked)
+    for name in ("prefill", "decode"):
+        engine._make_room_for(4)
+        with monkeypatch.context() as broken:
+            broken.setattr(engine._unit, name, lambda *_, **__: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                engine.sample(asked)
+        engine.open(range(2))
+        assert (engine.waiting, engine.collect(), engine._pages.free) == (0, {}, engine._pages.count)
+        for one, other in zip(engine.sample(asked), expected, strict=True):
+            same(one, other)
+
+
+def test_from_logits_that_are_no_numbers_a_word_is_drawn_all_the_same() -> None:
+    """Its log-prob says what it is worth: the update that reads it is skipped."""
+    of, rng = policy(), np.random.default_rng(6)
+    engine = fast(of)
+    engine.open(range(2))
+    with torch.no_grad():
+        of.model.head_weight()[11] = float("nan")
+    for found in engine.sample(requests(rng, [5, 7], answer=3)):
+        assert np.isnan(found.logprobs).all()
+        assert all(0 <= token < of.dialect.size for token in found.ids.tolist())

@@ -109,7 +109,7 @@ def hugging_face(kind: str) -> HuggingFaceModel:
     config = getattr(transformers, f"{names[kind]}Config")(
         vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, tie_word_embeddings=kind != "qwen2", rms_norm_eps=1e-4,
-        **({"head_dim": 16} if kind == "qwen3" else {}),
+        **({"head_dim": 16} if kind == "qwen3" else {}), pad_token_id=7,  # as many chat models have it: a word in use
     )  # fmt: skip
     torch.manual_seed(3)
     lm = getattr(transformers, f"{names[kind]}ForCausalLM")(config)
@@ -148,7 +148,8 @@ def test_states_and_gradients_equal_the_models_own(kind: str, twice: bool) -> No
         torch.testing.assert_close(ours, own, rtol=2e-4, atol=2e-4)
 
 
-def test_only_a_gpu_with_bfloat16_takes_the_fast_way() -> None:
+def test_bfloat16_on_a_gpu_and_float32_on_a_cpu_take_the_fast_way() -> None:
+    assert trains_fast(small_model(), torch.device("cpu"), torch.float32)
     assert not trains_fast(small_model(), torch.device("cpu"), torch.bfloat16)
     assert not trains_fast(small_model(), torch.device("cuda"), torch.float32)
     assert not trains_fast(object(), torch.device("cuda"), torch.bfloat16)

@@ -1,0 +1,179 @@
+"""The ledger on the terminal, as Markdown and as JSON; the docs page; what is mathematics."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from isentrope.claims import computed, docs
+from isentrope.claims.book import CLAIMS, PAPERS, claim_of
+from isentrope.claims.computed import compute
+from isentrope.claims.ledger import make_ledger, read_studies
+from isentrope.claims.record import Verdict
+from isentrope.claims.registry import read_book
+from isentrope.claims.render import runs_to_markdown, summary, to_json, to_markdown
+from isentrope.claims.words import comment, effects, explain, seeds_of, signed
+from isentrope.cli.main import app
+from isentrope.errors import ConfigError, RunError
+from isentrope.study.compact import write_compact
+from isentrope.study.read import StudyData
+from tests.claims.made import made_study
+from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
+
+
+def three() -> StudyData:
+    """One study in which E6 holds, A1 does not, and M4 is undecided; none of their runs concerns the others."""
+    parts = [SCENARIOS[name](kind).runs for name, kind in (("E6", HOLDS), ("A1", FAILS), ("M4", OPEN))]
+    return made_study([run for runs in parts for run in runs])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_compact(three(), tmp_path / "kept")
+    return tmp_path / "kept"
+
+
+def invoke(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["claims", *arguments], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_the_compact_form_gives_the_same_verdicts(folder: Path) -> None:
+    ours, theirs = make_ledger([three()]), make_ledger(read_studies([folder]))
+    verdicts = [line.finding.verdict for line in ours.lines]
+    assert verdicts == [line.finding.verdict for line in theirs.lines]
+    assert [line.finding.runs for line in ours.lines] == [line.finding.runs for line in theirs.lines]
+    assert ours.counts[Verdict.holds] == ours.counts[Verdict.fails] == 1
+    assert all(not line.finding.rule_notes for line in theirs.lines)  # the runs are of 2030, the rules are older
+
+
+def test_json_has_everything(folder: Path) -> None:
+    table = json.loads(invoke(str(folder), "--format", "json"))
+    by_name = {entry["id"]: entry for entry in table["claims"]}
+    assert list(by_name) == [claim.id for claim in CLAIMS]
+    assert by_name["E6"]["verdict"] == "holds"
+    part = by_name["E6"]["parts"][0]
+    assert part["value"] == pytest.approx(0.15, abs=1e-4)
+    assert part["interval"]["low"] < part["value"] < part["interval"]["high"]
+    assert part["seeds"] == [0, 1, 2, 3, 4]
+    assert part["runs"][0] == "made/grpo-epo/seed-0"
+    assert by_name["M4"]["decides"]
+    assert {one["id"]: one["verdict"] for one in table["computed"]}["EPO 0/α"] == "does not hold"
+
+
+def test_markdown_has_a_row_for_each_claim(folder: Path) -> None:
+    text = invoke(str(folder), "--format", "md")
+    rows = [line for line in text.splitlines() if line.startswith(("| A", "| E", "| S", "| M"))]
+    claims = [row for row in rows if row.split("|")[1].strip() in {claim.id for claim in CLAIMS}]
+    assert len(claims) == len(CLAIMS)
+    assert all(row.count("|") == 7 for row in claims)
+    assert "**✓ holds**" in text
+    assert "**✗ does not hold**" in text
+
+
+def test_terminal_and_only(folder: Path) -> None:
+    text = invoke(str(folder), "--only", "e6", "--only", "A1")
+    assert "✓ holds" in text
+    assert "✗ does not hold" in text
+    assert "2 claims, 15 runs of made: 1 hold, 1 do not hold, 0 are undecided." in " ".join(text.split())
+
+
+def test_explain_prints_claim_rule_and_metrics() -> None:
+    text = invoke("--explain", "s3")
+    claim = claim_of("S3")
+    assert claim.says in text
+    assert "probe/interference/negative" in text
+    assert "GRPO or GiGPO" in text
+    assert "holds if the interval (95%) lies above +0" in text
+    assert read_book()["S3"][0].digest in text
+
+
+def test_without_a_study_it_says_what_is_needed() -> None:
+    text = " ".join(invoke("--no-computed").split())
+    assert "24 claims; no study was given, so nothing is decided." in text
+
+
+def test_kind_errors(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean S3"):
+        claim_of("S33")
+    with pytest.raises(RunError, match="holds no study"):
+        read_studies([tmp_path])
+    with pytest.raises(RunError, match="are called made"):
+        read_studies([folder, folder])
+
+
+def test_foreign_names_cannot_break_the_table() -> None:
+    study = SCENARIOS["E6"](HOLDS)
+    runs = tuple(replace(run, tags={**run.tags, "model": "a|b<script>\n| x |"}) for run in study.runs)
+    hostile = replace(
+        study, runs=runs + tuple(replace(run, tags=old.tags) for run, old in zip(runs, study.runs, strict=True))
+    )
+    text = to_markdown(make_ledger([hostile], [claim_of("E6")]))
+    assert "<script>" not in text
+    assert [line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")] == [7, 7, 7]
+    assert json.loads(to_json(make_ledger([hostile], [claim_of("E6")])))
+
+
+def test_words() -> None:
+    assert [signed(value) for value in (0.0312, -0.5, 0.0, -1.23e-5)] == ["+0.0312", "−0.5", "+0", "−1.2e−05"]
+    line = make_ledger([SCENARIOS["E1"](OPEN)], [claim_of("E1")]).lines[0]
+    first, second = effects(line.finding)
+    assert first.startswith("on GRPO: +0.04 [")
+    assert second.startswith("on PPO: +0.04 [")
+    assert first.endswith("success ?")
+    assert seeds_of(line.finding) == "5"
+    assert comment(line.finding).startswith("The interval includes 0. Would decide: about ")
+    assert all(claim.says in explain(claim, []) for claim in CLAIMS)
+
+
+def test_runs_table_names_cells_and_seeds() -> None:
+    text = runs_to_markdown(make_ledger([SCENARIOS["E6"](HOLDS)]), {"made": "runs/made"})
+    assert "| E6 | `made/grpo-epo` 0, 1, 2, 3, 4 | `made/grpo-ea` 0, 1, 2, 3, 4 |" in text
+    assert "[made](runs/made)" in text
+
+
+def test_the_page_is_as_the_command_writes_it() -> None:
+    page = docs.PAGE.read_text(encoding="utf-8")
+    assert docs.filled(page, docs.tables()) == page, "write it anew with python -m isentrope.claims.docs"
+    assert (docs.NOT_YET in page) == (not docs.kept_studies())
+
+
+def test_the_page_of_a_kept_study(tmp_path: Path) -> None:
+    write_compact(three(), tmp_path / "runs" / "kept")
+    texts = docs.tables(tmp_path)
+    assert docs.NOT_YET not in texts["ledger"]
+    assert summary(make_ledger([three()])) in texts["ledger"]
+    assert "(runs/kept)" in texts["runs"]
+    assert all(f"### {paper}" in texts["rules"] for paper in PAPERS)
+    with pytest.raises(ValueError, match="0 places"):
+        docs.filled("nothing", texts)
+
+
+def test_mathematics_by_computation() -> None:
+    found = {one.id: one for one in compute()}
+    fails = {"AEM sign", "EPO 0/α"}
+    assert {name for name, one in found.items() if one.verdict == Verdict.fails} == fails
+    assert all(one.off < 1e-5 for name, one in found.items() if name not in fails)
+
+
+def test_a_broken_kernel_or_head_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_kernel, real_head, real_penalty = computed.kernel, computed.token_head, computed.penalty
+    monkeypatch.setattr(computed, "kernel", lambda *given: 1.01 * real_kernel(*given))
+    assert computed.interference_of_the_output_matrix() > computed.TOLERANCE
+    assert computed.likelihood_of_the_group() > computed.TOLERANCE
+
+    def wrong_entropy(*given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logp, entropy = real_head(*given)
+        return logp, 1.01 * entropy
+
+    monkeypatch.setattr(computed, "token_head", wrong_entropy)
+    assert computed.drift_on_the_simplex() > computed.TOLERANCE
+    assert computed.entropy_against_covariance() > computed.TOLERANCE
+    monkeypatch.setattr(computed, "penalty", lambda *given: 1.01 * real_penalty(*given))
+    assert computed.hinge_gradient() > computed.TOLERANCE
