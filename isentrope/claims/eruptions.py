@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from isentrope.claims.measures import curve_of, mean
@@ -104,7 +104,7 @@ def _difference(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a - b
 
 
-def enough_erupt(amplitudes: list[float]) -> str | None:
+def enough_erupt(amplitudes: Sequence[float]) -> str | None:
     """Without eruptions in the runs compared with, nothing can be lowered."""
     share = fmean(value > 0 for value in amplitudes)
     return None if share >= 0.5 else f"only {share:.0%} of the runs without the method erupted; half of them must"

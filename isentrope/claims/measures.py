@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, median, pstdev
+from statistics import fmean, median
 
 from isentrope.instruments.curves import Curve
 from isentrope.study.read import StudyRun
+from isentrope.study.statistics import converged, spread
 
-CONVERGED = 0.8  # Succ. is taken from this share of the steps on
-EVALUATED = 3  # evaluations that Succ. is taken over, at least... of all runs alike
+CONVERGED = 0.2  # Succ. is taken over this share of the steps, at the end
+APART = ("seconds/evaluate", "seconds/checkpoint", "seconds/store", "seconds/observe", "seconds/probe")
 
 
 def curve_of(run: StudyRun, key: str) -> Curve:
@@ -42,7 +43,7 @@ def converged_success(run: StudyRun) -> float | None:
             if key.startswith("eval/") and key.endswith("/success") and key.count("/") == 2
         }
     )
-    means = [over(run, key, CONVERGED, 1.0) for key in splits]
+    means = [converged(*run.series(key), run.steps, CONVERGED) for key in splits]
     found = [value for value in means if value is not None]
     return fmean(found) if found and len(found) == len(means) else None
 
@@ -61,9 +62,8 @@ def positive_share(run: StudyRun, key: str, least: float) -> float | None:
 
 def log_deviation(run: StudyRun, key: str, begin: float) -> float | None:
     """Logarithm of a metric's standard deviation over the steps from a share of them on."""
-    values = window(run, key, begin, 1.0)
-    deviation = pstdev(values) if len(values) >= 2 else 0.0
-    return math.log(deviation) if deviation > 0 else None
+    found = spread(window(run, key, begin, 1.0))
+    return None if found is None or found.variance <= 0 else math.log(found.variance) / 2
 
 
 def change(run: StudyRun, key: str, first: float, end: float, last: float, relative: str = "yes") -> float | None:
@@ -90,14 +90,13 @@ def seconds_per_token(run: StudyRun) -> float | None:
 
 
 def share_of_time(run: StudyRun, key: str) -> float | None:
-    """Seconds of a stage over all seconds of the steps in which it is told, evaluations and checkpoints left out."""
-    apart = ("seconds/evaluate", "seconds/checkpoint")
+    """Seconds of a stage over all seconds of the steps that tell it; looking and keeping (`APART`) are left out."""
     spent = whole = 0.0
     for row in run.timings:
         if row.get("kind") == "eval" or key not in row:
             continue
         spent += float(row[key])
-        whole += sum(float(value) for name, value in row.items() if name.startswith("seconds/") and name not in apart)
+        whole += sum(float(value) for name, value in row.items() if name.startswith("seconds/") and name not in APART)
     return spent / whole if whole > 0 else None
 
 

@@ -22,7 +22,7 @@ class Select:
     algorithm: str | tuple[str, ...] = "grpo"
     method: str = "none"
     variant: str = "full"
-    alpha: str | None = None  # SEAL's; None: not asked
+    alpha: str = "0.1"
 
     def words(self) -> str:
         names = (self.algorithm,) if isinstance(self.algorithm, str) else self.algorithm
@@ -31,14 +31,17 @@ class Select:
             text += f" with {self.method}"
         if self.variant != "full":
             text += f" ({self.variant})"
-        return text + (f", α = {self.alpha}" if self.alpha else "")
+        return text + (f", α = {self.alpha}" if self.method == "seal" else "")
+
+
+Number = Callable[..., float | None]  # of a run and options
 
 
 @dataclass(frozen=True)
 class Measure:
     """One number of a run: a named function with its options. None where the run cannot tell."""
 
-    function: Callable[..., float | None]
+    function: Number
     words: str
     keys: tuple[str, ...]  # of docs/metrics.md
     options: tuple[tuple[str, float | str], ...] = ()
@@ -83,7 +86,6 @@ class Claim:
     needs: str  # cells, instruments and settings that a study must have
     caveat: str = ""
     least_seeds: int = 3
-    relies_on: tuple[str, ...] = ("statistics",)  # shared code whose changes count as changes of the rule
     confidence: float = 0.95
 
     @property

@@ -13,6 +13,7 @@ from isentrope import __version__
 from isentrope.cli.analyze import analyze
 from isentrope.cli.bench import bench
 from isentrope.cli.build_repairs import build_repairs
+from isentrope.cli.claims import claims
 from isentrope.cli.config import config
 from isentrope.cli.doctor import doctor
 from isentrope.cli.evaluate import evaluate
@@ -27,6 +28,7 @@ from isentrope.cli.retrieve import retrieve
 from isentrope.cli.serve import serve
 from isentrope.cli.serve_openenv import serve_openenv
 from isentrope.cli.serve_task import serve_task
+from isentrope.cli.study import study
 from isentrope.cli.table import table
 from isentrope.cli.tasks import check_task
 from isentrope.cli.train import rft, sft, train
@@ -58,9 +60,13 @@ _COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
               "--set engine.url=http://127.0.0.1:8000/v1"),
     "export": (export, "isentrope export runs/first --out models/first\n\n"
                "isentrope export runs/first --step 40 --dtype float32 --out models/first-40"),
+    "study": (study, "isentrope study recipes/studies/quick.toml\n\n"
+              "isentrope study recipes/studies/quick.toml --dry-run\n\n"
+              "isentrope study recipes/studies/quick.toml --tables"),
     "watch": (watch, "isentrope watch runs\n\nisentrope watch runs/grpo-* --port 8400 --open"),
     "analyze": (analyze, "isentrope analyze runs/first\n\nisentrope analyze runs/first --out again.jsonl\n\n"
                 "isentrope analyze runs/first --judge http://127.0.0.1:8000/v1 --judge-episodes 16"),
+    "claims": (claims, "isentrope claims\n\nisentrope claims docs/runs/household\n\nisentrope claims --explain S3"),
     "report": (report, "isentrope report runs/first --open\n\n"
                "isentrope report runs/grpo-* runs/seal-* --out compared.html"),
     "figures": (figures, "isentrope figures runs/grpo-* runs/seal-* --out figures --metric entropy/token\n\n"

@@ -229,7 +229,12 @@ class LearnSettings:
     epochs: int = setting(1, "passes over a step's episodes", low=1)
     mini_batches: int = setting(1, "updates per pass; episodes of a group stay together", low=1)
     micro_tokens: int = setting(16384, "tokens per forward and backward pass; gradients accumulate", low=64)
-    row_tokens: int = setting(0, "sequences are packed into rows of this length; 0: the longest sequence", low=0)
+    row_tokens: int = setting(
+        0,
+        "sequences are packed into rows of this length; 0: the longest sequence, or micro_tokens where attention goes "
+        "by sequences (see share_prefixes)",
+        low=0,
+    )
     old_logprobs: str = setting(
         "sampler",
         "log-probs of the policy that sampled: as the sampler gave them; computed again before the update; or auto: "
@@ -248,7 +253,8 @@ class LearnSettings:
     )
     share_prefixes: str = setting(
         "auto",
-        "compute once what the prompts of a group have in common; auto: where a GPU has its own kernels for the update",
+        "compute once what the prompts of a group have in common; auto: where the update's attention goes by sequences "
+        "instead of rows, as it does for Llama-shaped models in bfloat16 on a GPU and in float32 on a CPU",
         choices=("auto", "on", "off"),
     )
     gradient_checkpointing: bool = setting(False, "compute activations twice instead of keeping them: less memory")

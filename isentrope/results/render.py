@@ -103,15 +103,15 @@ def _markdown(tables: Sequence[ResultTable], intervals: bool) -> str:
     blocks: list[str] = []
     for table in tables:
         head, rows = _lines(table, intervals)
-        lines = [f"**{_md(one_line(table.split))}**, success in percent", ""]
-        lines.append("| " + " | ".join(_md(text) for text in head) + " |")
+        lines = [f"**{markdown_safe(one_line(table.split))}**, success in percent", ""]
+        lines.append("| " + " | ".join(markdown_safe(text) for text in head) + " |")
         lines.append("|---|" + "---:|" * (len(head) - 1))
-        lines += ["| " + " | ".join([_md(line[0]), *line[1:]]) + " |" for line in rows]
-        blocks.append("\n".join([*lines, *_notes(table, "\n- {}", _md)]))
+        lines += ["| " + " | ".join([markdown_safe(line[0]), *line[1:]]) + " |" for line in rows]
+        blocks.append("\n".join([*lines, *_notes(table, "\n- {}", markdown_safe)]))
     return "\n\n".join(blocks) + "\n"
 
 
-def _md(text: str) -> str:
+def markdown_safe(text: str) -> str:
     return "".join(f"\\{char}" if char in _MARKDOWN else char for char in text)
 
 
@@ -122,18 +122,20 @@ def _latex(tables: Sequence[ResultTable], intervals: bool) -> str:
         head, rows = _lines(table, intervals, r"$\pm$")
         lines = [f"% {one_line(table.split)}", *(f"% {one_line(note)}" for note in table.notes)]
         lines += [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule"]
-        lines.append(" & ".join(_tex(text) for text in head) + r" \\")
+        lines.append(" & ".join(latex_safe(text) for text in head) + r" \\")
         lines.append(r"\midrule")
-        lines += [" & ".join([_tex(line[0]), *(_tex_figure(text) for text in line[1:])]) + r" \\" for line in rows]
+        lines += [
+            " & ".join([latex_safe(line[0]), *(latex_figure(text) for text in line[1:])]) + r" \\" for line in rows
+        ]
         blocks.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(blocks) + "\n"
 
 
-def _tex(text: str) -> str:
+def latex_safe(text: str) -> str:
     return "".join(_LATEX.get(char, char) for char in text)
 
 
-def _tex_figure(text: str) -> str:
+def latex_figure(text: str) -> str:
     """Minus signs as such, and brackets kept away from a row's end, where LaTeX would read them as a length."""
     text = text.replace("[", "{[}").replace("]", "{]}")
     return "--" if text == "-" else text.replace("-", "$-$")
@@ -146,10 +148,10 @@ def _csv(tables: Sequence[ResultTable], _: bool) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     heads = [f"{title_of(column)}{part}" for column in used for part in parts]
-    writer.writerow([_spreadsheet(text) for text in ("split", "row", "seeds", "games", "from paper", *heads)])
+    writer.writerow([spreadsheet_safe(text) for text in ("split", "row", "seeds", "games", "from paper", *heads)])
     for table in tables:
         for row in table.rows:
-            names = [_spreadsheet(one_line(table.split)), _spreadsheet(one_line(row.name))]
+            names = [spreadsheet_safe(one_line(table.split)), spreadsheet_safe(one_line(row.name))]
             figures = [_number(value) for column in used for value in _values(row, column)]
             writer.writerow([*names, row.seeds or "", row.games or "", int(row.from_paper), *figures])
     return out.getvalue()
@@ -164,7 +166,7 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _spreadsheet(text: str) -> str:
+def spreadsheet_safe(text: str) -> str:
     """A name that a spreadsheet would take for a formula is given an apostrophe."""
     return f"'{text}" if text[:1] in tuple("=+-@＝＋－＠") else text
 

@@ -67,6 +67,8 @@ class Rollouts:
         """The episodes of `step` have been taken, and the update on them is about to begin."""
         if self._thread is not None and step < self._last:
             self._follow()
+            if self._stream is not None:  # an engine that keeps a copy of the weights may still be writing it
+                self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
             plan = self._plan(step + 1)  # here: methods go on to change in this thread
             self._coming = self._thread.submit(self._aside, step + 1, plan)
 

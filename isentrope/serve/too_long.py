@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-from typing import BinaryIO
+from io import BufferedIOBase
 
 MOST = 16 * 2**20
 SECONDS = 0.5  # to wait for more of it
 
 
-def pass_over(connection: socket.socket, stream: BinaryIO, length: int) -> None:
+def pass_over(connection: socket.socket, stream: BufferedIOBase, length: int) -> None:
     """Read and drop the body, or its beginning: who still writes when the connection closes never sees the answer."""
     before, left = connection.gettimeout(), min(length, MOST)
     connection.settimeout(SECONDS)

@@ -64,7 +64,7 @@ def _lines(path: Path) -> Iterator[Any]:
 
 def _of_run(run: StudyRun) -> dict[str, Any]:
     told = {"cell": run.cell, "tags": dict(run.tags), "seed": run.seed, "status": run.status, "reason": run.reason}
-    told |= {"config": dict(run.config), "events": list(run.events)}
+    told |= {"config": dict(run.config), "events": list(run.events), "begun": run.begun}
     return told | {name: _columns(getattr(run, name)) for name in _LOGS}
 
 
@@ -93,6 +93,7 @@ def _to_run(line: Mapping[str, Any]) -> StudyRun:
         status=str(line["status"]),
         reason=str(line["reason"]),
         config=dict(line["config"]),
+        begun=str(line.get("begun", ""))[:20],
         train=train,
         evals=evals,
         sft=sft,

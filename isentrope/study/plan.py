@@ -19,7 +19,8 @@ from typing import Any, cast
 from isentrope.config.convert import read_section
 from isentrope.config.schema import setting
 from isentrope.errors import ConfigError
-from isentrope.study.cells import Cell, Group, expand, seed_list
+from isentrope.study.cells import Cell, expand
+from isentrope.study.parts import Group, seed_list
 
 __all__ = ["Cell", "Plan", "Study", "Warmup", "read_plan"]
 

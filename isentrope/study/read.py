@@ -46,6 +46,7 @@ class StudyRun:
     sft: tuple[Record, ...] = ()  # of a warm-up
     timings: tuple[Record, ...] = ()
     events: tuple[Record, ...] = ()
+    begun: str = ""  # when, UTC, as 2026-11-15T17:00:00Z; empty: not known
 
     @property
     def name(self) -> str:
@@ -156,7 +157,15 @@ def _study_run(path: Path, cell: str, tags: Mapping[str, str], seed: int) -> Stu
         sft=sft,
         timings=tuple(rounded(record) for record in run.timings),
         events=tuple(rounded(record) for record in run.events),
+        begun=_begun(path),
     )
+
+
+def _begun(path: Path) -> str:
+    try:
+        return str(json.loads((path / "run.json").read_bytes()).get("begun", ""))[:20]
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return ""
 
 
 def is_done(run: Run) -> bool:
