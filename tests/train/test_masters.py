@@ -155,3 +155,21 @@ def test_a_second_optimiser_takes_over_from_the_first() -> None:
     assert first.copies[0].grad is None
     assert second.copies[0].grad is not None
     assert second.copies[0].grad.tolist() == [3.0, 3.0]
+
+
+def test_a_checkpoint_goes_on_where_the_optimiser_is_fused_and_where_it_is_not() -> None:
+    """A fused optimiser wants the counts of steps beside the weights, in float32; torch puts them there only if it
+    knows while it reads that it is fused. Here float64 stands for another device."""
+    weight = nn.Parameter(torch.ones(2))
+    optimiser = Optimiser([weight])
+    weight.sum().backward()
+    optimiser.step(0.0, 0.1)
+    state = copy.deepcopy(optimiser.state_dict())
+    state["adam"]["state"][0]["step"] = torch.tensor(1.0, dtype=torch.float64)  # type: ignore[index]
+    for fused in (True, False):
+        other = Optimiser([nn.Parameter(torch.ones(2))])
+        other.fused = fused
+        other.load_state_dict(copy.deepcopy(state))
+        [moments] = other.adam.state.values()
+        assert moments["step"].dtype == (torch.float32 if fused else torch.float64)
+        assert other.adam.param_groups[0]["fused"] == (fused or None)

@@ -75,3 +75,26 @@ def test_a_prompt_can_begin_with_pages_that_another_fills_in_the_same_pass():
         found = forward.prefill(packed({0: (0, shared + ends[0]), 2: (32, ends[1])}))
     close(found[0], plain_logits(model, shared + ends[0])[-1])
     close(found[1], plain_logits(model, shared + ends[1])[-1])
+
+
+@pytest.mark.skipif(DEVICE.type != "cuda", reason="Triton's interpreter has no arithmetic in bfloat16")
+@pytest.mark.parametrize("kind", ["ours", "Qwen2", "Qwen3"])
+@pytest.mark.parametrize("held", [torch.bfloat16, torch.float32], ids=["bfloat16 weights", "float32 weights"])
+def test_in_bfloat16_it_is_about_as_exact_as_the_models_own_pass(kind: str, held: torch.dtype):
+    model = MODELS[kind]()
+    for parameter in model.parameters():
+        parameter.data = parameter.data.bfloat16().float()
+    tokens = some_tokens(23, 0)
+    exact = plain_logits(model, tokens)[[21, 22]]
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(held)
+    with torch.autocast(DEVICE.type, torch.bfloat16, enabled=held == torch.float32):
+        own = plain_logits(model, tokens)[[21, 22]]
+    forward = make_forward(model, dtype=torch.bfloat16)
+    kv, size = forward.cache.shape[3], forward.cache.shape[5]
+    with torch.no_grad():
+        first = forward.prefill(packed({1: (0, tokens[:22])}))[0]
+        place(forward, 1, 22, tokens[22])
+        found = torch.stack([first, forward.decode(4, make_splits(4, kv, size, CONTEXT, 1, DEVICE))[1]])
+    apart = [float((each.float() - exact).norm() / exact.norm()) for each in (found, own)]
+    assert apart[0] < 2 * apart[1] < 0.1
