@@ -23,7 +23,7 @@ RECIPES = Path(__file__).parent.parent / "recipes"
 PAPERS = RECIPES / "papers"
 INDEX = PAPERS / "rows.toml"
 ROWS: list[dict[str, Any]] = tomllib.loads(INDEX.read_text(encoding="utf-8"))["row"]
-FILES = sorted(path for path in RECIPES.rglob("*.toml") if path != INDEX)
+FILES = sorted(path for path in RECIPES.rglob("*.toml") if path != INDEX and path.parent.name != "studies")
 BASES = [path for path in FILES if path.stem.startswith("base-")]
 LEAVES = [path for path in FILES if PAPERS in path.parents and path not in BASES]
 

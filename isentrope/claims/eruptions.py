@@ -24,6 +24,11 @@ def eruptions(run: StudyRun) -> list[Rise]:
     return find_phases(steps, values).eruptions
 
 
+def erupted(run: StudyRun) -> str | None:
+    """Why a run has nothing to say of eruptions; None if it has."""
+    return None if eruptions(run) else "entropy never erupted"
+
+
 def fell_again(rise: Rise) -> bool:
     return rise.over is not None and not rise.settled
 

@@ -128,8 +128,13 @@ def _extends(entry: Any) -> str:
     return str(cast("dict[str, Any]", entry).get("extends", "")) if isinstance(entry, dict) else ""
 
 
+def can_name(text: str) -> bool:
+    """Whether it can name a cell, which has a folder called so."""
+    return _NAME.fullmatch(text) is not None and text.lower() not in RESERVED
+
+
 def _add(cells: dict[str, Cell], cell: Cell, problems: list[str]) -> None:
-    if not _NAME.fullmatch(cell.name) or cell.name.lower() in RESERVED:
+    if not can_name(cell.name):
         problems.append(
             f"{cell.name!r} cannot name a cell: expected letters, digits, . _ + and -; not {', '.join(RESERVED)}"
         )

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from isentrope.errors import RunError
 from isentrope.rollout.files import write_atomically
-from isentrope.study.cells import Cell
+from isentrope.study.cells import Cell, can_name
 from isentrope.study.plan import Plan, Study
 
 PLAN = "study.json"
@@ -74,6 +74,10 @@ def plan_from_json(table: Any, source: object) -> Study:
     try:
         kept = {name: _same_kind(table[name], getattr(Plan(), name)) for name in _KEPT}
         plan, cells = Plan(**kept), tuple(_cell(entry) for entry in table["cells"])
+        names = {cell.name for cell in cells}
+        named = [*names, *(cell.warmup for cell in cells if cell.warmup)]
+        if not all(can_name(name) for name in named) or not {cell.against for cell in cells} <= {*names, ""}:
+            raise ValueError("a name that no cell can have")
         return Study(plan, cells)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)

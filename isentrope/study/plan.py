@@ -19,7 +19,7 @@ from typing import Any, cast
 from isentrope.config.convert import read_section
 from isentrope.config.schema import setting
 from isentrope.errors import ConfigError
-from isentrope.study.cells import Cell, expand
+from isentrope.study.cells import Cell, can_name, expand
 from isentrope.study.parts import Group, seed_list
 
 __all__ = ["Cell", "Plan", "Study", "Warmup", "read_plan"]
@@ -144,6 +144,8 @@ def _warmups(path: Path, tables: Any, common: Group, problems: list[str]) -> dic
                 f"{where}: expected a table with recipe and set" + (f", not {unknown[0]}" if unknown else "")
             )
             continue
+        if not can_name(name):
+            problems.append(f"{where}: expected a name of letters, digits, . _ + and -")
         recipe = _beside(path, str(table["recipe"])) if "recipe" in table else common.recipe
         settings = (*common.settings, *_texts(table.get("set", []), where, problems))
         found[name] = Warmup(name, recipe, settings)

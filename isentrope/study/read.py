@@ -6,15 +6,15 @@
         steps, values = run.series("entropy/token")
     data.cell("grpo")                                  # the runs of one cell, by seed
 
-Numbers are read to five significant digits, which the compact form keeps: both forms give the same StudyData.
+Numbers are read to four significant digits, which the compact form keeps: both forms give the same StudyData.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from isentrope.study.folder import PLAN, WARMUP, plan_from_json, read_note, run_
 from isentrope.study.plan import Study
 
 DONE, FAILED, UNFINISHED = "done", "failed", "unfinished"
-DIGITS = 5
+DIGITS = 4
 _CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/")
 
 
@@ -130,6 +130,17 @@ def _read_folders(folder: Path) -> StudyData:
     return StudyData(study, tuple(runs), warmups)
 
 
+def merged(data: StudyData, earlier: StudyData) -> StudyData:
+    """A study whose parts were run in several places: what is not done here is taken from there if it is done there."""
+    there = {(run.cell, run.seed): run for run in earlier.runs if run.status == DONE}
+    runs = [run if run.status == DONE else there.get((run.cell, run.seed), run) for run in data.runs]
+    tagged = [replace(run, tags=data.study.cell(run.cell).tags) for run in runs]
+    warmups = {
+        name: earlier.warmups.get(name, run) if run.status != DONE else run for name, run in data.warmups.items()
+    }
+    return StudyData(data.study, tuple(tagged), warmups)
+
+
 def read_one(folder: Path, cell: Cell, seed: int) -> StudyRun:
     return _study_run(run_folder(folder, cell.name, seed), cell.name, cell.tags, seed)
 
@@ -186,7 +197,3 @@ def rounded(record: Mapping[str, Any]) -> Record:
 
 def significant(value: float) -> float:
     return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else value
-
-
-def by_seed(runs: Sequence[StudyRun]) -> dict[int, StudyRun]:
-    return {run.seed: run for run in runs}

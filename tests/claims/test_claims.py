@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +14,8 @@ from isentrope.claims.book import CLAIMS, claim_of
 from isentrope.claims.judge import find
 from isentrope.claims.record import Verdict
 from isentrope.instruments.glossary import GLOSSARY, entry_of
-from isentrope.study.read import StudyData
+from isentrope.study.plan import read_plan
+from isentrope.study.read import DONE, StudyData, StudyRun
 from tests.claims.made import SEEDS, made_run, made_study
 from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
 
@@ -147,6 +149,25 @@ def test_seal_is_not_praised_where_nothing_erupts() -> None:
     assert "erupted" in found.reason
 
 
+@pytest.mark.parametrize("name", ["S3", "S4", "S5"])
+def test_without_an_eruption_nothing_is_said_of_one(name: str) -> None:
+    calm = [made_run(s, steps=400, train={"entropy/token": 0.5, "likelihood/valid": -0.5}) for s in SEEDS]
+    found = find(claim_of(name), [made_study(calm)])
+    assert (found.verdict, found.reason) == (Verdict.open, "entropy never erupted")
+    loud = SCENARIOS["S4"](HOLDS)
+    mixed = find(claim_of("S4"), [replace(loud, runs=(*loud.runs[:3], *calm[3:]))])
+    assert mixed.verdict == Verdict.holds
+    assert mixed.parts[0].notes == ("2 runs left out: entropy never erupted",)
+
+
+def test_short_responses_cannot_repeat_sentences() -> None:
+    study = SCENARIOS["S5"](HOLDS)
+    brief = tuple(replace(run, train=tuple({**row, "response/tokens": 20} for row in run.train)) for run in study.runs)
+    found = find(claim_of("S5"), [replace(study, runs=brief)])
+    assert found.verdict == Verdict.open
+    assert "too short" in found.reason
+
+
 def test_short_runs_are_told_apart() -> None:
     found = find(claim_of("S2"), [made_study(made_run(s, train={"entropy/token": 0.5}) for s in SEEDS)])
     assert found.reason == "no finished run of at least 300 steps"
@@ -198,3 +219,18 @@ def test_runs_that_have_not_begun() -> None:
     assert found.reason == "no finished run of at least 100 steps"
     done = SCENARIOS["E6"](HOLDS)
     assert find(claim_of("E6"), [replace(done, runs=(*done.runs, *waiting))]).verdict == Verdict.holds
+
+
+def test_the_large_study_has_the_cells_that_claims_ask_for() -> None:
+    """As if its runs had been made without measuring anything: no claim misses a cell, or asks for longer runs."""
+    study = read_plan(Path(__file__).parents[2] / "recipes" / "studies" / "household.toml")
+    begun: list[StudyRun] = []
+    for cell in study.cells:
+        steps = [int(one.removeprefix("run.steps=")) for one in cell.settings if one.startswith("run.steps=")][-1]
+        train = tuple({"step": step} for step in range(1, steps + 1))
+        begun += [StudyRun(cell.name, cell.tags, s, DONE, config={"run.steps": steps}, train=train) for s in cell.seeds]
+    for claim in CLAIMS:
+        found = find(claim, [StudyData(study, tuple(begun))])
+        empty = ("the runs do not tell", "entropy never erupted")
+        told = [part for part in found.parts if part.counts and part.reason.startswith(empty)]
+        assert {part.part for part in told} == {part.name for part in claim.parts if part.counts}, claim.id

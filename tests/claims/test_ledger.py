@@ -17,11 +17,12 @@ from isentrope.claims.ledger import make_ledger, read_studies
 from isentrope.claims.record import Verdict
 from isentrope.claims.registry import read_book
 from isentrope.claims.render import runs_to_markdown, summary, to_json, to_markdown
-from isentrope.claims.words import comment, effects, explain, seeds_of, signed
+from isentrope.claims.words import comment, effect, effects, explain, seeds_of, signed
 from isentrope.cli.main import app
 from isentrope.errors import ConfigError, RunError
 from isentrope.study.compact import write_compact
 from isentrope.study.read import StudyData
+from isentrope.train.probes.interference import Spoken
 from tests.claims.made import made_study
 from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
 
@@ -72,7 +73,7 @@ def test_markdown_has_a_row_for_each_claim(folder: Path) -> None:
     rows = [line for line in text.splitlines() if line.startswith(("| A", "| E", "| S", "| M"))]
     claims = [row for row in rows if row.split("|")[1].strip() in {claim.id for claim in CLAIMS}]
     assert len(claims) == len(CLAIMS)
-    assert all(row.count("|") == 7 for row in claims)
+    assert all(row.replace("\\|", "").count("|") == 7 for row in claims)
     assert "**✓ holds**" in text
     assert "**✗ does not hold**" in text
 
@@ -90,7 +91,7 @@ def test_explain_prints_claim_rule_and_metrics() -> None:
     assert claim.says in text
     assert "probe/interference/negative" in text
     assert "GRPO or GiGPO" in text
-    assert "holds if the interval (95%) lies above +0" in text
+    assert "holds if the interval (95%) lies above 0 and the mean is at least 0.05" in text
     assert read_book()["S3"][0].digest in text
 
 
@@ -111,9 +112,7 @@ def test_kind_errors(tmp_path: Path, folder: Path) -> None:
 def test_foreign_names_cannot_break_the_table() -> None:
     study = SCENARIOS["E6"](HOLDS)
     runs = tuple(replace(run, tags={**run.tags, "model": "a|b<script>\n| x |"}) for run in study.runs)
-    hostile = replace(
-        study, runs=runs + tuple(replace(run, tags=old.tags) for run, old in zip(runs, study.runs, strict=True))
-    )
+    hostile = replace(study, runs=(*runs, *study.runs))
     text = to_markdown(make_ledger([hostile], [claim_of("E6")]))
     assert "<script>" not in text
     assert [line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")] == [7, 7, 7]
@@ -128,6 +127,9 @@ def test_words() -> None:
     assert second.startswith("on PPO: +0.04 [")
     assert first.endswith("success ?")
     assert seeds_of(line.finding) == "5"
+    for kind, mark in ((HOLDS, "✓"), (FAILS, "✗")):
+        found = make_ledger([SCENARIOS["E6"](kind)], [claim_of("E6")]).lines[0].finding
+        assert effects(found) == [f"on GRPO: {effect(found.parts[0])} {mark}"]
     assert comment(line.finding).startswith("The interval includes 0. Would decide: about ")
     assert all(claim.says in explain(claim, []) for claim in CLAIMS)
 
@@ -164,16 +166,22 @@ def test_mathematics_by_computation() -> None:
 
 def test_a_broken_kernel_or_head_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     real_kernel, real_head, real_penalty = computed.kernel, computed.token_head, computed.penalty
-    monkeypatch.setattr(computed, "kernel", lambda *given: 1.01 * real_kernel(*given))
-    assert computed.interference_of_the_output_matrix() > computed.TOLERANCE
-    assert computed.likelihood_of_the_group() > computed.TOLERANCE
 
-    def wrong_entropy(*given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        logp, entropy = real_head(*given)
+    def louder(episodes: list[Spoken], weight: torch.Tensor) -> object:
+        return 1.01 * real_kernel(episodes, weight)
+
+    def vaguer(*given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logp, entropy = real_head(given[0], given[1], given[2], given[3])
         return logp, 1.01 * entropy
 
-    monkeypatch.setattr(computed, "token_head", wrong_entropy)
+    def harder(h: torch.Tensor, history: float, alpha: float, low: float, high: float, flat: bool) -> torch.Tensor:
+        return real_penalty(h, history, 1.01 * alpha, low, high, flat)
+
+    monkeypatch.setattr(computed, "kernel", louder)
+    assert computed.interference_of_the_output_matrix() > computed.TOLERANCE
+    assert computed.likelihood_of_the_group() > computed.TOLERANCE
+    monkeypatch.setattr(computed, "token_head", vaguer)
     assert computed.drift_on_the_simplex() > computed.TOLERANCE
     assert computed.entropy_against_covariance() > computed.TOLERANCE
-    monkeypatch.setattr(computed, "penalty", lambda *given: 1.01 * real_penalty(*given))
+    monkeypatch.setattr(computed, "penalty", harder)
     assert computed.hinge_gradient() > computed.TOLERANCE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.claims import registry, seal
+from isentrope.claims import intervals, registry, seal
 from isentrope.claims.book import CLAIMS, claim_of
 from isentrope.claims.digests import DECISION, bare_source, digest_of, digest_of_decision, sources_of
 from isentrope.claims.eruptions import erupts_repeatedly
@@ -60,8 +60,11 @@ def test_constants_and_functions_behind_a_rule_are_in_its_digest(monkeypatch: py
 def test_the_decision_has_a_digest_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     before = digest_of_decision()
     assert {"isentrope.study.statistics.bootstrap", "isentrope.claims.intervals.decide"} <= set(sources_of(find))
-    monkeypatch.setattr(statistics, "EXACT", 4)
-    assert digest_of_decision() != before
+    monkeypatch.setattr(intervals, "USUAL", 0.94)
+    again = digest_of_decision()
+    assert again != before
+    monkeypatch.setattr(statistics, "DRAWS", 9_999)  # used behind @cache alone
+    assert digest_of_decision() != again
 
 
 def test_comments_and_layout_do_not_count() -> None:

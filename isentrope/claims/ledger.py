@@ -1,0 +1,58 @@
+"""The ledger: every claim with its verdict, the age of its rule, and what is mathematics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from isentrope.claims.book import CLAIMS
+from isentrope.claims.judge import find
+from isentrope.claims.record import Claim, Finding, Verdict
+from isentrope.claims.registry import Book, notes_on, present, read_book
+from isentrope.errors import RunError
+from isentrope.study.read import StudyData, read_study
+
+
+@dataclass(frozen=True)
+class Line:
+    claim: Claim
+    finding: Finding
+    since: str  # when the rule last changed; empty: never recorded
+
+
+@dataclass(frozen=True)
+class Ledger:
+    studies: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        counted = Counter(line.finding.verdict for line in self.lines)
+        return {verdict: counted[verdict] for verdict in Verdict}
+
+    @property
+    def runs(self) -> int:
+        return len({run for line in self.lines for run in line.finding.runs})
+
+
+def make_ledger(studies: Sequence[StudyData], claims: Sequence[Claim] = CLAIMS, book: Book | None = None) -> Ledger:
+    book, now = read_book() if book is None else book, present()
+    begun = {f"{study.name}/{run.name}": run.begun for study in studies for run in study.runs}
+    lines: list[Line] = []
+    for claim in claims:
+        found = find(claim, studies)
+        notes = notes_on(claim, book, now, [begun[run] for run in found.runs])
+        entries = book.get(claim.id, ())
+        lines.append(Line(claim, replace(found, rule_notes=notes), entries[-1].date if entries else ""))
+    return Ledger(tuple(study.name for study in studies), tuple(lines))
+
+
+def read_studies(paths: Sequence[Path]) -> list[StudyData]:
+    """Studies by their folders or compact files. Two of one name cannot be told apart."""
+    studies = [read_study(path) for path in paths]
+    twice = [name for name, count in Counter(study.name for study in studies).items() if count > 1]
+    if twice:
+        raise RunError(f"two of the studies are called {twice[0]}; give each of them once")
+    return studies

@@ -1,0 +1,108 @@
+"""`isentrope claims`: the papers' claims, and what our runs say of them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from isentrope.claims.computed import Computed
+    from isentrope.claims.ledger import Ledger
+
+
+class Form(StrEnum):
+    text = "text"
+    md = "md"
+    json = "json"
+
+
+def claims(
+    studies: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="STUDY",
+            help="Folders of isentrope study, or of its compact form, as under docs/runs.",
+            show_default=False,
+        ),
+    ] = None,
+    explain: Annotated[
+        str | None, typer.Option("--explain", metavar="CLAIM", help="Print a claim, its rule and how it is measured.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="CLAIM", help="This claim alone; may be repeated.")
+    ] = None,
+    computed: Annotated[
+        bool, typer.Option("--computed/--no-computed", help="Check the mathematical ones as well; takes a second.")
+    ] = True,
+    form: Annotated[Form, typer.Option("--format", "-f", help="How to write it.")] = Form.text,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it here.")] = None,
+) -> None:
+    """Hold the papers' claims against studies: each holds, does not hold, or is undecided, by a rule fixed before.
+
+    Without a study it lists the claims, and what a study must have for each.
+    """
+    from isentrope.claims.book import CLAIMS, claim_of
+    from isentrope.claims.ledger import make_ledger, read_studies
+    from isentrope.claims.registry import read_book
+    from isentrope.claims.words import explain as explained
+
+    if explain is not None:
+        claim = claim_of(explain)
+        typer.echo(explained(claim, read_book().get(claim.id, [])), nl=False)
+        return
+    chosen = [claim_of(name) for name in only or ()] or CLAIMS
+    ledger = make_ledger(read_studies(studies or ()), chosen)
+    checked: Sequence[Computed] = ()
+    if computed and not only:
+        from isentrope.claims.computed import compute
+
+        checked = compute()
+    if form is Form.text and out is None:
+        _show(ledger, checked)
+        return
+    from isentrope.claims.render import to_json, to_markdown
+    from isentrope.cli.safe import plain
+    from isentrope.rollout.files import write_atomically
+
+    text = to_json(ledger, checked) if form is Form.json else to_markdown(ledger, checked)
+    if out is None:
+        typer.echo(plain(text), nl=False)
+    else:
+        write_atomically(out, text.encode())
+        typer.echo(str(out))
+
+
+def _show(ledger: Ledger, checked: Sequence[Computed]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from isentrope.claims.record import Verdict
+    from isentrope.claims.render import summary
+    from isentrope.claims.words import MARKS, comment, effects, seeds_of
+    from isentrope.cli.safe import shown
+
+    colours = {Verdict.holds: "green", Verdict.fails: "red", Verdict.open: "yellow"}
+    console = Console()
+    table = Table("", "claim", "verdict", "found: effect [95 % interval]", show_lines=True)
+    for line in ledger.lines:
+        found = line.finding
+        table.add_row(
+            line.claim.id,
+            shown(line.claim.says),
+            shown(f"{MARKS[found.verdict]} {found.verdict}", colours[found.verdict]),
+            shown("\n".join([*effects(found), *([f"{seeds_of(found)} seeds"] if found.runs else []), comment(found)])),
+        )
+    console.print(table)
+    if checked:
+        small = Table("by computation", "statement", "verdict", "sides differ by")
+        for one in checked:
+            small.add_row(one.id, one.says, shown(f"{MARKS[one.verdict]} {one.verdict}", colours[one.verdict]),
+                          one.apart)  # fmt: skip
+        console.print(small)
+    console.print(shown(summary(ledger)))
+    console.print(shown("isentrope claims --explain S3 prints a claim, its rule and how it is measured."), style="dim")

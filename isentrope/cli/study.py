@@ -1,0 +1,137 @@
+"""`isentrope study`: a grid of runs as a queue, and its tables."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from isentrope.study.plan import Study
+    from isentrope.study.run import How
+
+
+class Form(StrEnum):
+    md = "md"
+    latex = "latex"
+    html = "html"
+    csv = "csv"
+
+
+def study(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STUDY", help="A study file (TOML); for --tables also a study's folder or compact form."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="The study's folder; by default runs/NAME.")
+    ] = None,
+    side_by_side: Annotated[
+        int, typer.Option("--side-by-side", "-n", min=0, help="Runs at a time; 0: as many as the device holds.")
+    ] = 0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0, help="Stop after so long; call again to go on. 0: as the file says.")
+    ] = 0.0,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="CELL", help="This cell alone; may be repeated.")
+    ] = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option(
+            "--earlier", metavar="DIR", help="Runs that are done there, in folders or compact, are not made again."
+        ),
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Try runs that failed again.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check every cell, list them with their settings, run nothing.")
+    ] = False,
+    tables: Annotated[bool, typer.Option("--tables", help="Make the tables and curves of what there is.")] = False,
+    form: Annotated[
+        Form | None, typer.Option("--format", "-f", help="With --tables: print this one instead of writing them all.")
+    ] = None,
+    compact: Annotated[
+        Path | None,
+        typer.Option("--compact", metavar="DIR", help="Write all numbers of all runs there, in one small file."),
+    ] = None,
+) -> None:
+    """Run a grid of trainings as a queue; a study that was stopped goes on where it was.
+
+    Each run is a process of its own. One that fails is recorded, and the others go on. Watch them with isentrope watch.
+    """
+    plan = _plan(file) if file.suffix == ".toml" else None
+    folder = out or (Path("runs") / plan.name if plan else file)
+    if plan is None and not (tables or compact or form):
+        raise typer.BadParameter(
+            f"{file} is not a .toml file; of a study's folder: --tables, --compact", param_hint="STUDY"
+        )
+    if dry_run and plan is not None:
+        _dry(plan, folder, side_by_side, tuple(only or ()))
+    elif tables or compact or form:
+        _results(folder, form, compact, earlier)
+    elif plan is not None:
+        from isentrope.study.read import read_study
+        from isentrope.study.run import How
+
+        before = read_study(earlier) if earlier and earlier.exists() else None
+        how = How(side_by_side, minutes, tuple(only or ()), retry, before)
+        _run(plan, folder, how, f"{file}{f' --out {out}' if out else ''}{f' --earlier {earlier}' if earlier else ''}")
+
+
+def _run(plan: Study, folder: Path, how: How, words: str) -> None:
+    """`words` name the study on the command line."""
+    from isentrope.study.queue import FAILED, WAITING
+    from isentrope.study.run import run_study
+    from isentrope.study.show import Show
+
+    show = Show()
+    show.say(f"{plan.name}: folder {folder}; watch it with: isentrope watch {folder}")
+    try:
+        queue = run_study(plan, folder, how, show)
+    except KeyboardInterrupt:
+        show.say(f"to go on: isentrope study {words}")
+        raise
+    show.say(f"to go on: isentrope study {words}" if queue.of(WAITING) else f"tables: isentrope study {words} --tables")
+    if failed := queue.of(FAILED):
+        names = ", ".join(entry.job.name for entry in failed[:5]) + (" and others" if len(failed) > 5 else "")
+        show.say(f"{len(failed)} failed ({names}): the .log beside each says how; --retry tries them again")
+        raise typer.Exit(1)
+
+
+def _plan(file: Path) -> Study:
+    from isentrope.study.plan import read_plan
+
+    return read_plan(file)
+
+
+def _dry(plan: Study, folder: Path, side_by_side: int, only: tuple[str, ...]) -> None:
+    from rich.console import Console
+
+    from isentrope.study.begun import check_begun
+    from isentrope.study.dry import show_plan
+    from isentrope.study.jobs import make_jobs
+
+    jobs = make_jobs(plan, folder, only)
+    check_begun(jobs)
+    show_plan(plan, jobs, folder, side_by_side, Console())
+
+
+def _results(folder: Path, form: Form | None, compact: Path | None, earlier: Path | None) -> None:
+    from isentrope.cli.safe import plain
+    from isentrope.study.compact import write_compact
+    from isentrope.study.read import merged, read_study
+    from isentrope.study.results import render, write_results
+
+    data = read_study(folder)
+    data = merged(data, read_study(earlier)) if earlier and earlier.exists() else data
+    if compact is not None:
+        typer.echo(str(write_compact(data, compact)))
+    elif form is not None:
+        typer.echo(plain(render(data, form.value)), nl=False)
+    else:
+        typer.echo(plain(render(data, "md")), nl=False)
+        for path in write_results(data, (folder.parent if folder.is_file() else folder) / "results"):
+            typer.echo(str(path), err=True)

@@ -1,0 +1,69 @@
+"""What a study would do, without doing it: cells, settings, and how long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from isentrope.report.text import duration, visible
+from isentrope.study.jobs import Checked, cores
+from isentrope.study.measures import all_seconds
+from isentrope.study.plan import Study
+from isentrope.study.read import DONE, StudyRun, read_one
+
+
+def show_plan(study: Study, jobs: Sequence[Checked], out: Path, side_by_side: int, console: Console) -> None:
+    """Lists every cell; the jobs are those that make_jobs has checked."""
+    common = _shared([cell.settings for cell in study.cells])
+    table = Table(title=f"{visible(study.name)}: {len(study.cells)} cells", title_justify="left", box=None)
+    for name in ("cell", "tags", "seeds", "steps", "against", "settings of its own"):
+        table.add_column(name, justify="right" if name in ("seeds", "steps") else "left", overflow="fold")
+    steps = {checked.job.folder.parent.name: checked.config.run.steps for checked in jobs if checked.job.steps}
+    for cell in study.cells:
+        if cell.name in steps:
+            tags = ", ".join(f"{key}={value}" for key, value in cell.tags.items())
+            own = " ".join(cell.settings[len(common) :])
+            row = (cell.name, tags, str(len(cell.seeds)), str(steps[cell.name]), cell.against, own)
+            table.add_row(*(Text(visible(text)) for text in row))
+    console.print(table)
+    console.print(Text(f"\nAll runs: {visible(' '.join(common)) or 'as the recipe says'}"))
+    console.print(Text(_estimate(study, jobs, out, side_by_side)))
+
+
+def _shared(settings: Sequence[Sequence[str]]) -> Sequence[str]:
+    """What all of them begin with."""
+    first = settings[0]
+    count = 0
+    while count < len(first) and all(other[count : count + 1] == first[count : count + 1] for other in settings):
+        count += 1
+    return first[:count]
+
+
+def _estimate(study: Study, jobs: Sequence[Checked], out: Path, side_by_side: int) -> str:
+    runs = [checked for checked in jobs if checked.job.steps]
+    done = _finished(study, out)
+    left = [checked for checked in runs if checked.job.name not in done]
+    at_once = side_by_side or study.plan.side_by_side
+    told = f"{len(runs)} runs, {len(runs) - len(left)} of them done; {sum(c.job.steps for c in left):,} steps left"
+    pace, whence = study.plan.seconds_per_step, "as seconds_per_step says"
+    measured = [seconds / run.steps for run in done.values() if (seconds := all_seconds(run)) and run.steps]
+    if measured:
+        pace, whence = median(measured), f"as in the {len(measured)} runs that are done, beside others"
+    if not pace:
+        return f"{told}. How long a step takes is not known yet: run one cell (--only) first, or set seconds_per_step."
+    alone = sum(c.job.steps for c in left) * pace
+    width = at_once or cores()
+    whole = (
+        f"{duration(alone)} one after the other, {duration(alone / width)} with {width} at a time if they do not slow"
+    )
+    return f"{told}. {pace:.2f} s a step, {whence}: {whole} each other."
+
+
+def _finished(study: Study, out: Path) -> dict[str, StudyRun]:
+    found = [read_one(out, cell, seed) for cell in study.cells for seed in cell.seeds]
+    return {run.name: run for run in found if run.status == DONE}

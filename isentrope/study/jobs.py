@@ -1,0 +1,119 @@
+"""What a study has to run: one job for each warm-up, then one for each cell and seed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from isentrope.config.check import check_training
+from isentrope.config.load import load_config
+from isentrope.config.schema import RunConfig
+from isentrope.errors import ConfigError, TaskError
+from isentrope.methods.options import option_problems
+from isentrope.study.cells import Cell
+from isentrope.study.folder import WARMUP, run_folder
+from isentrope.study.plan import Study
+from isentrope.tasks.registry import world_options
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str  # "grpo/seed-0"
+    folder: Path
+    command: tuple[str, ...]  # for isentrope: train RECIPE --out ...
+    steps: int
+    device: str  # as run.device says
+    needs: str = ""  # the name of the job that has to be done before
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A job with its settings as they come to."""
+
+    job: Job
+    config: RunConfig
+
+
+def make_jobs(study: Study, out: Path, only: Sequence[str] = ()) -> list[Checked]:
+    """All jobs: warm-ups, then by rank, and in a rank the first seed of every cell, then the second: a study that is
+    cut short has as many seeds everywhere. One ConfigError lists what is wrong with any cell's settings."""
+    unknown = [name for name in only if all(cell.name != name for cell in study.cells)]
+    if unknown:
+        names = ", ".join(cell.name for cell in study.cells)
+        raise ConfigError(f"--only {unknown[0]}: the study has no such cell; there are {names}")
+    cells = [cell for cell in study.cells if not only or cell.name in only]
+    problems: dict[str, list[str]] = {}
+    jobs = [*_warmups(study, cells, out, problems)]
+    checked = {cell.name: _resolved(cell.recipe, cell.settings, cell.name, problems) for cell in cells}
+    turns = [(cell.rank, number, cell, seed) for cell in cells for number, seed in enumerate(cell.seeds)]
+    for _, _, cell, seed in sorted(turns, key=lambda turn: turn[:2]):
+        config = checked[cell.name]
+        if config is not None:
+            jobs.append(_job(cell, seed, config, out))
+    if problems:
+        told = [
+            f"- {', '.join(names[:4])}{' and others' if len(names) > 4 else ''}: {text}"
+            for text, names in problems.items()
+        ]
+        raise ConfigError(f"{study.file or study.name}: cells that cannot be run\n" + "\n".join(told))
+    return jobs
+
+
+def _warmups(study: Study, cells: Sequence[Cell], out: Path, problems: dict[str, list[str]]) -> Iterator[Checked]:
+    for name in dict.fromkeys(cell.warmup for cell in cells if cell.warmup):
+        warmup = study.warmups[name]
+        config = _resolved(warmup.recipe, warmup.settings, f"warmups.{name}", problems)
+        if config is not None:
+            folder = out / WARMUP / name
+            command = _command("sft", warmup.recipe, folder, warmup.settings)
+            yield Checked(Job(f"{WARMUP}/{name}", folder, command, 0, config.run.device, "", warmup.settings), config)
+
+
+def _job(cell: Cell, seed: int, config: RunConfig, out: Path) -> Checked:
+    folder, settings = run_folder(out, cell.name, seed), (*cell.settings, f"run.seed={seed}")
+    config = replace(config, run=replace(config.run, seed=seed))
+    if cell.warmup:
+        model = shown_path(out / WARMUP / cell.warmup)
+        settings = (*settings, f"policy.model={model}")
+        config = replace(config, policy=replace(config.policy, model=model))
+    job = Job(
+        name=f"{cell.name}/{folder.name}",
+        folder=folder,
+        command=_command("train", cell.recipe, folder, settings),
+        steps=config.run.steps,
+        device=config.run.device,
+        needs=f"{WARMUP}/{cell.warmup}" if cell.warmup else "",
+        settings=settings,
+    )
+    return Checked(job, config)
+
+
+def shown_path(path: Path) -> str:
+    """From here where it lies below, so that a study that is moved along with its surroundings goes on."""
+    path, here = path.resolve(), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _command(what: str, recipe: Path | None, folder: Path, settings: Sequence[str]) -> tuple[str, ...]:
+    sets = [part for setting in settings for part in ("--set", setting)]
+    return (what, *([str(recipe)] if recipe else []), "--out", str(folder), "--resume", *sets)
+
+
+def _resolved(
+    recipe: Path | None, settings: Sequence[str], name: str, problems: dict[str, list[str]]
+) -> RunConfig | None:
+    try:
+        config = load_config(recipe, settings, option_problems)
+        check_training(config)
+        world_options(config.task.world)
+    except (ConfigError, TaskError) as error:
+        problems.setdefault(str(error), []).append(name)
+        return None
+    return config
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

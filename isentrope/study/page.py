@@ -1,0 +1,39 @@
+"""The page of a study: its tables and curves in one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isentrope.report.shell import document, figure, nav, section
+from isentrope.report.text import clipped, safe
+from isentrope.study.curves import figures
+from isentrope.study.read import StudyData
+from isentrope.study.tables import TITLES, notes
+
+_FOOT = "Written by Isentrope from the files in the runs' folders."
+_MOST_SETTINGS = 400
+
+
+def page(data: StudyData, tables: Sequence[tuple[str, str]]) -> str:
+    """`tables` has the kind of each table and its markup."""
+    sections = {title: "".join(made for key, made in tables if key == kind) for kind, title in TITLES.items()}
+    drawn = "".join(figure(one) for one in figures(data))
+    sections["Curves"] = f'<div class="grid">{drawn}</div>' if drawn else ""
+    sections["Cells"] = _cells(data)
+    told = "".join(f"<li>{safe(note)}</li>" for note in notes(data))
+    head = f'<header><h1>{safe(data.name)}</h1></header><div class="card said"><ul class="notes">{told}</ul></div>'
+    body = "".join(section(title, inside) for title, inside in sections.items() if inside)
+    return document(data.name, nav([title for title, inside in sections.items() if inside]) + head + body, _FOOT)
+
+
+def _cells(data: StudyData) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{safe(cell.name)}</th>'
+        f"<td>{safe(', '.join(f'{key}={value}' for key, value in cell.tags.items()))}</td>"
+        f"<td>{safe(', '.join(str(seed) for seed in cell.seeds))}</td>"
+        f"<td>{safe(clipped(' '.join(cell.settings), _MOST_SETTINGS))}</td></tr>"
+        for cell in data.study.cells
+    )
+    head = "<tr><th>cell</th><th>tags</th><th>seeds</th><th>settings</th></tr>"
+    table = f'<table class="settings-table"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+    return f'<div class="card scroll">{table}</div>'

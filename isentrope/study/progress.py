@@ -1,0 +1,80 @@
+"""How far a run has come, from the end of its log: cheap enough to ask every second."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, cast
+
+from isentrope.errors import RunError
+from isentrope.instruments.log import METRICS
+from isentrope.report.read import read_run
+from isentrope.study.jobs import Job
+from isentrope.study.read import is_done
+
+_TAIL = 65536  # bytes, several records
+
+
+class Progress:
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.step, self.begun_at = 0, 0  # the last step; the one at which this process went on
+        self.success: float | None = None  # at the last evaluation
+        self.entropy: float | None = None
+        self.began = 0.0
+        self.look()
+
+    def begin(self) -> None:
+        self.look()
+        self.began, self.begun_at = time.monotonic(), self.step
+
+    def look(self) -> None:
+        for record in last_records(self.job.folder / METRICS):
+            self.step = int(record["step"])
+            self.entropy = _number(record.get("entropy/token"), self.entropy)
+            told = [value for key, value in record.items() if key.startswith("eval/") and key.endswith("/success")]
+            self.success = _number(told[-1], self.success) if told else self.success
+
+    def is_done(self) -> bool:
+        """Reads the whole folder: for a run that has ended."""
+        if not self.job.folder.is_dir():
+            return False
+        try:
+            return is_done(read_run(self.job.folder))
+        except RunError:
+            return False
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether this process has done a step: then it has all the memory that it needs."""
+        return self.step > self.begun_at
+
+    @property
+    def seconds_per_step(self) -> float | None:
+        done = self.step - self.begun_at
+        return (time.monotonic() - self.began) / done if done > 0 and self.began else None
+
+
+def last_records(path: Path) -> list[dict[str, Any]]:
+    """The records at the end of a log, whole ones only."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL))
+            lines = file.read().split(b"\n")[(1 if size > _TAIL else 0) : -1]
+    except OSError:
+        return []
+    found: list[dict[str, Any]] = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict) and isinstance(cast("dict[str, Any]", record).get("step"), int):
+            found.append(cast("dict[str, Any]", record))
+    return found
+
+
+def _number(value: Any, before: float | None) -> float | None:
+    return float(value) if isinstance(value, int | float) else before

@@ -1,0 +1,171 @@
+"""The queue of a study: starts runs as processes of their own, as many side by side as there is room for.
+
+Its state is what lies in the study's folder, so a study that was killed goes on by being started again: runs that are
+done stay, runs that were under way resume from their last checkpoint, failed ones are left alone unless asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from isentrope.rollout.files import write_atomically
+from isentrope.study.device import Room
+from isentrope.study.failure import reason_of
+from isentrope.study.folder import log_file, note_file, read_note
+from isentrope.study.jobs import Job
+from isentrope.study.progress import Progress
+from isentrope.study.prune import prune
+from isentrope.watch.locks import held_locks, is_held
+
+WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+GRACE = 10.0  # seconds that a run has to end after it was asked to
+_TRIES = 3  # times that a run is started that others kill, or that finds too little memory beside others
+
+
+@dataclass
+class Entry:
+    job: Job
+    progress: Progress
+    state: str = WAITING
+    process: subprocess.Popen[bytes] | None = None
+    tries: int = 0
+    reason: str = ""
+
+
+class Queue:
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        room: Room,
+        threads: int,
+        keep: str,
+        retry: bool = False,
+        elsewhere: Collection[str] = (),
+    ) -> None:
+        """`elsewhere` names jobs that were done in another place."""
+        self.entries = [Entry(job, Progress(job), DONE if job.name in elsewhere else WAITING) for job in jobs]
+        self.room, self.threads, self.keep = room, threads, keep
+        for entry in self.of(WAITING):
+            self._look_back(entry, retry)
+
+    def _look_back(self, entry: Entry, retry: bool) -> None:
+        """What the folder says of a run from before."""
+        note = read_note(entry.job.folder)
+        if entry.progress.is_done():
+            self._done(entry)
+        elif note is not None and not retry and note.get("settings") == list(entry.job.settings):
+            entry.state, entry.reason = FAILED, str(note.get("reason", ""))
+
+    def of(self, state: str) -> list[Entry]:
+        return [entry for entry in self.entries if entry.state == state]
+
+    @property
+    def finished(self) -> bool:
+        return not self.of(RUNNING) and not self._ready()
+
+    def turn(self, may_start: bool = True) -> list[Entry]:
+        """See to the runs under way and start what there is room for; gives those that ended since the last time."""
+        ended = [entry for entry in self.of(RUNNING) if self._ended(entry)]
+        while may_start:
+            running = self.of(RUNNING)
+            ready = self._ready()
+            learning = sum(entry.progress.has_learnt for entry in running)
+            if not ready or not self.room.has_room(len(running), learning):
+                break
+            locks = held_locks()
+            free = [entry for entry in ready if not is_held(entry.job.folder / "run.lock", locks)]
+            if not free:  # somebody else runs them: wait
+                break
+            self._start(free[0])
+        return ended
+
+    def _ready(self) -> list[Entry]:
+        """Those that wait for nothing but room. What needs a failed warm-up fails with it."""
+        states = {entry.job.name: entry.state for entry in self.entries}
+        for entry in self.of(WAITING):
+            if states.get(entry.job.needs) == FAILED:
+                entry.state, entry.reason = FAILED, f"{entry.job.needs}, which it begins from, failed"
+        return [entry for entry in self.of(WAITING) if states.get(entry.job.needs, DONE) == DONE]
+
+    def command(self, job: Job) -> list[str]:
+        return [sys.executable, "-m", "isentrope.study.child", str(os.getpid()), *job.command]
+
+    def _start(self, entry: Entry) -> None:
+        entry.job.folder.parent.mkdir(parents=True, exist_ok=True)
+        note_file(entry.job.folder).unlink(missing_ok=True)
+        environment = {"OMP_NUM_THREADS": str(self.threads), "PYTHONUNBUFFERED": "1"} | os.environ
+        with log_file(entry.job.folder).open("ab") as log:
+            entry.process = subprocess.Popen(
+                self.command(entry.job),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        entry.state, entry.tries = RUNNING, entry.tries + 1
+        entry.progress.begin()
+
+    def _ended(self, entry: Entry) -> bool:
+        entry.progress.look()
+        code = entry.process.poll() if entry.process else 0
+        if code is None:
+            return False
+        if entry.progress.is_done():
+            self._done(entry)
+            return True
+        reason = reason_of(code, log_file(entry.job.folder))
+        crowded = len(self.of(RUNNING)) > 1 and "out of memory" in reason.lower()
+        if (code < 0 or crowded) and entry.tries < _TRIES:  # it goes on from its checkpoint
+            entry.state = WAITING
+            if crowded:
+                self.room.most = max(1, len(self.of(RUNNING)))
+            return False
+        self._failed(entry, reason)
+        return True
+
+    def _done(self, entry: Entry) -> None:
+        entry.state = DONE
+        note_file(entry.job.folder).unlink(missing_ok=True)
+        if self.keep == "metrics" and entry.job.steps:
+            prune(entry.job.folder)
+
+    def _failed(self, entry: Entry, reason: str) -> None:
+        entry.state, entry.reason = FAILED, reason
+        note = {"status": FAILED, "reason": reason, "settings": list(entry.job.settings)}
+        write_atomically(note_file(entry.job.folder), (json.dumps(note, indent=1) + "\n").encode())
+
+    def stop(self) -> None:
+        """End what is under way; it goes on from its last checkpoint when the study does."""
+        running = [entry for entry in self.of(RUNNING) if entry.process is not None]
+        for entry in running:
+            _signal(entry, signal.SIGINT)
+        end = time.monotonic() + GRACE
+        for entry in running:
+            assert entry.process is not None
+            try:
+                entry.process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                _signal(entry, signal.SIGKILL)
+                entry.process.wait()
+            entry.progress.look()
+            if entry.progress.is_done():
+                self._done(entry)
+            else:
+                entry.state = WAITING
+
+
+def _signal(entry: Entry, number: signal.Signals) -> None:
+    """To the run and all processes that it started, such as task workers."""
+    assert entry.process is not None
+    try:
+        os.killpg(entry.process.pid, number)
+    except ProcessLookupError:
+        pass

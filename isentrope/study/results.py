@@ -1,0 +1,147 @@
+"""The results of a study as Markdown, LaTeX, HTML and CSV, from its run folders or its compact form alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from isentrope.report.text import safe
+from isentrope.results.render import latex_figure, latex_safe, markdown_safe, one_line, spreadsheet_safe
+from isentrope.rollout.files import write_atomically
+from isentrope.study.curves import write_curves
+from isentrope.study.measure_list import Measure
+from isentrope.study.page import page
+from isentrope.study.read import StudyData
+from isentrope.study.statistics import Interval
+from isentrope.study.tables import Counted, Figure, Row, StudyTable, make_tables, notes
+
+FILES = {"md": "tables.md", "latex": "tables.tex", "html": "index.html", "csv": "tables.csv"}
+
+
+def render(data: StudyData, form: str) -> str:
+    return FORMS[form](data)
+
+
+def write_results(data: StudyData, folder: Path) -> list[Path]:
+    """All forms, and the curves as SVG."""
+    paths: list[Path] = []
+    for form, name in FILES.items():
+        write_atomically(folder / name, render(data, form).encode("utf-8", "replace"))
+        paths.append(folder / name)
+    return paths + write_curves(data, folder)
+
+
+def lines_of(table: StudyTable) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of a table as text. A column that no row has is left out."""
+    used = [n for n in range(len(table.measures)) if any(row.figures[n] is not None for row in table.rows)]
+    first = ["cell", "against", "seeds"] if table.differences else ["cell", "seeds"]
+    head = [*first, *(table.measures[n].title for n in used)]
+    rows = [[*_names(table, row), *(_text(row.figures[n], table, n) for n in used)] for row in table.rows]
+    return head, rows
+
+
+def _names(table: StudyTable, row: Row) -> list[str]:
+    seeds = str(row.seeds) if row.seeds == row.planned else f"{row.seeds} of {row.planned}"
+    return [one_line(row.cell), *([one_line(row.against)] if table.differences else []), seeds]
+
+
+def _text(figure: Figure, table: StudyTable, number: int) -> str:
+    measure = table.measures[number]
+    if figure is None:
+        return "-"
+    if isinstance(figure, Counted):
+        told = "-" if figure.value is None else _number(figure.value, measure)
+        return f"{told} ({figure.reached}/{figure.count})"
+    sign = "+" if table.differences and figure.value > 0 else ""
+    told = sign + _number(figure.value, measure)
+    if figure.low is None or figure.high is None:
+        return told
+    return f"{told} [{_number(figure.low, measure)}, {_number(figure.high, measure)}]"
+
+
+def _number(value: float, measure: Measure) -> str:
+    return f"{round(value * measure.scale, measure.places) + 0.0:.{measure.places}f}"  # a zero has no sign
+
+
+def _markdown(data: StudyData) -> str:
+    blocks = [f"# {markdown_safe(one_line(data.name))}"]
+    for table in make_tables(data):
+        head, rows = lines_of(table)
+        lines = [f"**{table.title}**", "", "| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+        lines += ["| " + " | ".join([markdown_safe(row[0]), *row[1:]]) + " |" for row in rows]
+        blocks.append("\n".join(lines))
+        if not table.differences:
+            blocks.append(_legend(table.measures))
+    blocks.append("\n".join(f"- {markdown_safe(one_line(note))}" for note in notes(data)))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _legend(measures: Sequence[Measure]) -> str:
+    return "; ".join(f"{markdown_safe(measure.title)}: {measure.meaning}" for measure in measures) + "."
+
+
+def _latex(data: StudyData) -> str:
+    """Tabulars for the package booktabs, the notes as comments."""
+    blocks = ["\n".join(f"% {one_line(note)}" for note in (data.name, *notes(data)))]
+    for table in make_tables(data):
+        head, rows = lines_of(table)
+        lines = [f"% {table.title}", rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule"]
+        lines += [" & ".join(latex_safe(text) for text in head) + r" \\", r"\midrule"]
+        names = 2 if table.differences else 1
+        lines += [
+            " & ".join([*(latex_safe(text) for text in row[:names]), *(latex_figure(text) for text in row[names:])])
+            + r" \\"
+            for row in rows
+        ]
+        blocks.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _csv(data: StudyData) -> str:
+    """A line for each cell and measure, in the measure's own unit: what a program reads."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["table", "cell", "tags", "against", "measure", "seeds", "reached", "value", "low", "high"])
+    for table in make_tables(data):
+        for row in table.rows:
+            tags = " ".join(f"{key}={value}" for key, value in row.tags.items())
+            names = [spreadsheet_safe(one_line(text)) for text in (row.cell, tags, row.against)]
+            for measure, figure in zip(table.measures, row.figures, strict=True):
+                if figure is not None:
+                    writer.writerow([table.key, *names, measure.key, *_cells(figure)])
+    return out.getvalue()
+
+
+def _cells(figure: Interval | Counted) -> list[str]:
+    if isinstance(figure, Counted):
+        told = [str(figure.count), str(figure.reached), _exact(figure.value), "", ""]
+    else:
+        told = [str(figure.count), "", *(_exact(value) for value in (figure.value, figure.low, figure.high))]
+    return told
+
+
+def _exact(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _html(data: StudyData) -> str:
+    return page(data, [_html_table(table) for table in make_tables(data)])
+
+
+def _html_table(table: StudyTable) -> tuple[str, str]:
+    head, rows = lines_of(table)
+    top = "".join(f"<th>{safe(text)}</th>" for text in head)
+    body = "".join(
+        f'<tr><th scope="row">{safe(row[0])}</th>{"".join(f"<td>{safe(text)}</td>" for text in row[1:])}</tr>'
+        for row in rows
+    )
+    told = "" if table.differences else f'<p class="small">{safe(_legend(table.measures).replace(chr(92), ""))}</p>'
+    return table.key, (
+        f'<div class="card table"><h3>{safe(table.title)}</h3><div class="scroll"><table class="dense"><thead><tr>{top}'
+        f"</tr></thead><tbody>{body}</tbody></table></div>{told}</div>"
+    )
+
+
+FORMS: dict[str, Callable[[StudyData], str]] = {"md": _markdown, "latex": _latex, "html": _html, "csv": _csv}

@@ -1,0 +1,98 @@
+"""Run a study, or go on with one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from isentrope.errors import RunError, writing
+from isentrope.study.begun import check_begun, done_before
+from isentrope.study.device import room_for
+from isentrope.study.folder import write_plan
+from isentrope.study.jobs import cores, make_jobs
+from isentrope.study.plan import Study
+from isentrope.study.queue import GRACE, RUNNING, Queue
+from isentrope.study.read import StudyData
+from isentrope.study.show import Show
+
+_LOOK = 0.5  # seconds between two looks at the runs
+_LEAST = 20.0  # seconds that must be left to begin another run: less would only be thrown away
+
+
+@dataclass(frozen=True)
+class How:
+    """What the command line says beside the study file; 0: as that says."""
+
+    side_by_side: int = 0
+    minutes: float = 0.0
+    only: tuple[str, ...] = ()
+    retry: bool = False
+    earlier: StudyData | None = None  # what was run of the study in other places
+
+
+def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
+    """Until all runs are done, the time is up, or somebody interrupts; the study goes on with the next call."""
+    began = time.monotonic()
+    minutes = how.minutes or study.plan.minutes
+    deadline = began + 60 * minutes - GRACE if minutes else float("inf")
+    checked = make_jobs(study, out, how.only)
+    check_begun(checked)
+    elsewhere = done_before(checked, how.earlier) if how.earlier else frozenset[str]()
+    with _alone(out):
+        write_plan(out, study)
+        room = room_for(checked[0].config.run.device, how.side_by_side or study.plan.side_by_side, cores())
+        threads = max(1, cores() // min(room.most, len(checked)))
+        queue = Queue([one.job for one in checked], room, threads, study.plan.keep, how.retry, elsewhere)
+        show.begin(queue, minutes)
+        try:
+            with _terminated_as_interrupted():
+                while not queue.finished and time.monotonic() < deadline:
+                    worth = deadline - time.monotonic() > min(_LEAST, 30 * minutes)
+                    for entry in queue.turn(may_start=worth):
+                        show.ended(entry)
+                    show.look()
+                    if not worth and not queue.of(RUNNING):
+                        break
+                    time.sleep(_LOOK)
+        finally:
+            queue.stop()
+            show.end()
+    return queue
+
+
+@contextmanager
+def _alone(out: Path) -> Generator[None]:
+    """One process at a time runs a study; the lock dies with it."""
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        lock = (out / "study.lock").open("a+")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunError(f"another process runs the study in {out}; wait for it or choose another --out") from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Generator[None]:
+    """Whoever ends the study by SIGTERM gets what Ctrl-C gets: runs that were asked to end."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,112 @@
+"""`isentrope study` as one uses it, with real runs: killed in the middle and gone on with, one cell broken."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from isentrope.study.read import DONE, FAILED, UNFINISHED, read_study
+
+DEMO = Path(__file__).parents[2] / "recipes" / "demo.toml"
+TINY = f"""
+recipe = "{DEMO}"
+seeds = 1
+against = "grpo"
+set = [
+  "run.steps=6", "run.eval_every=0", "run.checkpoint_every=1", "rollout.groups=2", "rollout.group_size=2",
+  "learn.mini_batches=1", "task.max_turns=4", "eval.games=4", "eval.splits=unseen", "instruments.probe_every=0",
+]
+[cells.grpo]
+[cells.broken]
+extends = "grpo"
+set = ["policy.model=no-such-folder"]
+"""
+
+
+def study(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(_command(*words), cwd=cwd, env=_environment(), capture_output=True, text=True, timeout=300)
+
+
+def _command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "isentrope", "study", "tiny.toml", *words]
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(DEMO.parents[1])}
+
+
+def _children(parent: int) -> list[int]:
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"isentrope.study.child" in words and str(parent).encode() in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_a_study_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    folder = tmp_path / "runs" / "tiny"
+    listed = study("--dry-run", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert "2 runs, 0 of them done" in listed.stdout
+    assert not folder.exists()
+
+    process = subprocess.Popen(_command("-n", "2"), cwd=tmp_path, env=_environment(), stdout=subprocess.DEVNULL)
+    checkpoint = folder / "grpo" / "seed-0" / "checkpoints" / "step-000001"
+    end = time.monotonic() + 120
+    while not checkpoint.exists() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    assert checkpoint.exists()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    while _children(process.pid) and time.monotonic() < end:  # they die with it
+        time.sleep(0.02)
+    assert not _children(process.pid)
+    assert {run.status for run in read_study(folder).cell("grpo")} == {UNFINISHED}
+
+    went_on = study("-n", "2", cwd=tmp_path)
+    assert went_on.returncode == 1  # one failed
+    data = read_study(folder)
+    assert {run.cell: run.status for run in data.runs} == {"grpo": DONE, "broken": FAILED}
+    assert "no-such-folder" in data.cell("broken")[0].reason
+    assert data.cell("grpo")[0].series("entropy/token")[0] == (1, 2, 3, 4, 5, 6)
+    assert not checkpoint.exists()  # metrics alone are kept
+
+    again = study(cwd=tmp_path)
+    assert again.returncode == 1
+    assert "1 done, 1 failed" in again.stdout
+    tables = study("--tables", cwd=tmp_path)
+    assert tables.returncode == 0, tables.stderr
+    assert "| grpo | 1 |" in tables.stdout
+    assert (folder / "results" / "index.html").is_file()
+    assert study("--compact", "docs", cwd=tmp_path).returncode == 0
+    assert read_study(tmp_path / "docs").runs == data.runs
+
+
+def test_a_study_whose_settings_changed_is_not_mixed(tmp_path: Path) -> None:
+    from tests.study.made import whole_run
+
+    (tmp_path / "tiny.toml").write_text(TINY)
+    whole_run(tmp_path / "runs" / "tiny", "grpo", 0, 0.5)
+    refused = study(cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "was begun with other settings" in refused.stderr
+
+
+def test_one_process_at_a_time_runs_a_study(tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    (tmp_path / "runs" / "tiny").mkdir(parents=True)
+    with (tmp_path / "runs" / "tiny" / "study.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused = study(cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "another process runs the study" in refused.stderr
