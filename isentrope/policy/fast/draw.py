@@ -4,7 +4,7 @@ First every block of words is summed up (maximum, sum, entropy's sum), then one 
 in which the cumulative probability passes the row's uniform number, and the word within it.
 """
 
-# pyright: basic
+# pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 # Kernels are in Triton's language, which only looks like Python's types.
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import triton  # pyright: ignore[reportMissingTypeStubs]
 import triton.language as tl  # pyright: ignore[reportMissingTypeStubs]
 from torch import Tensor
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportOperatorIssue=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUntypedFunctionDecorator=false
 
 STATS_BLOCK, STATS_WARPS = 2048, 8

@@ -1,6 +1,6 @@
 """The small kernels between the matrix products of a layer: norm, SwiGLU, rotation and writing to the cache."""
 
-# pyright: basic
+# pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 # Kernels are in Triton's language, which only looks like Python's types.
 
 from __future__ import annotations
