@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from isentrope.bench.shapes import llama_settings
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.policy.engine import Request, Sampled
@@ -46,17 +47,7 @@ from isentrope.rollout.arena import Arena
 from isentrope.types import RolloutPlan
 
 Row = dict[str, Any]
-SHAPE: dict[str, Any] = {
-    "vocab_size": 49152,
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-    "rope_theta": 100000.0,
-}
+SHAPE = llama_settings("smollm2") | {"rope_theta": 100000.0}
 
 
 class AnyWord(PocketTokens):

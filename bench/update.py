@@ -36,6 +36,7 @@ from torch import Tensor
 
 from isentrope.batch import batch_of, flatten, micro_batches
 from isentrope.bench.results import Row, finish
+from isentrope.bench.shapes import llama_settings
 from isentrope.layout import TokenSequence, lay_out
 from isentrope.policy.fast.anatomy import anatomy
 from isentrope.policy.fast.train_attention import FLASH
@@ -50,11 +51,7 @@ from isentrope.types import Episode, StepTokens, Targets, TokenBatch, Turn
 
 CEILING = 790e12
 """Bfloat16 operations a second that an H200 was measured to reach."""
-SMOLLM2 = {
-    "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
-    "num_attention_heads": 9, "num_key_value_heads": 3, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
-    "rope_theta": 100000.0, "tie_word_embeddings": True,
-}  # fmt: skip
+SMOLLM2 = llama_settings("smollm2") | {"rms_norm_eps": 1e-5, "rope_theta": 100000.0}
 TINY = SMOLLM2 | {
     "vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2,

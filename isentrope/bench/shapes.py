@@ -28,6 +28,21 @@ SEED = 40_000_000  # first of the games that the tokenizer is made from
 _TOKENS = 2000  # of the tokenizer, control tokens included
 
 
+def llama_settings(name: str, positions: int = 8192) -> dict[str, Any]:
+    """The shape as transformers' LlamaConfig has it."""
+    shape = SHAPES[name]
+    return {
+        "vocab_size": shape["vocab"],
+        "hidden_size": shape["width"],
+        "num_hidden_layers": shape["layers"],
+        "num_attention_heads": shape["heads"],
+        "num_key_value_heads": shape["kv_heads"],
+        "intermediate_size": shape["inner"],
+        "max_position_embeddings": positions,
+        "tie_word_embeddings": True,
+    }
+
+
 def write_random_model(name: str, folder: Path, positions: int = 8192, seed: int = 0) -> Path:
     """The folder of a Llama of this shape with random weights and a tokenizer; written only if it is not there."""
     if name not in SHAPES:
@@ -37,22 +52,9 @@ def write_random_model(name: str, folder: Path, positions: int = 8192, seed: int
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    shape = SHAPES[name]
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
-    config: Any = LlamaConfig(
-        vocab_size=shape["vocab"],
-        hidden_size=shape["width"],
-        num_hidden_layers=shape["layers"],
-        num_attention_heads=shape["heads"],
-        num_key_value_heads=shape["kv_heads"],
-        intermediate_size=shape["inner"],
-        max_position_embeddings=positions,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
+    config: Any = LlamaConfig(**llama_settings(name, positions), pad_token_id=0, bos_token_id=1, eos_token_id=2)
     model: Any = LlamaForCausalLM(config)
     model.save_pretrained(folder)
     _write_tokenizer(folder)

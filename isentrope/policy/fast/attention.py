@@ -127,7 +127,7 @@ def _decode(
         live = whole + n < end
         best, total, mixed = _mix(q, keys, values, offset, live, live[None, :], scale, best, total, mixed, d, True)
 
-    if WHOLE or split == last:  # decided when the kernel is compiled
+    if WHOLE or split == last:  # one part is always the last
         best, total, mixed = _add_new(
             q, base + (KV * SHARE + kv) * SIZE, keys, values, pages, length, kv, c, s, across, d, scale, best, total,
             mixed, KV, SIZE, PAGE,

@@ -8,6 +8,7 @@ import torch
 
 from isentrope.policy.fast.attention import make_splits
 from isentrope.policy.fast.forward import Forward
+from tests.policy.fast import small
 from tests.policy.fast.small import CONTEXT, DEVICE, MODELS, WORDS, make_forward, packed, plain_logits
 
 TOLERANCE = 2e-4  # of logits whose spread is about 20, in float32
@@ -77,7 +78,7 @@ def test_a_prompt_can_begin_with_pages_that_another_fills_in_the_same_pass():
     close(found[1], plain_logits(model, shared + ends[1])[-1])
 
 
-@pytest.mark.skipif(DEVICE.type != "cuda", reason="Triton's interpreter has no arithmetic in bfloat16")
+@pytest.mark.skipif(DEVICE.type != "cuda", reason="needs a GPU: Triton's interpreter has no bfloat16 arithmetic")
 @pytest.mark.parametrize("kind", ["ours", "Qwen2", "Qwen3"])
 @pytest.mark.parametrize("held", [torch.bfloat16, torch.float32], ids=["bfloat16 weights", "float32 weights"])
 def test_in_bfloat16_it_is_about_as_exact_as_the_models_own_pass(kind: str, held: torch.dtype):
@@ -98,3 +99,8 @@ def test_in_bfloat16_it_is_about_as_exact_as_the_models_own_pass(kind: str, held
         found = torch.stack([first, forward.decode(4, make_splits(4, kv, size, CONTEXT, 1, DEVICE))[1]])
     apart = [float((each.float() - exact).norm() / exact.norm()) for each in (found, own)]
     assert apart[0] < 2 * apart[1] < 0.1
+
+
+def test_pages_may_be_larger_than_what_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(small, "PAGE", 128)
+    test_prefill_appending_and_single_tokens_equal_the_whole_pass("ours")
