@@ -127,7 +127,12 @@ def _decode(
         live = whole + n < end
         best, total, mixed = _mix(q, keys, values, offset, live, live[None, :], scale, best, total, mixed, d, True)
 
-    if WHOLE or split == last:  # one part is always the last
+    if WHOLE:  # noqa: SIM114 (decided when compiling; joined with the next one it would be decided by every program)
+        best, total, mixed = _add_new(
+            q, base + (KV * SHARE + kv) * SIZE, keys, values, pages, length, kv, c, s, across, d, scale, best, total,
+            mixed, KV, SIZE, PAGE,
+        )  # fmt: skip
+    elif split == last:
         best, total, mixed = _add_new(
             q, base + (KV * SHARE + kv) * SIZE, keys, values, pages, length, kv, c, s, across, d, scale, best, total,
             mixed, KV, SIZE, PAGE,
@@ -162,6 +167,7 @@ class Splits:
     arrived: Tensor
 
 
+CROWDED = 1536  # programs from which on smaller blocks, more of them asked for ahead, are faster
 ROWS = 16  # query heads that one program works on: those that share keys, up to what a matrix product needs
 
 
@@ -191,12 +197,13 @@ def decode_attention(
     """
     kv, page, size = cache.shape[2:]
     rows = qkv.shape[0]
+    crowded = rows * kv >= CROWDED
     out = torch.empty(rows, heads * size, dtype=qkv.dtype, device=qkv.device)
     _decode[(rows, kv, splits.most)](
         qkv, out, cache[0], cache[1], table, positions, *angles, splits.parts, splits.sums, splits.arrived,
         math.log2(math.e) / math.sqrt(size), table.shape[1], splits.length, splits.most,
-        KV=kv, SHARE=heads // kv, ROWS=ROWS, SIZE=size, PAGE=page, BLOCK=min(64, page),
-        WHOLE=splits.most == 1, num_warps=max(1, size // 64), num_stages=2,
+        KV=kv, SHARE=heads // kv, ROWS=ROWS, SIZE=size, PAGE=page, BLOCK=min(32 if crowded else 64, page),
+        WHOLE=splits.most == 1, num_warps=max(1, size // 64), num_stages=3 if crowded else 2,
     )  # fmt: skip
     return out
 

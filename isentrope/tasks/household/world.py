@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from isentrope.config.schema import setting
 from isentrope.errors import TaskError
@@ -15,6 +15,7 @@ from isentrope.tasks.household.game import KINDS, Game
 from isentrope.tasks.household.generate import SPLITS, generate
 from isentrope.tasks.household.layouts import SIZES
 from isentrope.tasks.household.official import OfficialGames
+from isentrope.tasks.household.tables import Tables
 
 RULES = (
     "You look after a house and carry out one errand in it, step by step. You can walk to furniture and appliances, "
@@ -69,7 +70,14 @@ class HouseholdWorld:
     def game(self, instance: Instance) -> Game:
         if self.official:
             return self.official.game(instance.split, instance.index)
-        return generate(instance.kind, instance.split, instance.index, self.options.rooms)
+        return _generated(instance.kind, instance.split, instance.index, self.options.rooms).game
+
+    def engine(self, instance: Instance) -> Engine:
+        """A new play of a game."""
+        if self.official:
+            return Engine(self.game(instance))
+        tables = _generated(instance.kind, instance.split, instance.index, self.options.rooms)
+        return Engine(tables.game, tables)
 
     def open(self) -> HouseholdTask:
         return HouseholdTask(self)
@@ -82,6 +90,11 @@ class HouseholdWorld:
             raise TaskError(f"the household world has no split {split!r}; it has {', '.join(self.splits())}")
 
 
+@lru_cache(maxsize=256)  # a group plays the same game, and every evaluation the same games
+def _generated(kind: str, split: str, index: int, rooms: str) -> Tables:
+    return Tables(generate(kind, split, index, rooms))
+
+
 class HouseholdTask:
     """Plays one game at a time. An episode ends when the game is won; the runner sets the turn limit."""
 
@@ -90,7 +103,7 @@ class HouseholdTask:
         self._engine: Engine | None = None
 
     def start(self, instance: Instance) -> View:
-        self._engine = Engine(self._world.game(instance))
+        self._engine = self._world.engine(instance)
         return self._view(self._engine, self._engine.room())
 
     def step(self, action: str) -> Step:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from isentrope.policy.fast import attention
 from isentrope.policy.fast.attention import make_splits
 from isentrope.policy.fast.forward import Forward
 from tests.policy.fast import small
@@ -103,4 +104,10 @@ def test_in_bfloat16_it_is_about_as_exact_as_the_models_own_pass(kind: str, held
 
 def test_pages_may_be_larger_than_what_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(small, "PAGE", 128)
+    test_prefill_appending_and_single_tokens_equal_the_whole_pass("ours")
+
+
+def test_many_programs_read_smaller_blocks_and_find_the_same(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(small, "PAGE", 64)
+    monkeypatch.setattr(attention, "CROWDED", 1)
     test_prefill_appending_and_single_tokens_equal_the_whole_pass("ours")

@@ -107,3 +107,17 @@ def test_any_text_is_answered(text: str) -> None:
     engine = Engine(generate("heat", "train", 0, "small"))
     expected = text.strip() in engine.admissible()
     assert (engine.attempt(text) is not None) == expected
+
+
+def test_plays_of_one_game_do_not_touch_each_other() -> None:
+    world = HouseholdWorld(SMALL)
+    first, second = world.open(), world.open()
+    at = world.instance("train", 3)
+    opening = first.start(at)
+    for command in world.game(at).walkthrough:
+        last = first.step(command)
+    assert last.success
+    assert second.start(at) == opening
+    fresh = Engine(generate(at.kind, at.split, at.index, "small"))
+    for command in (*world.game(at).walkthrough[:2], "look", "inventory"):
+        assert second.step(command).view.text == fresh.step(command)
