@@ -64,6 +64,8 @@ docs: $(STAMP)
 	$(BIN)/python -m isentrope.config.docs
 	$(BIN)/python -m isentrope.instruments.glossary_docs
 	$(BIN)/python -m isentrope.method_pages
+	$(BIN)/python -m isentrope.study.docs
+	$(BIN)/python -m isentrope.claims.docs
 
 # An interrupted demo goes on where it stopped; a finished one only writes its report again.
 SEED ?= 0

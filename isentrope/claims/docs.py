@@ -1,51 +1,84 @@
-"""Writes the tables of docs/claims.md: `python -m isentrope.claims.docs`. The text around them is written by hand.
+"""Writes the claims' pages and figures from the studies kept under docs/runs: `python -m isentrope.claims.docs`.
 
-The studies are those whose numbers are kept under docs/runs, all of them.
+Tables stand between marks, `<!-- name -->` and `<!-- /name -->`; the text around them is written by hand. Figures are
+SVG files in docs/claims.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from isentrope.claims.book import CLAIMS, PAPERS
 from isentrope.claims.computed import compute
+from isentrope.claims.figure_list import FIGURES, STUDY
+from isentrope.claims.figures import draw
+from isentrope.claims.forest import forest
 from isentrope.claims.ledger import Ledger, make_ledger, read_studies
+from isentrope.claims.numbers import cells_of, numbers
+from isentrope.claims.pages import ledger_table, page_of, state, verdicts
 from isentrope.claims.record import Claim
 from isentrope.claims.registry import read_book
-from isentrope.claims.render import runs_to_markdown, to_markdown
+from isentrope.claims.render import computed_to_markdown, runs_to_markdown
+from isentrope.claims.select import matches, place
 from isentrope.claims.words import compared, rule
+from isentrope.rollout.files import write_atomically
 from isentrope.study.compact import COMPACT
+from isentrope.study.read import DONE, StudyData
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE = DOCS / "claims.md"
-NOT_YET = "**The study has not been made yet.** No study is kept under `docs/runs`, so nothing is decided."
+OVERVIEW = "overview.svg"
+NOT_YET = "**The study has not been made yet.** No study is kept under `docs/runs`, so nothing is decided.\n"
 
 
-def kept_studies(docs: Path = DOCS) -> list[Path]:
-    return sorted(path.parent for path in (docs / "runs").glob(f"*/{COMPACT}"))
+def kept_studies(docs: Path = DOCS) -> dict[str, StudyData]:
+    """The studies under docs/runs that concern a claim, by their folders; others are there for another purpose."""
+    folders = sorted(path.parent for path in (docs / "runs").glob(f"*/{COMPACT}"))
+    found = zip(folders, read_studies(folders), strict=True)
+    return {folder.name: data for folder, data in found if _concerns_a_claim(data)}
 
 
-def kept_ledger(docs: Path = DOCS) -> Ledger:
-    return make_ledger(read_studies(kept_studies(docs)))
+def _concerns_a_claim(data: StudyData) -> bool:
+    wanted = {select for claim in CLAIMS for part in claim.parts for select in (part.runs, *part.against)}
+    return any(matches(select, one) for one in place([data]) for select in wanted)
 
 
-def tables(docs: Path = DOCS) -> dict[str, str]:
-    """What stands between `<!-- name -->` and `<!-- /name -->`."""
-    ledger, folders = kept_ledger(docs), kept_studies(docs)
-    links = {study: f"runs/{path.name}" for study, path in zip(ledger.studies, folders, strict=True)}
-    return {
-        "ledger": to_markdown(ledger, compute()) if folders else f"{NOT_YET}\n\n{to_markdown(ledger, compute())}",
-        "runs": runs_to_markdown(ledger, links) if folders else NOT_YET + "\n",
-        "rules": rules(),
+def figures(studies: Sequence[StudyData]) -> dict[str, str]:
+    """Every figure by the name of its file."""
+    made = {OVERVIEW: forest(studies)}
+    for data in (data for data in studies if data.name == STUDY):
+        made |= {f"{one.name}.svg": draw(data, one) for several in FIGURES.values() for one in several}
+    return {name: text for name, text in made.items() if text is not None}
+
+
+def tables(kept: Mapping[str, StudyData]) -> dict[str, dict[str, str]]:
+    """What stands between the marks, by page and by mark."""
+    studies = list(kept.values())
+    ledger = make_ledger(studies)
+    done = {data.name: (sum(run.status == DONE for run in data.runs), len(data.runs)) for data in studies}
+    head = f"{state(done)} " if studies else f"{NOT_YET}\n"
+    pages = {
+        "claims.md": {
+            "ledger": head + ledger_table(ledger),
+            "computed": computed_to_markdown(compute()),
+            "runs": runs_to_markdown(ledger, {data.name: f"runs/{folder}" for folder, data in kept.items()}),
+        },
+        "claims/rules.md": {"rules": rules()},
     }
+    return pages | {f"claims/{page_of(paper)}": _paper(paper, ledger, studies) for paper in PAPERS}
+
+
+def _paper(paper: str, ledger: Ledger, studies: Sequence[StudyData]) -> dict[str, str]:
+    told = [numbers(data, cells_of(FIGURES[paper])) for data in studies if data.name == STUDY]
+    return {"numbers": told[0] if told else NOT_YET, "verdicts": verdicts(ledger, paper)}
 
 
 def rules() -> str:
     """Every claim with its rule."""
     book, lines = read_book(), list[str]()
     for paper, title in PAPERS.items():
-        lines += [f"### {paper}", "", f"*{title}*", ""]
+        lines += [f"## {paper}", "", f"*{title}*", ""]
         for claim in (claim for claim in CLAIMS if claim.paper == paper):
             since = book[claim.id][-1].date[:10] if book.get(claim.id) else "not recorded"
             lines += [*_rule(claim, since), ""]
@@ -53,7 +86,7 @@ def rules() -> str:
 
 
 def _rule(claim: Claim, since: str) -> list[str]:
-    lines = [f"**{claim.id}.** {claim.says}", ""]
+    lines = [f"### {claim.id}", "", claim.says, ""]
     for part in claim.parts:
         name = part.name if part.counts else f"{part.name} (no voice)"
         lines.append(f"- *{name}*: {compared(part)}; {part.measure.words}. It {rule(part, claim)}.")
@@ -70,5 +103,26 @@ def filled(page: str, texts: dict[str, str]) -> str:
     return page
 
 
+def made(docs: Path = DOCS) -> dict[Path, str]:
+    """All pages and figures as they are to be, by path. Pages keep what was written by hand."""
+    kept = kept_studies(docs)
+    files = {docs / "claims" / name: text for name, text in figures(list(kept.values())).items()}
+    for page, texts in tables(kept).items():
+        files[docs / page] = filled((docs / page).read_text(encoding="utf-8"), texts)
+    return files
+
+
+def write(docs: Path = DOCS) -> list[Path]:
+    """Write all, and take away figures that are no longer made."""
+    files = made(docs)
+    for path, text in files.items():
+        write_atomically(path, text.encode())
+    for path in (docs / "claims").glob("*.svg"):
+        if path not in files:
+            path.unlink()
+    return list(files)
+
+
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), tables()), encoding="utf-8")
+    for written in write():
+        print(written.relative_to(DOCS.parent))

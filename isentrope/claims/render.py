@@ -31,13 +31,13 @@ def to_markdown(ledger: Ledger, computed: Sequence[Computed] = ()) -> str:
         *(_row(line) for line in ledger.lines),
     ]
     if computed:
-        lines += ["", *_computed(computed)]
+        lines += ["", "By computation, without runs:", "", computed_to_markdown(computed).rstrip()]
     return "\n".join(lines) + "\n"
 
 
 def runs_to_markdown(ledger: Ledger, links: Mapping[str, str]) -> str:
     """Which runs each verdict stands on. `links`: where the numbers of a study are."""
-    lines = [f"Numbers: {', '.join(f'[{_safe(name)}]({link})' for name, link in links.items())}.", ""]
+    lines = [f"Numbers: {', '.join(f'[{safe_cell(name)}]({link})' for name, link in links.items())}.", ""]
     lines += ["| | runs and their seeds | against |", "|---|---|---|"]
     for line in ledger.lines:
         runs = sorted({run for part in line.finding.parts for run in part.runs})
@@ -71,20 +71,20 @@ def _row(line: Line) -> str:
         verdict = f"**{verdict}**"
     cells = [
         line.claim.id,
-        _safe(line.claim.says),
+        safe_cell(line.claim.says),
         verdict,
-        "<br>".join(_safe(text) for text in effects(finding)),
+        "<br>".join(safe_cell(text) for text in effects(finding)),
         seeds_of(finding),
-        _safe(comment(finding)),
+        safe_cell(comment(finding)),
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _computed(computed: Sequence[Computed]) -> list[str]:
-    head = ["By computation, without runs:", "", "| | statement | verdict | sides differ by |", "|---|---|---|---|"]
-    return head + [
-        f"| {one.id} | {_safe(one.says)} | {MARKS[one.verdict]} {one.verdict} | {one.apart} |" for one in computed
-    ]
+def computed_to_markdown(computed: Sequence[Computed]) -> str:
+    lines = ["| | statement | verdict | sides differ by |", "|---|---|---|---|"]
+    for one in computed:
+        lines.append(f"| {one.id} | {safe_cell(one.says)} | {MARKS[one.verdict]} {one.verdict} | {one.apart} |")
+    return "\n".join(lines) + "\n"
 
 
 def _short(runs: Sequence[str]) -> str:
@@ -93,9 +93,9 @@ def _short(runs: Sequence[str]) -> str:
     for run in runs:
         cell, _, seed = run.rpartition("/seed-")
         cells.setdefault(cell, []).append(seed)
-    return "; ".join(f"`{_safe(cell)}` {', '.join(sorted(seeds, key=int))}" for cell, seeds in cells.items())
+    return "; ".join(f"`{safe_cell(cell)}` {', '.join(sorted(seeds, key=int))}" for cell, seeds in cells.items())
 
 
-def _safe(text: str) -> str:
+def safe_cell(text: str) -> str:
     """Text of others in a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("`", "'")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
+    text = "text"
     md = "md"
     latex = "latex"
     html = "html"
@@ -28,7 +31,13 @@ def study(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="The study's folder; by default runs/NAME.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="The study's folder; by default runs/NAME. With --tables of a folder or compact form: where they go.",
+        ),
     ] = None,
     side_by_side: Annotated[
         int, typer.Option("--side-by-side", "-n", min=0, help="Runs at a time; 0: as many as the device holds.")
@@ -38,6 +47,12 @@ def study(
     ] = 0.0,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="CELL", help="This cell alone; may be repeated.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", "-s", metavar="KEY=VALUE", help="Change one setting of all runs and warm-ups; may be repeated."
+        ),
     ] = None,
     earlier: Annotated[
         Path | None,
@@ -62,23 +77,38 @@ def study(
 
     Each run is a process of its own. One that fails is recorded, and the others go on. Watch them with isentrope watch.
     """
-    plan = _plan(file) if file.suffix == ".toml" else None
-    folder = out or (Path("runs") / plan.name if plan else file)
-    if plan is None and not (tables or compact or form):
-        raise typer.BadParameter(
-            f"{file} is not a .toml file; of a study's folder: --tables, --compact", param_hint="STUDY"
-        )
-    if dry_run and plan is not None:
+    if file.suffix != ".toml":
+        _check_read_only(file, out, tables, form, compact)
+        _results(file, form, compact, earlier, out)
+        return
+    plan = _plan(file, settings or [])
+    folder = out or Path("runs") / plan.name
+    if dry_run:
         _dry(plan, folder, side_by_side, tuple(only or ()))
     elif tables or compact or form:
         _results(folder, form, compact, earlier)
-    elif plan is not None:
+    else:
         from isentrope.study.read import read_study
         from isentrope.study.run import How
 
         before = read_study(earlier) if earlier and earlier.exists() else None
         how = How(side_by_side, minutes, tuple(only or ()), retry, before)
-        _run(plan, folder, how, f"{file}{f' --out {out}' if out else ''}{f' --earlier {earlier}' if earlier else ''}")
+        words = [file, *(("--out", out) if out else ()), *(("--earlier", earlier) if earlier else ())]
+        words += [word for one in settings or [] for word in ("--set", one)]
+        _run(plan, folder, how, shlex.join(str(word) for word in words))
+
+
+def _check_read_only(file: Path, out: Path | None, tables: bool, form: Form | None, compact: Path | None) -> None:
+    """Of a study's folder or compact form only results are made."""
+    if not (tables or compact or form):
+        raise typer.BadParameter(
+            f"{file} is not a .toml file; of a study's folder or compact form: --tables, --compact", param_hint="STUDY"
+        )
+    if out is not None and (compact or form):
+        other = "--compact names the folder that it writes to" if compact else "--format prints and writes no files"
+        raise typer.BadParameter(
+            f"{other}; --out says where --tables writes: leave one of the two off", param_hint="--out"
+        )
 
 
 def _run(plan: Study, folder: Path, how: How, words: str) -> None:
@@ -101,10 +131,10 @@ def _run(plan: Study, folder: Path, how: How, words: str) -> None:
         raise typer.Exit(1)
 
 
-def _plan(file: Path) -> Study:
-    from isentrope.study.plan import read_plan
+def _plan(file: Path, settings: Sequence[str]) -> Study:
+    from isentrope.study.plan import laid_over, read_plan
 
-    return read_plan(file)
+    return laid_over(read_plan(file), settings)
 
 
 def _dry(plan: Study, folder: Path, side_by_side: int, only: tuple[str, ...]) -> None:
@@ -119,9 +149,12 @@ def _dry(plan: Study, folder: Path, side_by_side: int, only: tuple[str, ...]) ->
     show_plan(plan, jobs, folder, side_by_side, Console())
 
 
-def _results(folder: Path, form: Form | None, compact: Path | None, earlier: Path | None) -> None:
+def _results(
+    folder: Path, form: Form | None, compact: Path | None, earlier: Path | None, out: Path | None = None
+) -> None:
     from isentrope.cli.safe import plain
     from isentrope.study.compact import write_compact
+    from isentrope.study.folder import results_folder
     from isentrope.study.read import merged, read_study
     from isentrope.study.results import render, write_results
 
@@ -132,6 +165,6 @@ def _results(folder: Path, form: Form | None, compact: Path | None, earlier: Pat
     elif form is not None:
         typer.echo(plain(render(data, form.value)), nl=False)
     else:
-        typer.echo(plain(render(data, "md")), nl=False)
-        for path in write_results(data, (folder.parent if folder.is_file() else folder) / "results"):
+        typer.echo(plain(render(data, "text")), nl=False)
+        for path in write_results(data, out or results_folder(folder, data.name)):
             typer.echo(str(path), err=True)

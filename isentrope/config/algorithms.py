@@ -60,6 +60,11 @@ ALGORITHMS: dict[str, Algorithm] = {
         "DeepSWE, 2025",
         {"advantage": "rloo", "clip_high": 0.28, "kl": 0.0, "aggregation": "constant", "mask_truncated": True},
     ),
+    "recommended": Algorithm(
+        "what our own study favours, at present GiGPO without an entropy method",
+        "docs/claims.md",
+        {"advantage": "gigpo", "discount": 0.95},
+    ),
 }
 
 

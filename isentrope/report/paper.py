@@ -79,30 +79,31 @@ def y_label(overlay: Overlay) -> str:
     return overlay.title + (f" ({unit})" if unit else "")
 
 
-def picture_svg(overlay: Overlay) -> str:
-    chart = line_chart(overlay.chart(WIDTH, HEIGHT, points=400), hover=False)
-    legend, head = _legend(overlay, top=22)
+def picture_svg(overlay: Overlay, width: int = WIDTH, height: int = HEIGHT, inches: float = INCHES) -> str:
+    """`width` and `height` of the chart are in CSS pixels, `inches` is how wide the picture wants to be shown."""
+    chart = line_chart(overlay.chart(width, height, points=400), hover=False)
+    legend, head = _legend(overlay, 22, width)
     ink = PALETTE["ink"][0]
     style = plain_chart_style() + f".l{{font:11px system-ui,sans-serif;fill:{ink}}}.l.h{{font-weight:600}}"
-    height = HEIGHT + head
+    whole = height + head
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{INCHES}in" height="{INCHES * height / WIDTH:.3f}in" '
-        f'viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{safe(overlay.title)}"><style>{style}</style>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{inches:g}in" height="{inches * whole / width:.3f}in" '
+        f'viewBox="0 0 {width} {whole}" role="img" aria-label="{safe(overlay.title)}"><style>{style}</style>'
         f'<rect width="100%" height="100%" fill="#ffffff"/>'
         f'<text class="l h" x="12" y="15">{safe(y_label(overlay))}</text>'
-        f'{legend}<svg x="0" y="{head}" width="{WIDTH}" height="{HEIGHT}">{chart}</svg></svg>\n'
+        f'{legend}<svg x="0" y="{head}" width="{width}" height="{height}">{chart}</svg></svg>\n'
     )
 
 
-def _legend(overlay: Overlay, top: int) -> tuple[str, int]:
+def _legend(overlay: Overlay, top: int, width: int) -> tuple[str, int]:
     """Names beside their lines, in as many rows as they need, and what the bands are; and where the chart begins."""
     parts: list[str] = []
     x, y = 12.0, top
     names: list[tuple[str, Series | None]] = [(one.name, one) for one in overlay.series]
-    names += [(line, None) for line in wrap(overlay.band, _LETTERS)]
+    names += [(line, None) for line in wrap(overlay.band, _LETTERS * width // WIDTH)]
     for name, series in names:
-        room = 34 + 0.8 * LETTER * len(name)
-        if x > 12 and (series is None or x + room > WIDTH):
+        room = 44 + 0.8 * LETTER * len(name)
+        if x > 12 and (series is None or x + room > width):
             x, y = 12.0, y + _LINE
         if series is not None:
             parts.append(f'<path class="line c{series.color}" d="M{x:.0f} {y + 8}h24"/>')

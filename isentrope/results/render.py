@@ -82,16 +82,20 @@ def _lines(table: ResultTable, intervals: bool, plus_minus: str = "±") -> tuple
 def _text(tables: Sequence[ResultTable], intervals: bool) -> str:
     blocks: list[str] = []
     for table in tables:
-        head, rows = _lines(table, intervals)
-        widths = [max(cell_len(line[i]) for line in (head, *rows)) for i in range(len(head))]
-        lines = [one_line(table.split), ""]
-        for line in (head, *rows):
-            padded = [" " * (width - cell_len(text)) for text, width in zip(line, widths, strict=True)]
-            first, *others = zip(line, padded, strict=True)
-            lines.append("  ".join([first[0] + first[1], *(pad + text for text, pad in others)]).rstrip())
-        lines.insert(3, "  ".join("-" * width for width in widths))
+        lines = [one_line(table.split), "", *aligned(*_lines(table, intervals))]
         blocks.append("\n".join([*lines, *_notes(table, "\n{}", str)]))
     return "\n\n".join(blocks) + "\n"
+
+
+def aligned(head: list[str], rows: list[list[str]]) -> list[str]:
+    """A table for the terminal: the first column to the left, the others to the right, a rule below the head."""
+    widths = [max(cell_len(line[i]) for line in (head, *rows)) for i in range(len(head))]
+    lines: list[str] = []
+    for line in (head, *rows):
+        padded = [" " * (width - cell_len(text)) for text, width in zip(line, widths, strict=True)]
+        first, *others = zip(line, padded, strict=True)
+        lines.append("  ".join([first[0] + first[1], *(pad + text for text, pad in others)]).rstrip())
+    return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
 
 
 def _notes(table: ResultTable, form: str, escape: Callable[[str], str]) -> list[str]:

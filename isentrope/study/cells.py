@@ -18,7 +18,7 @@ set = ["methods=seal,aem"]
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -126,6 +126,15 @@ def _cell(name: str, group: Group) -> Cell:
 
 def _extends(entry: Any) -> str:
     return str(cast("dict[str, Any]", entry).get("extends", "")) if isinstance(entry, dict) else ""
+
+
+def shared_settings(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """What the settings of all cells begin with."""
+    first = cells[0].settings if cells else ()
+    count = 0
+    while count < len(first) and all(cell.settings[: count + 1] == first[: count + 1] for cell in cells):
+        count += 1
+    return first[:count]
 
 
 def can_name(text: str) -> bool:

@@ -1,53 +1,85 @@
-"""Learning curves of a study: the mean over seeds with the interval of that mean, a chart for each baseline."""
+"""Learning curves of a study: the mean over seeds, with its interval where there are seeds enough for one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from isentrope.report.axes import COLORS, Series
 from isentrope.report.figures import Figure, meaning
 from isentrope.report.overlay import Overlay, figure_of
 from isentrope.report.paper import file_name, picture_svg
 from isentrope.report.plots import Plot
+from isentrope.report.svg import moving_mean
+from isentrope.report.text import short
 from isentrope.rollout.files import write_atomically
 from isentrope.study.cells import Cell
+from isentrope.study.families import Family, families
 from isentrope.study.read import DONE, StudyData
 from isentrope.study.statistics import band
+from isentrope.study.tables import LEAST_SEEDS
 
-BAND = "band: 95% interval of the mean over seeds"
+BAND = f"band: 95% interval of the mean over seeds, from {LEAST_SEEDS} seeds up"
+SMOOTH = "line: moving mean over a twentieth of the steps"
 ENTROPY = "entropy/token"
 VALID = "valid_ratio"
+_FEW = 3  # lines with which there is room for what was measured behind the moving means
+_BEYOND = 3.0  # times the middle one of the lines' largest values
 
 
-def charts(data: StudyData) -> Iterator[tuple[str, Overlay]]:
-    """A name and a chart: success, entropy and validity for each baseline with the cells that are compared with it."""
+@dataclass(frozen=True)
+class Drawn:
+    name: str  # of a file, without its ending; no two charts have the same
+    family: Family
+    overlay: Overlay
+
+
+def charts(data: StudyData) -> Iterator[Drawn]:
+    """Success, entropy and validity of each family of cells of which there is something to see."""
     plan = data.study.plan
     plots = {
         f"eval/{plan.split}/success": Plot(f"Success on {plan.split} games", {}, shares=True, full=True, markers=True),
         ENTROPY: Plot("Token entropy", {}),
         VALID: Plot("Valid actions", {}, shares=True, full=True),
     }
-    for name, cells in families(data.study.cells):
+    taken: set[str] = set()
+    for family in _worth_drawing(data):
         for key, plot in plots.items():
-            drawn = [_series(data, cell, key, number) for number, cell in enumerate(cells)]
+            drawn = [_series(data, cell, key, number) for number, cell in enumerate(family.cells)]
             series = [one for one in drawn if one is not None]
-            if series:
-                overlay = Overlay(key, f"{plot.title}: {name}", series, plot, BAND, meaning(key))
-                yield f"{file_name(name)}-{file_name(key)}", overlay
+            if not series:
+                continue
+            notes = [SMOOTH] if not plot.markers else []
+            notes += [BAND] if any(one.low is not None for one in series) else []
+            series = series if plot.markers else smoothed(series if plot.shares else within_sight(series))
+            title = f"{plot.title}: {family.name}"
+            name = _free(f"{file_name(family.name)}-{_SHORT.get(key, 'success')}", taken)
+            yield Drawn(name, family, Overlay(key, title, series, plot, "; ".join(notes), meaning(key)))
 
 
-def families(cells: Sequence[Cell]) -> Iterator[tuple[str, list[Cell]]]:
-    """Each baseline with the cells that are compared with it, as many at a time as there are colours; then the rest."""
-    against = {cell.against for cell in cells}
-    alone = [cell for cell in cells if not cell.against and cell.name not in against]
-    for base in (cell for cell in cells if cell.name in against):
-        others = [cell for cell in cells if cell.against == base.name]
-        parts = [others[at : at + COLORS - 1] for at in range(0, len(others), COLORS - 1)]
-        for number, part in enumerate(parts, start=1):
-            yield base.name if len(parts) == 1 else f"{base.name} ({number})", [base, *part]
-    for at in range(0, len(alone), COLORS):
-        yield f"others ({at // COLORS + 1})", alone[at : at + COLORS]
+def _worth_drawing(data: StudyData) -> Iterator[Family]:
+    """A baseline is drawn without others only if nothing that is compared with it is done, and then once."""
+    done = {run.cell for run in data.runs if run.status == DONE}
+    seen = {cell.against for cell in data.study.cells if cell.name in done}
+    for family in families(data.study.cells):
+        there = {cell.name for cell in family.cells} & done
+        others = there - {family.base}
+        if len(others) >= family.least or (there and family.base and family.base not in seen):
+            seen.add(family.base)
+            yield family
+
+
+_SHORT = {ENTROPY: "entropy", VALID: "valid"}
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number, free = 1, name
+    while free in taken:
+        number, free = number + 1, f"{name}-{number + 1}"
+    taken.add(free)
+    return free
 
 
 def _series(data: StudyData, cell: Cell, key: str, number: int) -> Series | None:
@@ -56,9 +88,9 @@ def _series(data: StudyData, cell: Cell, key: str, number: int) -> Series | None
     if not curves:
         return None
     found = band(curves)
-    several = len(curves) > 1
+    several = len(curves) >= LEAST_SEEDS
     return Series(
-        name=f"{cell.name} ({len(curves)} seeds)" if several else cell.name,
+        name=f"{cell.name} ({len(curves)} seed{'s' if len(curves) > 1 else ''})",
         x=[float(step) for step in found.steps],
         y=[point.value for point in found.points],
         low=[_within(point.low, key) for point in found.points] if several else None,
@@ -76,13 +108,44 @@ def _within(value: float | None, key: str) -> float | None:
     return max(0.0, value) if key == ENTROPY else min(1.0, max(0.0, value))
 
 
+def smoothed(series: Sequence[Series]) -> list[Series]:
+    """Moving means. Where lines are few and without bands, what was measured stands thin behind them."""
+    return [
+        replace(one, smooth=True, raw=len(series) <= _FEW)
+        if one.low is None or one.high is None
+        else replace(one, y=moving_mean(one.y), low=moving_mean(one.low), high=moving_mean(one.high))
+        for one in series
+    ]
+
+
+def within_sight(series: Sequence[Series]) -> list[Series]:
+    """A line far beyond the others would press them flat: it is cut off, and its name says how far it goes."""
+    limit = _BEYOND * median(_top(one) for one in series)
+    return [_cut(one, limit) if _top(one) > limit else one for one in series]
+
+
+def _cut(series: Series, limit: float) -> Series:
+    seen = [value is not None and value <= limit for value in series.y]
+    columns = [
+        None if column is None else [value if kept else None for value, kept in zip(column, seen, strict=True)]
+        for column in (series.y, series.low)
+    ]
+    high = None if series.high is None else [None if value is None else min(limit, value) for value in series.high]
+    name = f"{series.name}, beyond the chart up to {short(_top(series))}"
+    return replace(series, name=name, y=columns[0] or [], low=columns[1], high=high)
+
+
+def _top(series: Series) -> float:
+    return max((value for value in series.y if value is not None), default=0.0)
+
+
 def figures(data: StudyData) -> list[Figure]:
-    return [figure_of(overlay, "half") for _, overlay in charts(data)]
+    return [figure_of(one.overlay, "half") for one in charts(data)]
 
 
 def write_curves(data: StudyData, folder: Path) -> list[Path]:
     paths: list[Path] = []
-    for name, overlay in charts(data):
-        write_atomically(folder / f"{name}.svg", picture_svg(overlay).encode("utf-8", "replace"))
-        paths.append(folder / f"{name}.svg")
+    for one in charts(data):
+        write_atomically(folder / f"{one.name}.svg", picture_svg(one.overlay).encode("utf-8", "replace"))
+        paths.append(folder / f"{one.name}.svg")
     return paths

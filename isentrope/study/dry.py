@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from isentrope.report.text import duration, visible
+from isentrope.study.cells import shared_settings
 from isentrope.study.jobs import Checked, cores
 from isentrope.study.measures import all_seconds
 from isentrope.study.plan import Study
@@ -19,7 +20,7 @@ from isentrope.study.read import DONE, StudyRun, read_one
 
 def show_plan(study: Study, jobs: Sequence[Checked], out: Path, side_by_side: int, console: Console) -> None:
     """Lists every cell; the jobs are those that make_jobs has checked."""
-    common = _shared([cell.settings for cell in study.cells])
+    common = shared_settings(study.cells)
     table = Table(title=f"{visible(study.name)}: {len(study.cells)} cells", title_justify="left", box=None)
     for name in ("cell", "tags", "seeds", "steps", "against", "settings of its own"):
         table.add_column(name, justify="right" if name in ("seeds", "steps") else "left", overflow="fold")
@@ -33,15 +34,6 @@ def show_plan(study: Study, jobs: Sequence[Checked], out: Path, side_by_side: in
     console.print(table)
     console.print(Text(f"\nAll runs: {visible(' '.join(common)) or 'as the recipe says'}"))
     console.print(Text(_estimate(study, jobs, out, side_by_side)))
-
-
-def _shared(settings: Sequence[Sequence[str]]) -> Sequence[str]:
-    """What all of them begin with."""
-    first = settings[0]
-    count = 0
-    while count < len(first) and all(other[count : count + 1] == first[count : count + 1] for other in settings):
-        count += 1
-    return first[:count]
 
 
 def _estimate(study: Study, jobs: Sequence[Checked], out: Path, side_by_side: int) -> str:

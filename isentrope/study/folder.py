@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope.errors import RunError
+from isentrope.report.paper import file_name
 from isentrope.rollout.files import write_atomically
 from isentrope.study.cells import Cell, can_name
 from isentrope.study.plan import Plan, Study
@@ -29,6 +30,12 @@ _KEPT = ("name", "split", "threshold", "converged")
 
 def run_folder(study: Path, cell: str, seed: int) -> Path:
     return study / cell / f"seed-{seed}"
+
+
+def results_folder(path: Path, name: str) -> Path:
+    """Where the results of a study go. Those of a compact form, which lies among documents, go to results/NAME."""
+    folder = path.parent if path.is_file() else path
+    return folder / RESULTS if (folder / PLAN).is_file() else Path(RESULTS) / file_name(name)
 
 
 def note_file(run: Path) -> Path:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from isentrope.report.shell import document, figure, nav, section
 from isentrope.report.text import clipped, safe
+from isentrope.study.cells import shared_settings
 from isentrope.study.curves import figures
-from isentrope.study.read import StudyData
-from isentrope.study.tables import TITLES, notes
+from isentrope.study.read import DONE, StudyData
+from isentrope.study.tables import TITLES, notes, state
 
 _FOOT = "Written by Isentrope from the files in the runs' folders."
 _MOST_SETTINGS = 400
@@ -21,19 +22,22 @@ def page(data: StudyData, tables: Sequence[tuple[str, str]]) -> str:
     sections["Curves"] = f'<div class="grid">{drawn}</div>' if drawn else ""
     sections["Cells"] = _cells(data)
     told = "".join(f"<li>{safe(note)}</li>" for note in notes(data))
-    head = f'<header><h1>{safe(data.name)}</h1></header><div class="card said"><ul class="notes">{told}</ul></div>'
+    head = f"<header><h1>{safe(data.name)}</h1></header>"
+    head += f'<div class="card said"><h3>{safe(state(data))}</h3><ul class="notes">{told}</ul></div>'
     body = "".join(section(title, inside) for title, inside in sections.items() if inside)
     return document(data.name, nav([title for title, inside in sections.items() if inside]) + head + body, _FOOT)
 
 
 def _cells(data: StudyData) -> str:
+    common = shared_settings(data.study.cells)
     rows = "".join(
         f'<tr><th scope="row">{safe(cell.name)}</th>'
         f"<td>{safe(', '.join(f'{key}={value}' for key, value in cell.tags.items()))}</td>"
-        f"<td>{safe(', '.join(str(seed) for seed in cell.seeds))}</td>"
-        f"<td>{safe(clipped(' '.join(cell.settings), _MOST_SETTINGS))}</td></tr>"
+        f"<td>{len(data.cell(cell.name, DONE))} of {len(cell.seeds)}</td>"
+        f"<td>{safe(clipped(' '.join(cell.settings[len(common) :]), _MOST_SETTINGS))}</td></tr>"
         for cell in data.study.cells
     )
-    head = "<tr><th>cell</th><th>tags</th><th>seeds</th><th>settings</th></tr>"
-    table = f'<table class="settings-table"><thead>{head}</thead><tbody>{rows}</tbody></table>'
-    return f'<div class="card scroll">{table}</div>'
+    head = "<tr><th>cell</th><th>tags</th><th>seeds done</th><th>settings of its own</th></tr>"
+    table = f'<table class="settings-table dense"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+    told = f'<p class="small">All runs: {safe(" ".join(common) or "as the recipe says")}</p>'
+    return f'<div class="card table">{told}<div class="scroll">{table}</div></div>'

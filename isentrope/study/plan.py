@@ -11,7 +11,7 @@ can select by them. Settings are as `--set` takes them, laid over the recipe fro
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -50,7 +50,9 @@ class Plan:
     converged: float = setting(0.2, "share of a run's steps, at its end, that Succ. is taken over", above=0, high=1)
     side_by_side: int = setting(0, "runs at a time; 0: as many as the device holds", low=0)
     minutes: float = setting(0.0, "stop after so long; what is under way goes on the next time; 0: no limit", low=0)
-    seconds_per_step: float = setting(0.0, "of a run alone, measured, for the estimate; 0: not known", low=0)
+    seconds_per_step: float = setting(
+        0.0, "what a step took, for estimates before any is measured; 0: not known", low=0
+    )
     keep: str = setting(
         "metrics",
         "of a finished run: all, or metrics alone, without checkpoints and episodes",
@@ -71,6 +73,13 @@ class Study:
 
     def cell(self, name: str) -> Cell:
         return next(cell for cell in self.cells if cell.name == name)
+
+
+def laid_over(study: Study, settings: Sequence[str]) -> Study:
+    """The study with more settings, which win, in every cell and every warm-up."""
+    cells = tuple(replace(cell, settings=(*cell.settings, *settings)) for cell in study.cells)
+    warmups = {name: replace(one, settings=(*one.settings, *settings)) for name, one in study.warmups.items()}
+    return replace(study, cells=cells, warmups=warmups)
 
 
 _TABLES = ("set", "warmups", "levels", "grids", "cells")

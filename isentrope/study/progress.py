@@ -22,7 +22,7 @@ class Progress:
         self.step, self.begun_at = 0, 0  # the last step; the one at which this process went on
         self.success: float | None = None  # at the last evaluation
         self.entropy: float | None = None
-        self.began = 0.0
+        self.began = self.looked = 0.0
         self.look()
 
     def begin(self) -> None:
@@ -30,6 +30,7 @@ class Progress:
         self.began, self.begun_at = time.monotonic(), self.step
 
     def look(self) -> None:
+        self.looked = time.monotonic()
         for record in last_records(self.job.folder / METRICS):
             self.step = int(record["step"])
             self.entropy = _number(record.get("entropy/token"), self.entropy)
@@ -51,9 +52,14 @@ class Progress:
         return self.step > self.begun_at
 
     @property
+    def steps_here(self) -> int:
+        """That this process has done."""
+        return self.step - self.begun_at if self.began else 0
+
+    @property
     def seconds_per_step(self) -> float | None:
-        done = self.step - self.begun_at
-        return (time.monotonic() - self.began) / done if done > 0 and self.began else None
+        """Evaluations and the start included; of a run that has ended, what it took."""
+        return (self.looked - self.began) / self.steps_here if self.steps_here > 0 else None
 
 
 def last_records(path: Path) -> list[dict[str, Any]]:

@@ -7,19 +7,22 @@ done stay, runs that were under way resume from their last checkpoint, failed on
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from isentrope.report.text import duration
 from isentrope.rollout.files import write_atomically
 from isentrope.study.device import Room
 from isentrope.study.failure import reason_of
 from isentrope.study.folder import log_file, note_file, read_note
 from isentrope.study.jobs import Job
+from isentrope.study.pace import could_end
 from isentrope.study.progress import Progress
 from isentrope.study.prune import prune
 from isentrope.watch.locks import held_locks, is_held
@@ -48,10 +51,13 @@ class Queue:
         keep: str,
         retry: bool = False,
         elsewhere: Collection[str] = (),
+        pace: float = 0.0,
     ) -> None:
-        """`elsewhere` names jobs that were done in another place."""
+        """`elsewhere` names jobs that were done in another place; `pace`: seconds a step until one is measured."""
         self.entries = [Entry(job, Progress(job), DONE if job.name in elsewhere else WAITING) for job in jobs]
-        self.room, self.threads, self.keep = room, threads, keep
+        self.room, self.threads, self.keep, self.pace = room, threads, keep, pace
+        self.say: Callable[[str], None] = lambda _: None  # what a user should know; by default nobody listens
+        self._put_off: set[str] = set()
         for entry in self.of(WAITING):
             self._look_back(entry, retry)
 
@@ -70,8 +76,11 @@ class Queue:
     def finished(self) -> bool:
         return not self.of(RUNNING) and not self._ready()
 
-    def turn(self, may_start: bool = True) -> list[Entry]:
-        """See to the runs under way and start what there is room for; gives those that ended since the last time."""
+    def turn(self, may_start: bool = True, left: float = math.inf) -> list[Entry]:
+        """See to the runs under way and start what there is room for; gives those that ended since the last time.
+
+        `left`: seconds until the study has to stop.
+        """
         ended = [entry for entry in self.of(RUNNING) if self._ended(entry)]
         while may_start:
             running = self.of(RUNNING)
@@ -83,8 +92,21 @@ class Queue:
             free = [entry for entry in ready if not is_held(entry.job.folder / "run.lock", locks)]
             if not free:  # somebody else runs them: wait
                 break
-            self._start(free[0])
+            self._start(self._next(free, left))
         return ended
+
+    def _next(self, free: Sequence[Entry], left: float) -> Entry:
+        """The first that could end in the time left. If none could, the first of all: what it does is kept in its
+        checkpoint, which is more than an idle device leaves."""
+        seen = [entry.progress for entry in self.entries]
+        could = [entry for entry in free if could_end(entry.progress, seen, self.pace, left)]
+        chosen = could[0] if could else free[0]
+        late = [entry.job.name for entry in free[: free.index(chosen)] if entry.job.name not in self._put_off]
+        if late:
+            self._put_off.update(late)
+            more = f" and {len(late) - 1} more" if len(late) > 1 else ""
+            self.say(f"put off: {late[0]}{more} cannot end in the {duration(left)} left; shorter runs go first")
+        return chosen
 
     def _ready(self) -> list[Entry]:
         """Those that wait for nothing but room. What needs a failed warm-up fails with it."""

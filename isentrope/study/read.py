@@ -162,7 +162,7 @@ def _study_run(path: Path, cell: str, tags: Mapping[str, str], seed: int) -> Stu
         seed=seed,
         status=status,
         reason=reason if status == FAILED else "",
-        config=leaves(run.config),
+        config=_settings(run),
         train=train,
         evals=evals,
         sft=sft,
@@ -170,6 +170,15 @@ def _study_run(path: Path, cell: str, tags: Mapping[str, str], seed: int) -> Stu
         events=tuple(rounded(record) for record in run.events),
         begun=_begun(path),
     )
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """By full names. A warm-up is told as `warmup/NAME`: where on the disk the study lay is nobody's business."""
+    settings = leaves(run.config)
+    model = Path(str(settings.get("policy.model", "")))
+    if model.is_absolute() and model.parent.name == "warmup":
+        settings["policy.model"] = f"warmup/{model.name}"
+    return settings
 
 
 def _begun(path: Path) -> str:

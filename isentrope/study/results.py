@@ -1,4 +1,4 @@
-"""The results of a study as Markdown, LaTeX, HTML and CSV, from its run folders or its compact form alone."""
+"""The results of a study as text, Markdown, LaTeX, HTML and CSV, from its run folders or its compact form alone."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from isentrope.report.text import safe
-from isentrope.results.render import latex_figure, latex_safe, markdown_safe, one_line, spreadsheet_safe
+from isentrope.results.render import aligned, latex_figure, latex_safe, markdown_safe, one_line, spreadsheet_safe
 from isentrope.rollout.files import write_atomically
 from isentrope.study.curves import write_curves
 from isentrope.study.measure_list import Measure
 from isentrope.study.page import page
 from isentrope.study.read import StudyData
-from isentrope.study.statistics import Interval
-from isentrope.study.tables import Counted, Figure, Row, StudyTable, make_tables, notes
+from isentrope.study.tables import Counted, Figure, Over, Row, StudyTable, make_tables, notes, state
 
 FILES = {"md": "tables.md", "latex": "tables.tex", "html": "index.html", "csv": "tables.csv"}
 
@@ -53,38 +52,54 @@ def _text(figure: Figure, table: StudyTable, number: int) -> str:
         return "-"
     if isinstance(figure, Counted):
         told = "-" if figure.value is None else _number(figure.value, measure)
-        return f"{told} ({figure.reached}/{figure.count})"
-    sign = "+" if table.differences and figure.value > 0 else ""
-    told = sign + _number(figure.value, measure)
-    if figure.low is None or figure.high is None:
+        return f"{told} ({figure.reached}/{len(figure.by_seed)})"
+    told = _number(figure.value, measure, signed=table.differences)
+    if figure.low is not None and figure.high is not None:
+        return f"{told} [{_number(figure.low, measure)}, {_number(figure.high, measure)}]"
+    if len(figure.by_seed) == 1:
         return told
-    return f"{told} [{_number(figure.low, measure)}, {_number(figure.high, measure)}]"
+    return f"{told} ({' and '.join(_number(value, measure, table.differences) for value in figure.by_seed.values())})"
 
 
-def _number(value: float, measure: Measure) -> str:
-    return f"{round(value * measure.scale, measure.places) + 0.0:.{measure.places}f}"  # a zero has no sign
+def _number(value: float, measure: Measure, signed: bool = False) -> str:
+    shown = round(value * measure.scale, measure.places) + 0.0  # a zero has no sign
+    return f"{'+' if signed and shown > 0 else ''}{shown:.{measure.places}f}"
+
+
+def _plain_text(data: StudyData) -> str:
+    blocks = [f"{one_line(data.name)}: {state(data)}"]
+    for table in make_tables(data):
+        blocks.append("\n".join([table.title, "", *aligned(*lines_of(table))]))
+    return "\n\n".join([*blocks, "\n".join(one_line(note) for note in notes(data))]) + "\n"
 
 
 def _markdown(data: StudyData) -> str:
-    blocks = [f"# {markdown_safe(one_line(data.name))}"]
+    blocks = [f"# {markdown_safe(one_line(data.name))}", state(data)]
     for table in make_tables(data):
-        head, rows = lines_of(table)
-        lines = [f"**{table.title}**", "", "| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
-        lines += ["| " + " | ".join([markdown_safe(row[0]), *row[1:]]) + " |" for row in rows]
-        blocks.append("\n".join(lines))
+        blocks.append(markdown_table(table))
         if not table.differences:
-            blocks.append(_legend(table.measures))
-    blocks.append("\n".join(f"- {markdown_safe(one_line(note))}" for note in notes(data)))
+            blocks.append(markdown_safe(_legend(table.measures)))
+    blocks.append(markdown_notes(data))
     return "\n\n".join(blocks) + "\n"
 
 
+def markdown_table(table: StudyTable) -> str:
+    head, rows = lines_of(table)
+    lines = [f"**{table.title}**", "", "| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    return "\n".join([*lines, *("| " + " | ".join([markdown_safe(row[0]), *row[1:]]) + " |" for row in rows)])
+
+
+def markdown_notes(data: StudyData) -> str:
+    return "\n".join(f"- {markdown_safe(one_line(note))}" for note in notes(data))
+
+
 def _legend(measures: Sequence[Measure]) -> str:
-    return "; ".join(f"{markdown_safe(measure.title)}: {measure.meaning}" for measure in measures) + "."
+    return "; ".join(f"{measure.title}: {measure.meaning}" for measure in measures) + "."
 
 
 def _latex(data: StudyData) -> str:
     """Tabulars for the package booktabs, the notes as comments."""
-    blocks = ["\n".join(f"% {one_line(note)}" for note in (data.name, *notes(data)))]
+    blocks = ["\n".join(f"% {one_line(note)}" for note in (data.name, state(data), *notes(data)))]
     for table in make_tables(data):
         head, rows = lines_of(table)
         lines = [f"% {table.title}", rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule"]
@@ -100,10 +115,13 @@ def _latex(data: StudyData) -> str:
 
 
 def _csv(data: StudyData) -> str:
-    """A line for each cell and measure, in the measure's own unit: what a program reads."""
+    """A line for each cell and measure, in the measure's own unit: what a program reads. Fewer than three seeds have no
+    low and no high; by_seed has what each seed has, as in 0=0.84 1=0.86, `never` where it did not get there."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["table", "cell", "tags", "against", "measure", "seeds", "reached", "value", "low", "high"])
+    writer.writerow(
+        ["table", "cell", "tags", "against", "measure", "seeds", "reached", "value", "low", "high", "by_seed"]
+    )
     for table in make_tables(data):
         for row in table.rows:
             tags = " ".join(f"{key}={value}" for key, value in row.tags.items())
@@ -114,12 +132,13 @@ def _csv(data: StudyData) -> str:
     return out.getvalue()
 
 
-def _cells(figure: Interval | Counted) -> list[str]:
+def _cells(figure: Over | Counted) -> list[str]:
     if isinstance(figure, Counted):
-        told = [str(figure.count), str(figure.reached), _exact(figure.value), "", ""]
+        told = [str(figure.reached), _exact(figure.value), "", ""]
     else:
-        told = [str(figure.count), "", *(_exact(value) for value in (figure.value, figure.low, figure.high))]
-    return told
+        told = ["", *(_exact(value) for value in (figure.value, figure.low, figure.high))]
+    seeds = [f"{seed}={'never' if value is None else _exact(value)}" for seed, value in figure.by_seed.items()]
+    return [str(len(seeds)), *told, " ".join(seeds)]
 
 
 def _exact(value: float | None) -> str:
@@ -137,11 +156,17 @@ def _html_table(table: StudyTable) -> tuple[str, str]:
         f'<tr><th scope="row">{safe(row[0])}</th>{"".join(f"<td>{safe(text)}</td>" for text in row[1:])}</tr>'
         for row in rows
     )
-    told = "" if table.differences else f'<p class="small">{safe(_legend(table.measures).replace(chr(92), ""))}</p>'
+    told = "" if table.differences else f'<p class="small">{safe(_legend(table.measures))}</p>'
     return table.key, (
         f'<div class="card table"><h3>{safe(table.title)}</h3><div class="scroll"><table class="dense"><thead><tr>{top}'
         f"</tr></thead><tbody>{body}</tbody></table></div>{told}</div>"
     )
 
 
-FORMS: dict[str, Callable[[StudyData], str]] = {"md": _markdown, "latex": _latex, "html": _html, "csv": _csv}
+FORMS: dict[str, Callable[[StudyData], str]] = {
+    "text": _plain_text,
+    "md": _markdown,
+    "latex": _latex,
+    "html": _html,
+    "csv": _csv,
+}

@@ -49,13 +49,16 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
         write_plan(out, study)
         room = room_for(checked[0].config.run.device, how.side_by_side or study.plan.side_by_side, cores())
         threads = max(1, cores() // min(room.most, len(checked)))
-        queue = Queue([one.job for one in checked], room, threads, study.plan.keep, how.retry, elsewhere)
+        jobs, pace = [one.job for one in checked], study.plan.seconds_per_step
+        queue = Queue(jobs, room, threads, study.plan.keep, how.retry, elsewhere, pace)
+        queue.say = show.say
         show.begin(queue, minutes)
         try:
             with _terminated_as_interrupted():
                 while not queue.finished and time.monotonic() < deadline:
-                    worth = deadline - time.monotonic() > min(_LEAST, 30 * minutes)
-                    for entry in queue.turn(may_start=worth):
+                    left = deadline - time.monotonic()
+                    worth = left > min(_LEAST, 30 * minutes)
+                    for entry in queue.turn(worth, left):
                         show.ended(entry)
                     show.look()
                     if not worth and not queue.of(RUNNING):

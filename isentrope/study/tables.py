@@ -1,5 +1,5 @@
-"""The tables of a study: a row for each cell, means over its finished seeds with intervals, and each cell against the
-one that it is compared with, paired by seed."""
+"""The tables of a study: a row for each cell with a finished run, means over its seeds with intervals, and each cell
+against the one that it is compared with, paired by seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,19 @@ TITLES = {
     "degeneracy": "Degeneracy",
     "cost": "Cost",
 }
+# Seeds for an interval. One over two seeds is thirteen times as wide as they lie apart, and says nothing.
+LEAST_SEEDS = 3
 _MOST_REASON = 160
+
+
+@dataclass(frozen=True)
+class Over:
+    """A number over seeds: its mean, an interval where there are enough seeds for one, and what each seed has."""
+
+    value: float
+    by_seed: Mapping[int, float]
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -25,11 +37,14 @@ class Counted:
     """A number that some seeds never come to: the median, None where half of them do not."""
 
     value: float | None
-    reached: int
-    count: int
+    by_seed: Mapping[int, float | None]  # None: never
+
+    @property
+    def reached(self) -> int:
+        return sum(value is not None for value in self.by_seed.values())
 
 
-Figure = Interval | Counted | None
+Figure = Over | Counted | None
 
 
 @dataclass(frozen=True)
@@ -52,16 +67,19 @@ class StudyTable:
 
 
 def make_tables(data: StudyData) -> list[StudyTable]:
-    """Each table, followed by the differences that belong to it. Only runs that are done count."""
+    """Each table, followed by the differences that belong to it. Only runs that are done count; a cell without one has
+    no row."""
     values = by_cell(data)
+    cells = [cell for cell in data.study.cells if values[cell.name]]
+    pairs = [cell for cell in cells if cell.against and values[cell.name].keys() & values[cell.against].keys()]
     made: list[StudyTable] = []
     for key, title in TITLES.items():
         measures = tuple(measure for measure in MEASURES if measure.table == key)
-        rows = tuple(_row(cell, measures, values[cell.name]) for cell in data.study.cells)
-        made.append(StudyTable(key, title, measures, rows))
+        rows = tuple(_row(cell, measures, values[cell.name]) for cell in cells)
         compared = tuple(measure for measure in measures if not measure.counted)
-        pairs = [(cell, values[cell.name], values[cell.against]) for cell in data.study.cells if cell.against]
-        differences = tuple(_difference(cell, compared, ours, theirs) for cell, ours, theirs in pairs)
+        differences = tuple(_difference(cell, compared, values[cell.name], values[cell.against]) for cell in pairs)
+        if rows:
+            made.append(StudyTable(key, title, measures, rows))
         if any(figure for row in differences for figure in row.figures):
             told = f"{title}: difference to the cell it is compared with, by seed"
             made.append(StudyTable(key, told, compared, differences, differences=True))
@@ -84,43 +102,67 @@ def _row(cell: Cell, measures: Sequence[Measure], values: Values) -> Row:
 
 
 def _figure(measure: Measure, values: Values) -> Figure:
-    known = [found[measure.key] for found in values.values() if measure.key in found]
     if measure.counted:
-        every = [found.get(measure.key) for found in values.values()]
-        return Counted(median_of(every), len(known), len(every)) if every else None
-    return _within(bootstrap(known), measure.most) if known else None
+        every = {seed: found.get(measure.key) for seed, found in values.items()}
+        return Counted(median_of(list(every.values())), every)
+    known = _column(values, measure.key)
+    return _over(known, bootstrap(list(known.values())), (0.0, measure.most)) if known else None
 
 
-def _within(found: Interval, most: float) -> Interval:
-    """Ends that a value cannot have say nothing: a share lies between 0 and 1."""
-    if found.low is None or found.high is None:
-        return found
-    return Interval(found.value, max(0.0, found.low), min(most, found.high), found.count)
+def _over(by_seed: Mapping[int, float], found: Interval, bounds: tuple[float, float] | None = None) -> Over:
+    """`bounds`: ends that a value cannot have say nothing; a share lies between 0 and 1."""
+    if len(by_seed) < LEAST_SEEDS or found.low is None or found.high is None:
+        return Over(found.value, by_seed)
+    least, most = bounds or (found.low, found.high)
+    return Over(found.value, by_seed, max(least, found.low), min(most, found.high))
 
 
 def _difference(cell: Cell, measures: Sequence[Measure], ours: Values, theirs: Values) -> Row:
     shared = ours.keys() & theirs.keys()
-    figures = tuple(paired(_column(ours, measure.key), _column(theirs, measure.key)) for measure in measures)
+    figures = tuple(_apart(_column(ours, measure.key), _column(theirs, measure.key)) for measure in measures)
     return Row(cell.name, cell.tags, len(shared), len(cell.seeds), figures, cell.against)
+
+
+def _apart(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Over | None:
+    found = paired(ours, theirs)
+    by_seed = {seed: value - theirs[seed] for seed, value in ours.items() if seed in theirs}
+    return _over(by_seed, found) if found is not None else None
 
 
 def _column(values: Values, key: str) -> dict[int, float]:
     return {seed: found[key] for seed, found in values.items() if key in found}
 
 
+def state(data: StudyData) -> str:
+    """How much of the study there is, in one line."""
+    cells, runs = data.study.cells, len(data.runs)
+    done = [run for run in data.runs if run.status == DONE]
+    failed = sum(run.status == FAILED for run in data.runs)
+    empty = len(cells) - len({run.cell for run in done})
+    told = f"{len(done)} of {_count(runs, 'run')} {'is' if runs == 1 else 'are'} done, "
+    told += f"in {len(cells) - empty} of {_count(len(cells), 'cell')}"
+    left = runs - len(done) - failed
+    told += f"; {left} not made yet" if left else ""
+    told += f"; {failed} failed" if failed else ""
+    return f"{told}." + (f" {_count(empty, 'cell')} without a finished run: not in the tables." if empty else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def notes(data: StudyData) -> list[str]:
-    """What a reader of the tables has to know."""
+    """What a reader of the tables has to know, beside the state."""
     plan = data.study.plan
     told = [
         f"Success is on {plan.split} games. Succ.* is a run's best evaluation after step 0, Succ. the mean of those in "
         f"the last {100 * plan.converged:g} % of its steps; both are means over seeds.",
-        "In brackets: 95 % interval over seeds, by bootstrap and never narrower than Student's; differences are paired "
-        "by seed. One seed has no interval.",
+        f"In square brackets: 95 % interval over seeds, from {LEAST_SEEDS} seeds up; by bootstrap, never narrower than "
+        "Student's. Two seeds: both values, in round brackets, instead of an interval. One seed: its value.",
+        "Differences are paired by seed. With fewer than three seeds they may be luck, whatever their size.",
         f"Steps to and tokens to: success {100 * plan.threshold:g} % at an evaluation; median over seeds, and how many "
         "seeds got there.",
         "Seconds were measured with other runs beside; to compare costs, run cells alone (--side-by-side 1).",
     ]
-    states = {state: [run for run in data.runs if run.status == state] for state in (DONE, FAILED)}
-    left = len(data.runs) - len(states[DONE]) - len(states[FAILED])
-    told.append(f"{len(data.runs)} runs: {len(states[DONE])} done, {len(states[FAILED])} failed, {left} unfinished.")
-    return told + [f"{run.name} failed: {run.reason[:_MOST_REASON]}" for run in states[FAILED]]
+    failed = [run for run in data.runs if run.status == FAILED]
+    return told + [f"{run.name} failed: {run.reason[:_MOST_REASON]}" for run in failed]

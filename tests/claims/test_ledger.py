@@ -1,4 +1,4 @@
-"""The ledger on the terminal, as Markdown and as JSON; the docs page; what is mathematics."""
+"""The ledger on the terminal, as Markdown and as JSON; what is mathematics."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from isentrope.claims import computed, docs
-from isentrope.claims.book import CLAIMS, PAPERS, claim_of
+from isentrope.claims import computed
+from isentrope.claims.book import CLAIMS, claim_of
 from isentrope.claims.computed import compute
 from isentrope.claims.ledger import make_ledger, read_studies
 from isentrope.claims.record import Verdict
 from isentrope.claims.registry import read_book
-from isentrope.claims.render import runs_to_markdown, summary, to_json, to_markdown
+from isentrope.claims.render import runs_to_markdown, to_json, to_markdown
 from isentrope.claims.words import comment, effect, effects, explain, seeds_of, signed
 from isentrope.cli.main import app
 from isentrope.errors import ConfigError, RunError
@@ -138,23 +138,6 @@ def test_runs_table_names_cells_and_seeds() -> None:
     text = runs_to_markdown(make_ledger([SCENARIOS["E6"](HOLDS)]), {"made": "runs/made"})
     assert "| E6 | `made/grpo-epo` 0, 1, 2, 3, 4 | `made/grpo-ea` 0, 1, 2, 3, 4 |" in text
     assert "[made](runs/made)" in text
-
-
-def test_the_page_is_as_the_command_writes_it() -> None:
-    page = docs.PAGE.read_text(encoding="utf-8")
-    assert docs.filled(page, docs.tables()) == page, "write it anew with python -m isentrope.claims.docs"
-    assert (docs.NOT_YET in page) == (not docs.kept_studies())
-
-
-def test_the_page_of_a_kept_study(tmp_path: Path) -> None:
-    write_compact(three(), tmp_path / "runs" / "kept")
-    texts = docs.tables(tmp_path)
-    assert docs.NOT_YET not in texts["ledger"]
-    assert summary(make_ledger([three()])) in texts["ledger"]
-    assert "(runs/kept)" in texts["runs"]
-    assert all(f"### {paper}" in texts["rules"] for paper in PAPERS)
-    with pytest.raises(ValueError, match="0 places"):
-        docs.filled("nothing", texts)
 
 
 def test_mathematics_by_computation() -> None:

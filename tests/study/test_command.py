@@ -86,7 +86,7 @@ def test_a_study_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "1 done, 1 failed" in again.stdout
     tables = study("--tables", cwd=tmp_path)
     assert tables.returncode == 0, tables.stderr
-    assert "| grpo | 1 |" in tables.stdout
+    assert "1 of 2 runs are done, in 1 of 2 cells; 1 failed" in tables.stdout
     assert (folder / "results" / "index.html").is_file()
     assert study("--compact", "docs", cwd=tmp_path).returncode == 0
     assert read_study(tmp_path / "docs").runs == data.runs

@@ -11,7 +11,7 @@ from isentrope.config.load import load_config
 from isentrope.errors import ConfigError
 from isentrope.study.folder import plan_from_json, plan_to_json
 from isentrope.study.jobs import make_jobs
-from isentrope.study.plan import Study, read_plan
+from isentrope.study.plan import Study, laid_over, read_plan
 
 STUDIES = Path(__file__).parents[2] / "recipes" / "studies"
 
@@ -133,6 +133,16 @@ def test_jobs_go_by_rank_and_then_seed_by_seed(tmp_path: Path) -> None:
     assert jobs[0].command[0] == "sft"
 
 
+def test_settings_of_the_command_win_in_cells_and_warmups(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        'warmup = "w"\n[warmups.w]\nset = ["sft.games=6"]\n[cells.a]\nset = ["run.steps=7"]\n'
+    )
+    study = laid_over(read_plan(tmp_path / "s.toml"), ["run.steps=9", "sft.games=2"])
+    jobs = make_jobs(study, tmp_path / "out")
+    assert [(one.config.run.steps, one.config.sft.games) for one in jobs] == [(9, 2)] * len(jobs)
+    assert {one.job.name.split("/")[0] for one in jobs} == {"warmup", "a"}
+
+
 def test_only_some_cells(tmp_path: Path) -> None:
     study = plan(tmp_path, GRID)
     assert {one.job.folder.parent.name for one in make_jobs(study, tmp_path, ["ppo"])} == {"ppo"}
@@ -147,21 +157,22 @@ def test_a_plan_survives_being_written_down(tmp_path: Path) -> None:
     assert (again.name, again.plan.threshold) == (study.name, study.plan.threshold)
 
 
-@pytest.mark.parametrize("name", ["quick", "household"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in STUDIES.glob("*.toml")))
 def test_the_studies_that_come_with_it_can_be_run(name: str, tmp_path: Path) -> None:
     study = read_plan(STUDIES / f"{name}.toml")
     jobs = make_jobs(study, tmp_path)
     runs = [checked for checked in jobs if checked.job.steps]
     assert len(runs) == sum(len(cell.seeds) for cell in study.cells)
     assert len({str(sorted(vars(checked.config).items())) for checked in runs}) == len(runs)  # no two runs alike
-    assert all(cell.against or cell.tags["method"] == "none" for cell in study.cells)
+    assert name == "setting" or all(cell.against or cell.tags["method"] == "none" for cell in study.cells)
 
 
 def test_the_large_study_has_what_was_promised() -> None:
     study = read_plan(STUDIES / "household.toml")
     methods = {"none", "entropy_bonus", "higher_temperature", "ea", "epo", "seal", "aem", "actre", "no_think"}
     for algorithm in ("grpo", "ppo", "dapo", "gspo", "gigpo", "rloo"):
-        cells = [cell for cell in study.cells if cell.tags["algorithm"] == algorithm and "length" not in cell.tags]
+        of_it = [cell for cell in study.cells if cell.tags["algorithm"] == algorithm]
+        cells = [cell for cell in of_it if not {"length", "start"} & cell.tags.keys()]
         assert methods <= {cell.tags["method"] for cell in cells}, algorithm
         found = Counter((cell.tags["method"], "variant" in cell.tags) for cell in cells)
         assert found["epo", True] == 3
@@ -170,4 +181,4 @@ def test_the_large_study_has_what_was_promised() -> None:
         assert all(len(cell.seeds) >= (5 if algorithm == "grpo" else 3) for cell in cells)
     long = [cell for cell in study.cells if cell.tags.get("length") == "long"]
     assert all("run.steps=400" in cell.settings for cell in long)
-    assert len(long) == 4
+    assert len(long) == 6

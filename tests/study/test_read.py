@@ -161,3 +161,14 @@ def test_a_folder_without_a_study_is_told(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not the plan"):
         read_study(tmp_path)
     assert run_folder(tmp_path, "a", 1) == tmp_path / "a" / "seed-1"
+
+
+def test_where_the_study_lay_on_the_disk_is_not_told(tmp_path: Path) -> None:
+    make_study(tmp_path, [cell("grpo"), cell("cold")])
+    for name, model in {"grpo": f"{tmp_path}/warmup/pocket", "cold": "pocket"}.items():
+        config = whole_run(tmp_path, name, 0, 0.8) / "config.toml"
+        config.write_text(f'{config.read_text()}\n[policy]\nmodel = "{model}"\n')
+    data = read_study(tmp_path)
+    assert [run.config["policy.model"] for run in data.runs if run.seed == 0] == ["warmup/pocket", "pocket"]
+    kept = write_compact(data, tmp_path / "kept")
+    assert str(tmp_path) not in lzma.decompress(kept.read_bytes()).decode()

@@ -11,14 +11,13 @@ import pytest
 from isentrope.results.curve import Window, best, converged
 from isentrope.results.source import read_source
 from isentrope.study.compact import write_compact
-from isentrope.study.curves import families
+from isentrope.study.curves import charts
 from isentrope.study.folder import note_file, run_folder
 from isentrope.study.measure_list import measured
 from isentrope.study.plan import Plan
 from isentrope.study.read import DONE, StudyData, StudyRun, read_study
 from isentrope.study.results import render, write_results
-from isentrope.study.statistics import Interval
-from isentrope.study.tables import Counted, make_tables
+from isentrope.study.tables import Counted, Over, make_tables, state
 from tests.study.made import cell, make_study, whole_run, write_run
 
 PLAN = Plan(name="made", threshold=0.75)
@@ -46,29 +45,32 @@ def test_a_table_by_hand(tmp_path: Path) -> None:
     data = made(tmp_path)
     found = figures(data, "results", "grpo")
     succ = found["succ"]
-    assert isinstance(succ, Interval)
+    assert isinstance(succ, Over)
     assert succ.value == pytest.approx(0.5)
     assert succ.low == pytest.approx(0.5 - 4.3027 * 0.1 / 3**0.5, abs=1e-3)
-    assert figures(data, "results", "epo")["steps_to"] == Counted(10.0, 2, 3)  # 0.5, 0.8, 0.8 against 0.75
-    assert figures(data, "results", "grpo")["steps_to"] == Counted(None, 0, 3)
+    assert figures(data, "results", "epo")["steps_to"] == Counted(
+        10.0, {0: None, 1: 10, 2: 10}
+    )  # 0.5, 0.8, 0.8 against 0.75
+    assert figures(data, "results", "grpo")["steps_to"] == Counted(None, {0: None, 1: None, 2: None})
     tokens = figures(data, "results", "epo")["tokens_to"]
-    assert tokens == Counted(10 * 10.0 * 6, 2, 3)  # ten steps, 10 tokens an episode, 2 × 3 episodes
+    assert isinstance(tokens, Counted)
+    assert (tokens.value, tokens.reached) == (10 * 10.0 * 6, 2)  # ten steps, 10 tokens an episode, 2 × 3 episodes
 
 
 def test_differences_are_paired(tmp_path: Path) -> None:
     """0.1, 0.2, 0.3: mean 0.2 and deviation 0.1, though the seeds themselves spread as much."""
     found = figures(made(tmp_path), "results", "epo", differences=True)["succ"]
-    assert isinstance(found, Interval)
+    assert isinstance(found, Over)
     assert found.value == pytest.approx(0.2, abs=1e-4)
     assert found.high == pytest.approx(0.2 + 4.3027 * 0.1 / 3**0.5, abs=1e-3)
 
 
 def test_an_interval_of_a_share_stays_a_share(tmp_path: Path) -> None:
-    make_study(tmp_path, [cell("a", (0, 1))])
-    whole_run(tmp_path, "a", 0, 0.1)
-    whole_run(tmp_path, "a", 1, 1.0)
+    make_study(tmp_path, [cell("a", (0, 1, 2))])
+    for seed, last in enumerate((0.1, 1.0, 0.5)):
+        whole_run(tmp_path, "a", seed, last)
     found = figures(read_study(tmp_path), "results", "a")["succ"]
-    assert isinstance(found, Interval)
+    assert isinstance(found, Over)
     assert (found.low, found.high) == (0.0, 1.0)
 
 
@@ -135,20 +137,73 @@ def test_the_csv_has_every_figure(tmp_path: Path) -> None:
 def test_every_form_is_the_same_from_the_compact_form(tmp_path: Path) -> None:
     data = made(tmp_path / "runs")
     again = read_study(write_compact(data, tmp_path / "docs").parent)
-    for form in ("md", "latex", "html", "csv"):
+    for form in ("text", "md", "latex", "html", "csv"):
         assert render(again, form) == render(data, form)
 
 
 def test_a_study_without_runs_has_tables(tmp_path: Path) -> None:
     make_study(tmp_path, [cell("a", (0,)), cell("b", (0,), "a")])
     data = read_study(tmp_path)
-    assert "2 runs: 0 done, 0 failed, 2 unfinished" in render(data, "md")
-    assert render(data, "html")
+    assert "0 of 2 runs are done, in 0 of 2 cells; 2 not made yet" in render(data, "md")
+    assert make_tables(data) == []
+    assert all(render(data, form) for form in ("text", "latex", "html", "csv"))
 
 
-def test_curves_go_by_baseline() -> None:
-    cells = [cell("a"), *(cell(f"a{n}", against="a") for n in range(9)), cell("b"), cell("b1", against="b"), cell("z")]
-    found = [(name, [one.name for one in members]) for name, members in families(cells)]
-    assert found[0] == ("a (1)", ["a", *(f"a{n}" for n in range(7))])
-    assert found[1] == ("a (2)", ["a", "a7", "a8"])
-    assert found[2:] == [("b", ["b", "b1"]), ("others (1)", ["z"])]
+def partial(folder: Path) -> StudyData:
+    """Two seeds of three are done of a and b; of c none; d has one seed, and it is one that a does not have."""
+    cells = [cell("a", (0, 1, 2)), *(cell(name, (0, 1, 2), "a") for name in "bcd")]
+    make_study(folder, cells)
+    for seed, last in enumerate((0.4, 0.6)):
+        whole_run(folder, "a", seed, last)
+        whole_run(folder, "b", seed, last + (0.1, -0.3)[seed])
+    whole_run(folder, "d", 2, 0.7)
+    return read_study(folder)
+
+
+def test_cells_without_a_finished_run_are_left_out_and_told(tmp_path: Path) -> None:
+    data = partial(tmp_path)
+    for table in make_tables(data):
+        assert [row.cell for row in table.rows] == (["b"] if table.differences else ["a", "b", "d"])
+    told = "5 of 12 runs are done, in 3 of 4 cells; 7 not made yet. 1 cell without a finished run: not in the tables."
+    assert state(data) == told
+    assert all(told in render(data, form) for form in ("text", "md", "latex", "html"))
+    assert {row["cell"] for row in csv.DictReader(io.StringIO(render(data, "csv")))} == {"a", "b", "d"}
+
+
+def test_two_seeds_show_both_values_and_no_interval(tmp_path: Path) -> None:
+    """An interval over two seeds would be thirteen times as wide as they lie apart."""
+    data = partial(tmp_path)
+    assert figures(data, "results", "a")["succ"] == Over(pytest.approx(0.5), {0: 0.4, 1: 0.6})
+    for form in ("text", "md", "html"):
+        text = render(data, form)
+        assert "50.0 (40.0 and 60.0)" in text
+        assert "-10.0 (+10.0 and -30.0)" in text
+        assert "50.0 [" not in text
+        assert "70.0 (" not in text  # one seed stands alone
+    assert "$-$10.0 (+10.0 and $-$30.0)" in render(data, "latex")
+    rows = [row for row in csv.DictReader(io.StringIO(render(data, "csv"))) if row["measure"] == "succ"]
+    told = {row["cell"] + row["against"]: (row["low"], row["high"], row["by_seed"]) for row in rows}
+    assert told == {
+        "a": ("", "", "0=0.4 1=0.6"),
+        "b": ("", "", "0=0.5 1=0.3"),
+        "d": ("", "", "2=0.7"),
+        "ba": ("", "", "0=0.1 1=-0.3"),
+    }
+
+
+def test_three_seeds_have_an_interval_everywhere(tmp_path: Path) -> None:
+    data = made(tmp_path)
+    assert "50.0 [25.2, 74.8]" in render(data, "md")
+    row = next(row for row in csv.DictReader(io.StringIO(render(data, "csv"))) if row["measure"] == "succ")
+    assert (row["low"], row["high"], row["by_seed"]) == ("0.251586", "0.748414", "0=0.4 1=0.6 2=0.5")
+    never = next(row for row in csv.DictReader(io.StringIO(render(data, "csv"))) if row["measure"] == "steps_to")
+    assert never["by_seed"] == "0=never 1=never 2=never"
+
+
+def test_bands_are_drawn_from_three_seeds_up(tmp_path: Path) -> None:
+    two = next(drawn for drawn in charts(partial(tmp_path / "two")) if "entropy" in drawn.name).overlay
+    assert all(one.low is None for one in two.series)
+    assert "band" not in two.band
+    three = next(drawn for drawn in charts(made(tmp_path / "three")) if "success" in drawn.name).overlay
+    assert all(one.low is not None for one in three.series)
+    assert "from 3 seeds up" in three.band

@@ -58,3 +58,17 @@ def test_what_was_done_elsewhere_with_other_settings_is_refused(tmp_path: Path) 
     how = How(earlier=earlier(tmp_path / "before", steps=8))
     with pytest.raises(RunError, match=r"run\.steps was 8, now 10"):
         run_study(read_plan(tmp_path / "study.toml"), tmp_path / "out", how, Show(quiet=True))
+
+
+def test_the_file_says_how_long_a_step_takes_until_it_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten steps of a second do not end in three seconds, one step does: the cell of one step goes first."""
+    monkeypatch.setattr("isentrope.study.run.Queue", Sleeping)
+    monkeypatch.setattr("isentrope.study.run.GRACE", 0.5)
+    text = f"seconds_per_step = 1\n{STUDY}[cells.short]\nset = ['run.steps=1']\n".replace("seeds = 2", "seeds = 1")
+    (tmp_path / "study.toml").write_text(text)
+    how = How(side_by_side=1, minutes=0.05)
+    queue = run_study(read_plan(tmp_path / "study.toml"), tmp_path / "out", how, Show())
+    assert {entry.job.name: entry.tries for entry in queue.entries} == {"a/seed-0": 0, "short/seed-0": 1}
+    assert "put off: a/seed-0 cannot end" in capsys.readouterr().out

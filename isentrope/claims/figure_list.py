@@ -1,0 +1,131 @@
+"""Which figures the claims' pages have. Cells are those of recipes/studies/household.toml."""
+
+from __future__ import annotations
+
+from isentrope.claims.figures import SUCCESS, Figure, Part
+
+STUDY = "household"  # the study that they are made from
+_ENTROPY = "entropy/token"
+_SWITCH = ((50.0, "ActRe's stage 2"),)
+_EPO = {
+    "grpo": "GRPO",
+    "grpo-epo": "EPO",
+    "grpo-epo-base": "without smoothing",
+    "grpo-epo-no-dw": "constant β",
+    "grpo-epo-decay": "decaying bonus",
+    "grpo-ea": "EA",
+}
+
+
+def _success(
+    name: str, title: str, *parts: Part, banded: tuple[str, ...] = (), marks: tuple[tuple[float, str], ...] = ()
+) -> Figure:
+    told = f"Success on unseen games: {title}"
+    return Figure(name, told, SUCCESS, parts, banded=banded, shares=True, marks=marks)
+
+
+ACTRE = (
+    Figure(
+        "actre-delta-h",
+        "ΔH at the probed states, seed by seed",
+        "probe/delta_h",
+        (Part({"grpo": ""}, "GRPO"), Part({"grpo-long": ""}, "GRPO, long runs")),
+        by_seed=("grpo", "grpo-long"),
+    ),
+    Figure(
+        "actre-action-entropy",
+        "Entropy of action tokens",
+        "entropy/action",
+        (Part({"grpo": "GRPO", "grpo-actre": "ActRe", "grpo-actre-no-hot": "ActRe without hot tokens"}),),
+        smooth=True,
+        marks=_SWITCH,
+    ),
+    _success(
+        "actre-success",
+        "ActRe and what it is compared with",
+        Part({"grpo": "GRPO", "grpo-actre": "ActRe", "grpo-hot": "higher temperature", "grpo-entreg": "entropy bonus"}),
+        banded=("grpo", "grpo-actre"),
+        marks=_SWITCH,
+    ),
+    _success(
+        "actre-parts",
+        "ActRe's parts, and no thinking",
+        Part(
+            {
+                "grpo": "GRPO",
+                "grpo-actre": "ActRe",
+                "grpo-actre-no-stage1": "without stage 1",
+                "grpo-actre-no-stage2": "without stage 2",
+                "grpo-actre-no-hot": "without hot tokens",
+                "grpo-no-think": "no thinking",
+            }
+        ),
+        banded=("grpo", "grpo-actre"),
+        marks=_SWITCH,
+    ),
+)
+EPO = (
+    _success("epo-success", "EPO, its variants, and EA", Part(_EPO), banded=("grpo", "grpo-epo")),
+    Figure(
+        "epo-entropy",
+        "Token entropy: EPO, its variants, and EA",
+        _ENTROPY,
+        (Part(_EPO),),
+        banded=("grpo", "grpo-epo"),
+        smooth=True,
+    ),
+    _success("epo-ppo", "EPO on PPO", Part({"ppo": "PPO", "ppo-epo": "PPO with EPO"})),
+)
+SEAL = (
+    Figure(
+        "seal-long",
+        "Token entropy of the long runs, seed by seed",
+        _ENTROPY,
+        (Part({"grpo-long": ""}, "GRPO"), Part({"grpo-seal-long": ""}, "SEAL")),
+        by_seed=("grpo-long", "grpo-seal-long"),
+        smooth=True,
+    ),
+    Figure("seal-early-valid", "Valid actions at the beginning", "valid_ratio", (Part({"grpo": "GRPO"}),), last=50,
+           shares=True),
+    Figure("seal-early-entropy", "Token entropy at the beginning", _ENTROPY, (Part({"grpo": "GRPO"}),), last=50),
+    _success(
+        "seal-success",
+        "SEAL",
+        Part(
+            {
+                "grpo": "bare",
+                "grpo-seal": "SEAL, α = 0.1",
+                "grpo-seal-003": "SEAL, α = 0.03",
+                "grpo-seal-03": "SEAL, α = 0.3",
+            },
+            "GRPO",
+        ),
+        Part({"gigpo": "bare", "gigpo-seal": "SEAL, α = 0.1"}, "GiGPO"),
+        banded=("grpo", "grpo-seal", "gigpo", "gigpo-seal"),
+    ),
+)  # fmt: skip
+AEM = (
+    Figure(
+        "aem-entropy",
+        "Token entropy",
+        _ENTROPY,
+        (Part({"grpo": "GRPO", "grpo-aem": "AEM", "grpo-aem-rising": "what raises entropy left out"}),),
+        smooth=True,
+    ),
+    Figure(
+        "aem-falling",
+        "Token entropy: what lowers it left out",
+        _ENTROPY,
+        (Part({"grpo": "GRPO", "grpo-aem-falling": "what lowers entropy left out, "}),),
+        by_seed=("grpo-aem-falling",),
+        smooth=True,
+    ),
+    _success(
+        "aem-success",
+        "with and without AEM",
+        Part({"grpo": "bare", "grpo-aem": "AEM"}, "GRPO"),
+        Part({"gspo": "bare", "gspo-aem": "AEM"}, "GSPO"),
+        Part({"dapo": "bare", "dapo-aem": "AEM"}, "DAPO"),
+    ),
+)
+FIGURES = {"ActRe": ACTRE, "EPO": EPO, "SEAL": SEAL, "AEM": AEM}

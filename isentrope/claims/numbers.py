@@ -1,0 +1,82 @@
+"""The numbers behind a paper's page: a row for each cell that its figures show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from isentrope.claims.figures import Figure
+from isentrope.claims.forest import differences
+from isentrope.claims.render import safe_cell
+from isentrope.study.measure_list import measured
+from isentrope.study.read import DONE, StudyData, StudyRun
+from isentrope.study.statistics import bootstrap
+from isentrope.study.tables import LEAST_SEEDS
+
+_HEAD = ("cell", "seeds", "start", "half way", "Succ.", "against its baseline", "late entropy", "runs that erupt")
+_LEGEND = (
+    "Success on {split} games in percent: before the first step, half way, and at the end (Succ.: mean of the "
+    "evaluations in the last {share:g} % of the steps); the difference in Succ. to the baseline, in points, paired by "
+    "seed; token entropy over that last part, in nats; runs in which the phase detector finds an eruption. In "
+    "brackets: 95 % interval over seeds, from {least} seeds up; two seeds are both told."
+)
+
+
+def cells_of(figures: Sequence[Figure]) -> list[str]:
+    return list(dict.fromkeys(cell for figure in figures for part in figure.parts for cell in part.cells))
+
+
+def numbers(data: StudyData, cells: Sequence[str]) -> str:
+    """Cells without a finished run are left out."""
+    lines = [f"| {' | '.join(_HEAD)} |", "|---|" + "---:|" * (len(_HEAD) - 1)]
+    for cell in cells:
+        runs = data.cell(cell, DONE)
+        if runs:
+            lines.append(f"| {' | '.join(safe_cell(text) for text in _row(data, cell, runs))} |")
+    plan = data.study.plan
+    legend = _LEGEND.format(split=plan.split, share=100 * plan.converged, least=LEAST_SEEDS)
+    return "\n".join([*lines, "", legend]) + "\n"
+
+
+def _row(data: StudyData, cell: str, runs: Sequence[StudyRun]) -> list[str]:
+    found = {run.seed: measured(run, data.study.plan) for run in runs}
+
+    def column(key: str, scale: float, places: int, most: float) -> str:
+        return over_seeds({seed: scale * one[key] for seed, one in found.items() if key in one}, places, 0.0, most)
+
+    half = {run.seed: 100 * value for run in runs if (value := _half_way(data, run)) is not None}
+    erupting = sum(one.get("eruptions", 0) > 0 for one in found.values())
+    return [
+        cell,
+        str(len(runs)),
+        column("start", 100, 1, 100.0),
+        over_seeds(half, 1, 0.0, 100.0),
+        column("succ", 100, 1, 100.0),
+        over_seeds(differences(data, cell), 1, signed=True),
+        column("entropy_late", 1, 3, math.inf),
+        f"{erupting} of {len(runs)}",
+    ]
+
+
+def _half_way(data: StudyData, run: StudyRun) -> float | None:
+    """The last evaluation in the first half of the steps."""
+    steps, values = run.series(f"eval/{data.study.plan.split}/success")
+    before = [value for step, value in zip(steps, values, strict=True) if 0 < step <= run.steps / 2]
+    return before[-1] if before else None
+
+
+def over_seeds(
+    values: Mapping[int, float], places: int, least: float = -math.inf, most: float = math.inf, signed: bool = False
+) -> str:
+    """The mean with its interval, which stays where values can be; with two seeds both; nothing for none."""
+
+    def told(value: float) -> str:
+        rounded = round(value, places) + 0.0  # a zero has no sign
+        return f"{rounded:{'+' if signed and rounded else ''}.{places}f}".replace("-", "−")
+
+    if len(values) < LEAST_SEEDS:
+        return " and ".join(told(values[seed]) for seed in sorted(values))
+    mean = bootstrap([values[seed] for seed in sorted(values)])
+    assert mean.low is not None
+    assert mean.high is not None
+    return f"{told(mean.value)} [{told(max(least, mean.low))}, {told(min(most, mean.high))}]"

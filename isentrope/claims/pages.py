@@ -1,0 +1,156 @@
+"""What stands between the marks on the claims' pages: the short table of all claims, and a paper's verdicts in full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from isentrope.claims.ledger import Ledger, Line
+from isentrope.claims.record import Finding, PartFinding, Verdict
+from isentrope.claims.render import safe_cell, summary
+from isentrope.claims.words import MARKS
+
+# each claim in few words; in full it stands on its paper's page
+SHORT = {
+    "A1": "thinking lowers the entropy of the action after it",
+    "A2": "acting first has a higher action entropy than thinking first",
+    "A3": "ActRe beats GRPO, higher temperature and an entropy bonus",
+    "A4": "each part of ActRe matters",
+    "A5": "without thinking, GRPO does no worse",
+    "E1": "EPO raises success on PPO and GRPO",
+    "E2": "EPO lowers the variance of entropy",
+    "E3": "EPO's smoothing matters",
+    "E4": "EPO's changing β learns faster early",
+    "E5": "a bonus that decays ends with less success",
+    "E6": "EPO beats entropy in the advantage (EA)",
+    "E7": "EPO costs no time",
+    "S1": "at first valid actions surge and entropy falls",
+    "S2": "entropy erupts and subsides, more than once",
+    "S3": "before an eruption, negative episodes interfere more",
+    "S4": "the likelihood of valid episodes falls into an eruption",
+    "S5": "sentences are repeated more in an eruption, and after it",
+    "S6": "SEAL makes eruptions smaller",
+    "S7": "SEAL raises success on GRPO and GiGPO",
+    "S8": "SEAL raises success over a wide range of α",
+    "M1": "entropy follows the sign of A · (S - H)",
+    "M2": "with AEM entropy is higher early, lower late",
+    "M3": "AEM raises success on GRPO, GSPO and DAPO",
+    "M4": "AEM costs about 1 % of a step",
+}
+
+
+def page_of(paper: str) -> str:
+    return f"{paper.lower()}.md"
+
+
+def ledger_table(ledger: Ledger) -> str:
+    """A row for each claim, with a link to where the reasons stand."""
+    head = ["| | claim | verdict | effect [95 % interval] | seeds | of |", "|---|---|---|---|---|---|"]
+    return "\n".join([summary(ledger), "", *head, *(_row(line) for line in ledger.lines)]) + "\n"
+
+
+def _row(line: Line) -> str:
+    claim, finding = line.claim, line.finding
+    told = [part for part in telling(finding) if part.value is not None]
+    named = len([part for part in claim.parts if part.counts]) > 1
+    effects = [f"{part.part}: {brief(part)}" if named else brief(part) for part in told]
+    counts = sorted({len(part.seeds) for part in told}) or [0]
+    seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    link = f"[{claim.id}](claims/{page_of(claim.paper)}#{claim.id.lower()})"
+    effect = "<br>".join(safe_cell(text) for text in effects)
+    where = safe_cell(told[0].setting) if told else ""
+    cells = [link, SHORT[claim.id], _verdict(finding), effect, seeds, where]
+    return f"| {' | '.join(cells)} |"
+
+
+def telling(finding: Finding) -> list[PartFinding]:
+    """The parts with a voice in the setting that decides; of those that decide alike, the one with most seeds."""
+    settings: dict[str, list[PartFinding]] = {}
+    for part in finding.parts:
+        if part.counts:
+            settings.setdefault(part.setting, []).append(part)
+
+    def weight(parts: Sequence[PartFinding]) -> tuple[int, int]:
+        agreeing = sum(part.verdict == finding.verdict for part in parts) if finding.verdict != Verdict.open else 0
+        return agreeing, sum(len(part.seeds) for part in parts)
+
+    return max(settings.values(), key=weight) if settings else []
+
+
+def brief(part: PartFinding) -> str:
+    """`+2.7 [−0.9, +6.2] points`, `−20.8 [−25.5, −16.2] % of its start`, `+0.36 [+0.098, +0.63] nats`."""
+    if part.value is None or part.interval is None:
+        return ""
+    percent = part.unit == "success" or part.unit.startswith("of ")
+    numbers = [part.value, part.interval.low, part.interval.high]
+    value, low, high = (_signed(100 * number, True) if percent else _signed(number, False) for number in numbers)
+    unit = "points" if part.unit == "success" else f"% {part.unit}" if percent else part.unit
+    return f"{value} [{low}, {high}] {unit}"
+
+
+def _signed(value: float, percent: bool) -> str:
+    """Points and percent to one place, other numbers and very small ones to two digits."""
+    text = f"{value:+.1f}" if percent and abs(value) >= 0.05 else f"{value:+.2g}" if abs(value) >= 1e-6 else "0"
+    return text.replace("-", "−")
+
+
+def verdicts(ledger: Ledger, paper: str) -> str:
+    """Every claim of a paper with what was found in each setting, why, and what would decide it."""
+    blocks = [_claim(line) for line in ledger.lines if line.claim.paper == paper]
+    return "\n".join(blocks)
+
+
+def _claim(line: Line) -> str:
+    claim, finding = line.claim, line.finding
+    lines = [
+        f"### {claim.id}",
+        "",
+        safe_cell(claim.says),
+        "",
+        f"{_verdict(finding)} ([rule](rules.md#{claim.id.lower()}))",
+        "",
+    ]
+    rows = _rows(finding)
+    if rows:
+        lines += ["| runs | part | effect [95 % interval] | seeds | | why |", "|---|---|---|---|---|---|", *rows]
+    else:
+        lines += [f"{_sentence(finding.reason)} {_sentence(f'would decide: {finding.decides}')}"]
+    for note in finding.rule_notes:
+        lines += ["", f"**Mind:** {safe_cell(note)}."]
+    return "\n".join([*lines, ""])
+
+
+def _rows(finding: Finding) -> list[str]:
+    """A row for each part and setting; parts of which the same is told, without a number, share one."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for part in _shown(finding):
+        why = [part.reason, f"would decide: {part.decides}" if part.decides else "", *part.notes]
+        told = " ".join(_sentence(text) for text in why if text)
+        alone = part.part if part.value is not None else ""
+        found = (alone, part.setting, brief(part), str(len(part.seeds)), MARKS[part.verdict], told)
+        rows.setdefault(found, []).append(part.part if part.counts else f"({part.part})")
+    told = [(setting, "; ".join(names), *rest) for (_, setting, *rest), names in rows.items()]
+    return [f"| {' | '.join(safe_cell(cell) for cell in cells)} |" for cells in told]
+
+
+def _shown(finding: Finding) -> list[PartFinding]:
+    """Parts of the settings that tell most: those in which something was measured; else those with a finished run that
+    is long enough; else all."""
+    measured = {part.setting for part in finding.parts if part.value is not None}
+    fit = {part.setting for part in finding.parts if not part.reason.startswith(("no finished run", "no runs of"))}
+    wanted = measured or fit
+    return [part for part in finding.parts if not wanted or part.setting in wanted]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _verdict(finding: Finding) -> str:
+    verdict = f"{MARKS[finding.verdict]} {finding.verdict}"
+    return verdict if finding.verdict == Verdict.open else f"**{verdict}**"
+
+
+def state(done: Mapping[str, tuple[int, int]]) -> str:
+    """How far the studies are. `done`: of each, its finished runs and all that are planned."""
+    told = [f"{finished} of {planned} runs of {name}" for name, (finished, planned) in done.items()]
+    return f"Finished so far: {', '.join(told)}."

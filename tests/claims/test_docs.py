@@ -1,0 +1,98 @@
+"""The claims' pages and figures under docs are exactly what the command makes of the studies kept there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isentrope.claims import docs
+from isentrope.claims.book import CLAIMS, PAPERS
+from isentrope.claims.ledger import make_ledger
+from isentrope.claims.pages import page_of
+from isentrope.claims.render import summary
+from isentrope.study.compact import write_compact
+from isentrope.study.read import StudyData
+from tests.claims.cells import run_of, study_of
+from tests.claims.made import made_study
+from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
+
+AGAIN = "write it anew with python -m isentrope.claims.docs"
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[Path, str]:
+    return docs.made()
+
+
+def three() -> StudyData:
+    parts = [SCENARIOS[name](kind).runs for name, kind in (("E6", HOLDS), ("A1", FAILS), ("M4", OPEN))]
+    return made_study([run for runs in parts for run in runs])
+
+
+def test_pages_and_figures_are_as_the_command_makes_them(files: dict[Path, str]) -> None:
+    for path, text in files.items():
+        assert path.exists(), f"{path.name}: {AGAIN}"
+        assert path.read_bytes() == text.encode(), f"{path.name}: {AGAIN}"
+    assert set((docs.DOCS / "claims").glob("*.svg")) == {path for path in files if path.suffix == ".svg"}, AGAIN
+
+
+def test_every_figure_is_shown_and_every_page_has_the_command_s_tables(files: dict[Path, str]) -> None:
+    pages = {path: text for path, text in files.items() if path.suffix == ".md"}
+    assert {path.name for path in pages} == {"claims.md", "rules.md", *(page_of(paper) for paper in PAPERS)}
+    shown = {
+        (path.parent / link).resolve()
+        for path, text in pages.items()
+        for link in re.findall(r"\]\(([^)]+\.svg)\)", text)
+    }
+    assert shown == {path for path in files if path.suffix == ".svg"}
+
+
+def test_studies_that_concern_no_claim_are_left_out() -> None:
+    kept = docs.kept_studies()
+    assert "setting" not in kept
+    assert (docs.DOCS / "runs" / "setting").is_dir()
+    assert (docs.NOT_YET in (docs.DOCS / "claims.md").read_text()) == (not kept)
+
+
+def test_the_tables_of_a_kept_study(tmp_path: Path) -> None:
+    write_compact(three(), tmp_path / "runs" / "kept")
+    other = replace(run_of("wide", 0, [0.1, 0.2]), tags={"rooms": "wide"})
+    write_compact(study_of([other], {"wide": ""}, "other"), tmp_path / "runs" / "other")
+    kept = docs.kept_studies(tmp_path)
+    assert list(kept) == ["kept"]
+    texts = docs.tables(kept)
+    ledger = texts["claims.md"]["ledger"]
+    assert docs.NOT_YET not in ledger
+    assert ledger.startswith("Finished so far: 20 of 20 runs of made.")
+    assert summary(make_ledger([three()])) in ledger
+    assert "(runs/kept)" in texts["claims.md"]["runs"]
+    assert all(f"### {claim.id}\n" in texts["claims/rules.md"]["rules"] for claim in CLAIMS)
+    with pytest.raises(ValueError, match="0 places"):
+        docs.filled("nothing", texts["claims.md"])
+
+
+def test_without_a_study_nothing_is_decided(tmp_path: Path) -> None:
+    texts = docs.tables(docs.kept_studies(tmp_path))
+    assert texts["claims.md"]["ledger"].startswith(docs.NOT_YET)
+    assert texts["claims/epo.md"]["numbers"] == docs.NOT_YET
+    assert docs.figures([]) == {}
+
+
+def test_writing_keeps_what_is_written_by_hand_and_drops_old_figures(tmp_path: Path) -> None:
+    (tmp_path / "claims").mkdir()
+    for page in ("claims.md", "claims/rules.md", *(f"claims/{page_of(paper)}" for paper in PAPERS)):
+        shutil.copy(docs.DOCS / page, tmp_path / page)
+    runs = [run_of(cell, seed, [0.3, 0.4, 0.5]) for cell in ("grpo", "grpo-epo") for seed in range(3)]
+    write_compact(study_of(runs, {"grpo": "", "grpo-epo": "grpo"}), tmp_path / "runs" / "household")
+    (tmp_path / "claims" / "old.svg").write_text("<svg/>")
+    written = docs.write(tmp_path)
+    assert tmp_path / "claims" / "epo-success.svg" in written
+    assert not (tmp_path / "claims" / "old.svg").exists()
+    epo = (tmp_path / "claims" / "epo.md").read_text()
+    assert "| grpo-epo | 3 | 30.0 [30.0, 30.0] |" in epo
+    by_hand = re.compile(r"<!-- (\w+) -->.*?<!-- /\1 -->", re.DOTALL)
+    assert by_hand.sub("", epo) == by_hand.sub("", (docs.DOCS / "claims" / "epo.md").read_text())

@@ -1,0 +1,128 @@
+"""What is generated on the claims' pages: the short table, a paper's verdicts, the numbers of its cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from isentrope.claims.book import CLAIMS, PAPERS, claim_of
+from isentrope.claims.figure_list import FIGURES
+from isentrope.claims.ledger import make_ledger
+from isentrope.claims.numbers import cells_of, numbers, over_seeds
+from isentrope.claims.pages import SHORT, brief, ledger_table, telling, verdicts
+from isentrope.claims.record import Finding, Interval, PartFinding, Verdict
+from tests.claims.cells import run_of, study_of
+from tests.claims.made import made_run, made_study
+from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
+
+
+def test_every_claim_has_few_words_and_every_paper_figures() -> None:
+    assert list(SHORT) == [claim.id for claim in CLAIMS]
+    assert all(len(words) <= 60 for words in SHORT.values())
+    assert list(FIGURES) == list(PAPERS)
+    names = [figure.name for several in FIGURES.values() for figure in several]
+    assert len(names) == len(set(names))
+
+
+def test_a_row_has_verdict_effect_seeds_and_a_link() -> None:
+    text = ledger_table(make_ledger([SCENARIOS["E6"](HOLDS)]))
+    rows = {row.split("]")[0].removeprefix("| ["): row for row in text.splitlines() if row.startswith("| [")}
+    assert list(rows) == [claim.id for claim in CLAIMS]
+    assert all(row.replace("\\|", "").count("|") == 7 for row in rows.values())
+    assert rows["E6"].startswith(
+        "| [E6](claims/epo.md#e6) | EPO beats entropy in the advantage (EA) | **✓ holds** | +15.0 ["
+    )
+    assert rows["E6"].endswith(" points | 5 | made, 100 steps |")
+    assert rows["A1"].endswith("| ? undecided |  | 0 |  |")
+
+
+def part(
+    value: float | None, unit: str = "success", setting: str = "here", seeds: int = 3, **more: object
+) -> PartFinding:
+    interval = None if value is None else Interval(value - 0.1, value + 0.1)
+    found = PartFinding("it", setting, Verdict.open, "why", value=value, interval=interval, unit=unit)
+    return replace(found, seeds=tuple(range(seeds)), **more)
+
+
+def test_effects_in_short() -> None:
+    assert brief(part(0.031)) == "+3.1 [−6.9, +13.1] points"
+    assert brief(part(-0.2084, "of its start")) == "−20.8 [−30.8, −10.8] % of its start"
+    assert brief(part(0.3618, "nats")) == "+0.36 [+0.26, +0.46] nats"
+    assert brief(part(0.1, "share of runs")) == "+0.1 [0, +0.2] share of runs"
+    assert brief(part(None)) == ""
+
+
+def test_the_setting_that_decides_is_told() -> None:
+    few, many = part(0.1, seeds=3, verdict=Verdict.holds), part(0.2, setting="there", seeds=9)
+    assert telling(Finding("E1", Verdict.holds, "", (many, few))) == [few]
+    assert telling(Finding("E1", Verdict.open, "", (few, many))) == [many]
+    assert telling(Finding("E1", Verdict.open, "", (replace(few, counts=False),))) == []
+
+
+@pytest.mark.parametrize("kind", [HOLDS, FAILS, OPEN])
+def test_a_paper_has_all_its_claims_in_full(kind: str) -> None:
+    text = verdicts(make_ledger([SCENARIOS["E1"](kind)]), "EPO")
+    claims = [claim for claim in CLAIMS if claim.paper == "EPO"]
+    assert [line for line in text.splitlines() if line.startswith("###")] == [f"### {claim.id}" for claim in claims]
+    assert all(claim.says in text and f"(rules.md#{claim.id.lower()})" in text for claim in claims)
+    first = text.partition("### E2")[0]
+    assert ("would decide" in first.lower()) == (kind == OPEN)
+    assert first.count("| made, 100 steps | on ") == 2
+    others = verdicts(make_ledger([SCENARIOS["E1"](kind)]), "ActRe")
+    assert "No runs. Would decide: 3 seeds of each of: GRPO with no_think; GRPO." in others.partition("### A5")[2]
+
+
+def test_settings_that_cannot_tell_are_left_out() -> None:
+    """S3 is about eruptions: runs that are too short say nothing, a long one without an eruption does."""
+    short = [made_run(seed, train={"entropy/token": 0.5}) for seed in range(3)]
+    long = [made_run(seed, steps=400, train={"entropy/token": 0.5}, length="long") for seed in range(3)]
+    told = verdicts(make_ledger([made_study([*short, *long])], [claim_of("S3")]), "SEAL")
+    rows = [row for row in told.splitlines() if row.startswith("| made")]
+    assert len(rows) == 1
+    assert rows[0].startswith(
+        "| made, length long, 400 steps | before; against afterwards; (before, a token) |  | 0 | ? |"
+    )
+    assert "Entropy never erupted." in rows[0]
+    told = verdicts(make_ledger([made_study(short)], [claim_of("S3")]), "SEAL")
+    assert "No finished run of at least 300 steps." in told
+
+
+def test_a_rule_younger_than_its_runs_is_marked() -> None:
+    study = SCENARIOS["E6"](HOLDS)
+    old = replace(study, runs=tuple(replace(run, begun="2020-01-01T00:00:00Z") for run in study.runs))
+    told = verdicts(make_ledger([old]), "EPO")
+    assert "**Mind:** the rule was made on " in told
+    assert "**Mind:**" not in verdicts(make_ledger([study]), "EPO")
+
+
+def test_foreign_names_cannot_break_a_table() -> None:
+    study = SCENARIOS["E6"](HOLDS)
+    hostile = replace(
+        study, runs=tuple(replace(run, tags={**run.tags, "model": "a|b<i>\n| x |"}) for run in study.runs)
+    )
+    ledger = make_ledger([hostile])
+    for text, bars in ((ledger_table(ledger), 7), (verdicts(ledger, "EPO"), 7)):
+        rows = [row for row in text.splitlines() if row.startswith("|") and "a\\|b&lt;i>" in row]
+        assert rows
+        assert all(row.replace("\\|", "").count("|") == bars for row in rows)
+
+
+def test_numbers_of_cells_by_hand() -> None:
+    runs = [run_of("grpo", seed, [0.3, 0.5, 0.6 + 0.1 * seed], entropy__token=[4, 3, 2, 1]) for seed in range(3)]
+    runs += [run_of("epo", seed, [0.3, 0.5, 0.9], entropy__token=[4, 3, 2, 0.5 + seed]) for seed in range(2)]
+    text = numbers(study_of(runs, {"grpo": "", "epo": "grpo", "none": "grpo"}), ["grpo", "epo", "none", "unknown"])
+    rows = [line for line in text.splitlines() if line.startswith("| grpo") or line.startswith("| epo")]
+    assert rows == [
+        "| grpo | 3 | 30.0 [30.0, 30.0] | 50.0 [50.0, 50.0] | 70.0 [45.2, 94.8] |  | 1.000 [1.000, 1.000] | 0 of 3 |",
+        "| epo | 2 | 30.0 and 30.0 | 50.0 and 50.0 | 90.0 and 90.0 | +30.0 and +20.0 | 0.500 and 1.500 | 0 of 2 |",
+    ]
+    assert "none" not in text
+
+
+def test_over_seeds() -> None:
+    assert over_seeds({}, 1) == ""
+    assert over_seeds({0: -0.04}, 1, signed=True) == "0.0"
+    assert over_seeds({2: 3.0, 0: -1.0}, 0, signed=True) == "−1 and +3"
+    assert over_seeds({0: 0.0, 1: 1.0, 2: 2.0}, 2, 0.0, 3.0) == "1.00 [0.00, 3.00]"
+    assert cells_of(FIGURES["EPO"])[:2] == ["grpo", "grpo-epo"]

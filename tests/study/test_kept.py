@@ -1,0 +1,75 @@
+"""The studies that are kept under docs/runs: what is shown of them is what their compact files give."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from isentrope.errors import RunError
+from isentrope.study.compact import COMPACT, write_compact
+from isentrope.study.docs import PAGE, kept_studies, made, page_of, write
+from isentrope.study.read import read_study
+from tests.study.made import cell, make_study, whole_run
+
+REBUILD = "is not what runs.jsonl.xz gives; write it again: python -m isentrope.study.docs"
+EMPTY = "# By hand\n\n<!-- results -->\n<!-- /results -->\n"
+
+
+@pytest.mark.parametrize("folder", kept_studies(), ids=lambda folder: folder.name)
+def test_tables_and_curves_are_made_from_the_compact_file_alone(folder: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(folder / COMPACT, alone)
+    files = made(alone, page_of(folder))
+    for name, text in files.items():
+        assert (folder / name).is_file(), f"{folder / name} {REBUILD}"
+        assert (folder / name).read_bytes() == text.encode(), f"{folder / name} {REBUILD}"
+    drawn = {str(path.relative_to(folder)) for path in folder.rglob("*.svg")}
+    assert drawn == {name for name in files if name.endswith(".svg")}, f"{folder}: the set of curves {REBUILD}"
+
+
+def test_there_are_kept_studies() -> None:
+    assert {"household", "quick", "setting"} <= {folder.name for folder in kept_studies()}
+
+
+def kept(folder: Path, seeds: int) -> Path:
+    runs = folder / f"runs-{seeds}"
+    make_study(runs, [cell("a", (0, 1, 2)), cell("b", (0, 1, 2), "a"), cell("c", (0,), "a")])
+    for seed in range(seeds):
+        whole_run(runs, "a", seed, 0.4)
+        whole_run(runs, "b", seed, 0.5)
+    write_compact(read_study(runs), folder / "kept")
+    return folder / "kept"
+
+
+def test_more_runs_change_what_is_made_and_nothing_by_hand(tmp_path: Path) -> None:
+    folder = kept(tmp_path, 1)
+    (folder / PAGE).write_text(EMPTY)
+    paths = write(folder)
+    assert {path.name for path in paths} == {PAGE, "tables.md", "a-success.svg", "a-entropy.svg"}
+    before = (folder / PAGE).read_text()
+    assert before.startswith("# By hand\n\n<!-- results -->\n2 of 7 runs are done, in 2 of 3 cells; 5 not made yet.")
+    assert "by baseline: 1 of a" in before
+    assert "![Success on unseen games: a](curves/a-success.svg)" in before
+    kept(tmp_path, 3)
+    assert made(folder, before)["tables.md"] != (folder / "tables.md").read_text()
+    (folder / "curves" / "old.svg").touch()
+    write(folder)
+    assert "6 of 7 runs" in (folder / PAGE).read_text()
+    assert not (folder / "curves" / "old.svg").exists()
+    again = (folder / PAGE).read_text()
+    write(folder)
+    assert (folder / PAGE).read_text() == again
+
+
+def test_a_study_that_has_just_come_gets_a_page(tmp_path: Path) -> None:
+    folder = kept(tmp_path, 1)
+    write(folder)
+    assert (folder / PAGE).read_text().startswith("# kept\n\n<!-- results -->\n2 of 7 runs are done")
+
+
+def test_a_page_without_a_place_for_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="needs one <!-- results -->"):
+        made(kept(tmp_path, 1), "# By hand\n")

@@ -1,0 +1,82 @@
+"""`isentrope study` on a study that was run: where its results go, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from isentrope.cli.main import app
+from isentrope.study.compact import write_compact
+from isentrope.study.plan import Plan
+from isentrope.study.read import read_study
+from tests.study.made import cell, make_study, whole_run
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """runs/made is a study's folder, docs/made its compact form, whose name would lead out of the place."""
+    make_study(tmp_path / "runs" / "made", [cell("a", (0,))], Plan(name="../made"))
+    whole_run(tmp_path / "runs" / "made", "a", 0, 0.5)
+    write_compact(read_study(tmp_path / "runs" / "made"), tmp_path / "docs" / "made")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def study(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["study", *words], env={"COLUMNS": "200"})
+    return result.exit_code, " ".join(result.output.replace("│", " ").split())
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_results_of_a_folder_go_into_it(here: Path) -> None:
+    code, told = study("runs/made", "--tables")
+    assert code == 0, told
+    assert "cell seeds Start Succ.* Succ." in told
+    assert {"tables.md", "tables.tex", "tables.csv", "index.html"} <= files(here / "runs/made/results")
+
+
+@pytest.mark.parametrize("given", ["docs/made", "docs/made/runs.jsonl.xz"])
+def test_results_of_a_compact_form_do_not_go_among_the_documents(here: Path, given: str) -> None:
+    before = files(here / "docs")
+    code, told = study(given, "--tables")
+    assert code == 0, told
+    assert files(here / "docs") == before
+    assert "tables.md" in files(here / "results" / "made")
+
+
+@pytest.mark.parametrize("given", ["docs/made", "runs/made"])
+def test_out_says_where_results_go(here: Path, given: str) -> None:
+    code, told = study(given, "--tables", "--out", "elsewhere")
+    assert code == 0, told
+    assert "tables.md" in files(here / "elsewhere")
+    assert not (here / "results").exists()
+    assert not (here / "runs/made/results").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--tables", "-f", "md", "--out", "x"), "--format prints and writes no files"),
+        (("--compact", "y", "--out", "x"), "--compact names the folder that it writes to"),
+        ((), "docs/made is not a .toml file"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_clearly(here: Path, words: tuple[str, ...], reason: str) -> None:
+    code, told = study("docs/made", *words)
+    assert code == 2
+    assert reason in told
+    assert not (here / "x").exists()
+    assert not (here / "y").exists()
+
+
+@pytest.mark.parametrize("form", ["text", "md", "latex", "html", "csv"])
+def test_a_form_is_printed(here: Path, form: str) -> None:
+    code, told = study("docs/made", "--tables", "--format", form)
+    assert code == 0, told
+    assert "50.0" in told or "0.5" in told
+    assert not (here / "results").exists()
