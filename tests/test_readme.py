@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from isentrope.claims.docs import kept_studies
+from isentrope.claims.ledger import make_ledger
+from isentrope.claims.record import Verdict
 from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.methods.registry import make_methods
@@ -49,7 +52,8 @@ def test_recipe_is_sound(recipe: Path) -> None:
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which `make demo` has run, on a small scale, with the commands of the Makefile."""
     place = tmp_path_factory.mktemp("readme")
-    (place / "recipes").symlink_to(ROOT / "recipes")
+    for name in ("recipes", "docs"):
+        (place / name).symlink_to(ROOT / name)
     make_folder(place / "FOLDER")
     rules = (ROOT / "Makefile").read_text().replace("\\\n", " ").replace("$(DEMO)", "runs/demo-0").replace("$$", "$")
     rules = rules.replace("$(SEED)", "0").replace("$((6 * 0))", "0")
@@ -68,6 +72,12 @@ def test_the_two_commands_exist() -> None:
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert {"demo", "test"} <= set(targets)
     assert re.search(r"^make demo\nmake test$", README, re.MULTILINE)
+
+
+def test_it_counts_the_verdicts_as_the_ledger_does() -> None:
+    counts = make_ledger(list(kept_studies().values())).counts
+    holds, fails, open_ = (counts[verdict] for verdict in (Verdict.holds, Verdict.fails, Verdict.open))
+    assert f"So far {holds} hold, {fails} do not, {open_} are undecided" in README
 
 
 WITH_A_SERVER = [command for command in COMMANDS if " serve " in command or "URL" in command]
