@@ -41,7 +41,9 @@ def writing(path: object) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error, FileNotFoundError | PermissionError) or error.errno == errno.EROFS:
+        if isinstance(error, IsADirectoryError):
+            advice = "name a file in it"
+        elif isinstance(error, FileNotFoundError | PermissionError) or error.errno == errno.EROFS:
             advice = "choose a folder you may write to with --out"
         elif error.errno in (errno.ENOSPC, errno.EDQUOT):
             advice = "free some space, then continue with --resume; the last complete checkpoint is intact"

@@ -64,8 +64,8 @@ def forest(studies: Sequence[StudyData]) -> str | None:
     usual, _ = Counter(one.study for one in effects).most_common(1)[0]
     names = [f"{one.cell} − {one.against}" + (f" ({one.study})" if one.study != usual else "") for one in effects]
     left = 24 + 0.9 * LETTER * max(len(name) for name in names)
-    ends = [end for one in effects for end in _ends(one.points) if abs(end) <= REACH]
-    ticks = nice_ticks(min([*ends, 0.0]), max([*ends, 0.0]), 6)
+    seen = [x for one in effects for x in (one.points.value, *_ends(one.points)) if abs(x) <= REACH]
+    ticks = nice_ticks(min([*seen, -1.0]), max([*seen, 1.0]), 6, least=1.0)
     scale = Scale(ticks[0], ticks[-1], left, _WIDTH - _RIGHT)
     bottom = _HEAD + _ROW * len(effects)
     parts = [_grid(ticks, scale, bottom)]

@@ -34,7 +34,7 @@ def numbers(data: StudyData, cells: Sequence[str]) -> str:
         if runs:
             lines.append(f"| {' | '.join(safe_cell(text) for text in _row(data, cell, runs))} |")
     plan = data.study.plan
-    legend = _LEGEND.format(split=plan.split, share=100 * plan.converged, least=LEAST_SEEDS)
+    legend = _LEGEND.format(split=safe_cell(plan.split), share=100 * plan.converged, least=LEAST_SEEDS)
     return "\n".join([*lines, "", legend]) + "\n"
 
 
@@ -44,6 +44,8 @@ def _row(data: StudyData, cell: str, runs: Sequence[StudyRun]) -> list[str]:
     def column(key: str, scale: float, places: int, most: float) -> str:
         return over_seeds({seed: scale * one[key] for seed, one in found.items() if key in one}, places, 0.0, most)
 
+    pairs = differences(data, cell)
+    apart = over_seeds(pairs, 1, signed=True)
     half = {run.seed: 100 * value for run in runs if (value := _half_way(data, run)) is not None}
     erupting = sum(one.get("eruptions", 0) > 0 for one in found.values())
     return [
@@ -52,7 +54,7 @@ def _row(data: StudyData, cell: str, runs: Sequence[StudyRun]) -> list[str]:
         column("start", 100, 1, 100.0),
         over_seeds(half, 1, 0.0, 100.0),
         column("succ", 100, 1, 100.0),
-        over_seeds(differences(data, cell), 1, signed=True),
+        f"{apart} ({len(pairs)} of them)" if 0 < len(pairs) < len(runs) else apart,
         column("entropy_late", 1, 3, math.inf),
         f"{erupting} of {len(runs)}",
     ]

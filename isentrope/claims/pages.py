@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from isentrope.claims.ledger import Ledger, Line
 from isentrope.claims.record import Finding, PartFinding, Verdict
 from isentrope.claims.render import safe_cell, summary
-from isentrope.claims.words import MARKS
+from isentrope.claims.words import MARKS, shown_parts
 
 # each claim in few words; in full it stands on its paper's page
 SHORT = {
@@ -45,7 +45,7 @@ def page_of(paper: str) -> str:
 def ledger_table(ledger: Ledger) -> str:
     """A row for each claim, with a link to where the reasons stand."""
     head = ["| | claim | verdict | effect [95 % interval] | seeds | of |", "|---|---|---|---|---|---|"]
-    return "\n".join([summary(ledger), "", *head, *(_row(line) for line in ledger.lines)]) + "\n"
+    return "\n".join([safe_cell(summary(ledger)), "", *head, *(_row(line) for line in ledger.lines)]) + "\n"
 
 
 def _row(line: Line) -> str:
@@ -122,7 +122,7 @@ def _claim(line: Line) -> str:
 def _rows(finding: Finding) -> list[str]:
     """A row for each part and setting; parts of which the same is told, without a number, share one."""
     rows: dict[tuple[str, ...], list[str]] = {}
-    for part in _shown(finding):
+    for part in shown_parts(finding):
         why = [part.reason, f"would decide: {part.decides}" if part.decides else "", *part.notes]
         told = " ".join(_sentence(text) for text in why if text)
         alone = part.part if part.value is not None else ""
@@ -130,15 +130,6 @@ def _rows(finding: Finding) -> list[str]:
         rows.setdefault(found, []).append(part.part if part.counts else f"({part.part})")
     told = [(setting, "; ".join(names), *rest) for (_, setting, *rest), names in rows.items()]
     return [f"| {' | '.join(safe_cell(cell) for cell in cells)} |" for cells in told]
-
-
-def _shown(finding: Finding) -> list[PartFinding]:
-    """Parts of the settings that tell most: those in which something was measured; else those with a finished run that
-    is long enough; else all."""
-    measured = {part.setting for part in finding.parts if part.value is not None}
-    fit = {part.setting for part in finding.parts if not part.reason.startswith(("no finished run", "no runs of"))}
-    wanted = measured or fit
-    return [part for part in finding.parts if not wanted or part.setting in wanted]
 
 
 def _sentence(text: str) -> str:
@@ -152,5 +143,5 @@ def _verdict(finding: Finding) -> str:
 
 def state(done: Mapping[str, tuple[int, int]]) -> str:
     """How far the studies are. `done`: of each, its finished runs and all that are planned."""
-    told = [f"{finished} of {planned} runs of {name}" for name, (finished, planned) in done.items()]
+    told = [f"{finished} of {planned} runs of {safe_cell(name)}" for name, (finished, planned) in done.items()]
     return f"Finished so far: {', '.join(told)}."

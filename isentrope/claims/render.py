@@ -11,20 +11,22 @@ from isentrope.claims.computed import Computed
 from isentrope.claims.ledger import Ledger, Line
 from isentrope.claims.record import Verdict
 from isentrope.claims.words import MARKS, comment, effects, seeds_of
+from isentrope.results.render import one_line
 
 
 def summary(ledger: Ledger) -> str:
     counts = ledger.counts
     found = f"{counts[Verdict.holds]} hold, {counts[Verdict.fails]} do not hold, {counts[Verdict.open]} are undecided"
+    claims = "1 claim" if len(ledger.lines) == 1 else f"{len(ledger.lines)} claims"
     if not ledger.studies:
-        return f"{len(ledger.lines)} claims; no study was given, so nothing is decided."
+        return f"{claims}; no study was given, so nothing is decided."
     count = f"{ledger.runs} run" if ledger.runs == 1 else f"{ledger.runs} runs"
-    return f"{len(ledger.lines)} claims, {count} of {', '.join(ledger.studies)}: {found}."
+    return f"{claims}, {count} of {', '.join(ledger.studies)}: {found}."
 
 
 def to_markdown(ledger: Ledger, computed: Sequence[Computed] = ()) -> str:
     lines = [
-        summary(ledger),
+        safe_cell(summary(ledger)),
         "",
         "| | claim | verdict | effect, 95 % interval | seeds | why |",
         "|---|---|---|---|---|---|",
@@ -97,5 +99,6 @@ def _short(runs: Sequence[str]) -> str:
 
 
 def safe_cell(text: str) -> str:
-    """Text of others in a cell of a table."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+    """Text of others in a line or in a cell of a table: no HTML, no link, no other cell."""
+    text = one_line(text).replace("\\", "\\\\").replace("|", "\\|")
+    return text.replace("<", "&lt;").replace("`", "'").replace("](", "]\\(")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from isentrope.claims.record import Claim, Finding, Part, PartFinding, Verdict
 from isentrope.claims.registry import Entry
 
@@ -9,7 +11,8 @@ MARKS = {Verdict.holds: "✓", Verdict.fails: "✗", Verdict.open: "?"}
 
 
 def signed(value: float) -> str:
-    """Three significant digits, with a sign and a real minus."""
+    """Three significant digits, with a sign and a real minus. What is left of a zero by rounding is zero."""
+    value = value if abs(value) >= 1e-12 else 0.0
     text = f"{value:+.3g}" if abs(value) >= 1e-4 or value == 0 else f"{value:+.1e}"
     return text.replace("-", "−")
 
@@ -33,14 +36,47 @@ def effects(finding: Finding) -> list[str]:
     return lines
 
 
+def shown_parts(finding: Finding) -> list[PartFinding]:
+    """Parts of the settings that tell most: those in which something was measured; else those with a finished run that
+    is long enough; else all."""
+    measured = {part.setting for part in finding.parts if part.value is not None}
+    fit = {part.setting for part in finding.parts if not part.reason.startswith(("no finished run", "no runs of"))}
+    wanted = measured or fit
+    return [part for part in finding.parts if not wanted or part.setting in wanted]
+
+
 def comment(finding: Finding) -> str:
     """Why the verdict is what it is, what would decide it, and what a reader must know."""
-    parts = [finding.reason]
-    if finding.verdict == Verdict.open and finding.decides:
-        parts.append(f"would decide: {finding.decides}")
-    notes = dict.fromkeys(note for part in finding.parts for note in part.notes)
-    parts += [*notes, *(f"MIND: {note}" for note in finding.rule_notes)]
+    shown = shown_parts(finding)
+    reason, decides = finding.reason, finding.decides
+    if shown and all(part.value is None for part in shown):  # the setting that came nearest, not the first one
+        near = [part for part in shown if part.counts and part.setting == shown[0].setting]
+        reason = _by_part((part.reason, part.part) for part in near)
+        decides = _by_part((part.decides, part.part) for part in near)
+    parts = [reason]
+    if finding.verdict == Verdict.open and decides:
+        parts.append(f"would decide: {decides}")
+    parts += [*_notes(finding, shown), *(f"MIND: {note}" for note in finding.rule_notes)]
     return ". ".join(part[:1].upper() + part[1:] for part in parts if part) + "."
+
+
+def _notes(finding: Finding, shown: Sequence[PartFinding]) -> list[str]:
+    """`2 not finished`; with the parts' names where they differ in how many. Runs that failed are always named."""
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for part in finding.parts:
+        for note in part.notes:
+            if part in shown or " failed: " in note:
+                kinds.setdefault(note.lstrip("0123456789"), []).append((note, part.part))
+    return [_by_part(said) for said in kinds.values()]
+
+
+def _by_part(said: Iterable[tuple[str, str]]) -> str:
+    """What is said of parts. What is said of all of them is said once, without their names."""
+    names: dict[str, list[str]] = {}
+    for text, part in said:
+        if text and part not in names.setdefault(text, []):
+            names[text].append(part)
+    return next(iter(names)) if len(names) == 1 else "; ".join(f"{', '.join(of)}: {text}" for text, of in names.items())
 
 
 def seeds_of(finding: Finding) -> str:

@@ -40,7 +40,9 @@ def claims(
         bool, typer.Option("--computed/--no-computed", help="Check the mathematical ones as well; takes a second.")
     ] = True,
     form: Annotated[Form, typer.Option("--format", "-f", help="How to write it.")] = Form.text,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file; text as Markdown.")
+    ] = None,
 ) -> None:
     """Hold the papers' claims against studies: each holds, does not hold, or is undecided, by a rule fixed before.
 
@@ -53,7 +55,7 @@ def claims(
 
     if explain is not None:
         claim = claim_of(explain)
-        typer.echo(explained(claim, read_book().get(claim.id, [])), nl=False)
+        typer.echo(_wrapped(explained(claim, read_book().get(claim.id, []))), nl=False)
         return
     chosen = [claim_of(name) for name in only or ()] or CLAIMS
     ledger = make_ledger(read_studies(studies or ()), chosen)
@@ -75,6 +77,22 @@ def claims(
     else:
         write_atomically(out, text.encode())
         typer.echo(str(out))
+
+
+def _wrapped(text: str) -> str:
+    """As wide as the terminal; whole lines where there is none."""
+    import textwrap
+
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        return text
+    lines: list[str] = []
+    for line in text.splitlines():
+        indent = " " * (14 if line.startswith("    ") else 2)  # below the words: 4 and a name of 10
+        lines += textwrap.wrap(line, console.width, subsequent_indent=indent, break_on_hyphens=False) or [""]
+    return "\n".join(lines) + "\n"
 
 
 def _show(ledger: Ledger, checked: Sequence[Computed]) -> None:

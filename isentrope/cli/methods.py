@@ -54,7 +54,8 @@ def _show(sheet: Sheet, console: Console) -> None:
 
     console.print(shown(f"{sheet.name} ({sheet.kind})", "bold"))
     console.print(shown(f"{sheet.summary[0].upper()}{sheet.summary[1:]}."))
-    console.print(shown(f"Paper: {sheet.paper}\n"))
+    source = "Evidence" if sheet.paper.startswith("docs/") else "Paper"
+    console.print(shown(f"{source}: {sheet.paper}\n"))
     console.print(_knobs(sheet) if sheet.knobs else shown("It has no settings.\n"))
     console.print(_metrics(sheet) if sheet.metrics else shown("It adds no metrics.\n"))
     console.print(shown(f"Page: docs/{sheet.page}"))

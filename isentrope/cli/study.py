@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from isentrope.study.plan import Study
+    from isentrope.study.read import StudyData
     from isentrope.study.run import How
 
 
@@ -77,6 +78,8 @@ def study(
 
     Each run is a process of its own. One that fails is recorded, and the others go on. Watch them with isentrope watch.
     """
+    if only and (tables or compact or form):
+        raise typer.BadParameter("it says what to run; tables and the compact form have all cells", param_hint="--only")
     if file.suffix != ".toml":
         _check_read_only(file, out, tables, form, compact)
         _results(file, form, compact, earlier, out)
@@ -84,15 +87,13 @@ def study(
     plan = _plan(file, settings or [])
     folder = out or Path("runs") / plan.name
     if dry_run:
-        _dry(plan, folder, side_by_side, tuple(only or ()))
+        _dry(plan, folder, side_by_side, tuple(only or ()), _earlier(earlier))
     elif tables or compact or form:
         _results(folder, form, compact, earlier)
     else:
-        from isentrope.study.read import read_study
         from isentrope.study.run import How
 
-        before = read_study(earlier) if earlier and earlier.exists() else None
-        how = How(side_by_side, minutes, tuple(only or ()), retry, before)
+        how = How(side_by_side, minutes, tuple(only or ()), retry, _earlier(earlier))
         words = [file, *(("--out", out) if out else ()), *(("--earlier", earlier) if earlier else ())]
         words += [word for one in settings or [] for word in ("--set", one)]
         _run(plan, folder, how, shlex.join(str(word) for word in words))
@@ -137,31 +138,47 @@ def _plan(file: Path, settings: Sequence[str]) -> Study:
     return laid_over(read_plan(file), settings)
 
 
-def _dry(plan: Study, folder: Path, side_by_side: int, only: tuple[str, ...]) -> None:
+def _earlier(path: Path | None) -> StudyData | None:
+    """What was run before, elsewhere. A study that has nothing there yet begins anew, and says so."""
+    from isentrope.study.read import read_study
+
+    if path is not None and not path.exists():
+        typer.echo(f"--earlier {path}: nothing there, so nothing counts as done before", err=True)
+        return None
+    return read_study(path) if path is not None else None
+
+
+def _dry(plan: Study, folder: Path, side_by_side: int, only: tuple[str, ...], earlier: StudyData | None) -> None:
     from rich.console import Console
 
-    from isentrope.study.begun import check_begun
+    from isentrope.study.begun import check_begun, done_before
     from isentrope.study.dry import show_plan
     from isentrope.study.jobs import make_jobs
 
     jobs = make_jobs(plan, folder, only)
     check_begun(jobs)
-    show_plan(plan, jobs, folder, side_by_side, Console())
+    if earlier is not None:
+        done_before(jobs, earlier)  # refuses other settings
+    show_plan(plan, jobs, folder, side_by_side, Console(), earlier)
 
 
 def _results(
     folder: Path, form: Form | None, compact: Path | None, earlier: Path | None, out: Path | None = None
 ) -> None:
     from isentrope.cli.safe import plain
-    from isentrope.study.compact import write_compact
     from isentrope.study.folder import results_folder
-    from isentrope.study.read import merged, read_study
+    from isentrope.study.merge import left_behind, merged, write_over
+    from isentrope.study.read import read_study
     from isentrope.study.results import render, write_results
 
     data = read_study(folder)
-    data = merged(data, read_study(earlier)) if earlier and earlier.exists() else data
+    before = _earlier(earlier)
+    if before is not None and earlier is not None:
+        data = merged(data, before)
+        if told := left_behind(data, before, earlier):
+            typer.echo(f"{told}; the study file does not name them", err=True)
     if compact is not None:
-        typer.echo(str(write_compact(data, compact)))
+        typer.echo(str(write_over(data, compact)))
     elif form is not None:
         typer.echo(plain(render(data, form.value)), nl=False)
     else:

@@ -18,6 +18,8 @@ class Algorithm:
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+_GIGPO = {"advantage": "gigpo", "discount": 0.95}
+
 ALGORITHMS: dict[str, Algorithm] = {
     "reinforce": Algorithm(
         "the plain policy gradient; each return is compared with the batch mean",
@@ -48,7 +50,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "gigpo": Algorithm(
         "GRPO plus a comparison of single steps taken from the same state",
         "arXiv:2505.10978",
-        {"advantage": "gigpo", "discount": 0.95},
+        _GIGPO,
     ),
     "ppo": Algorithm(
         "a critic estimates values; advantages by GAE, token by token",
@@ -63,7 +65,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "recommended": Algorithm(
         "what our own study favours, at present GiGPO without an entropy method",
         "docs/claims.md",
-        {"advantage": "gigpo", "discount": 0.95},
+        _GIGPO,
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from isentrope.errors import writing
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Put `data` at `path` so that a reader, or a power cut, sees the old file or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.tmp")
     with writing(path):
+        if not path.name:  # "." and "/"
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        temporary = path.with_name(f".{path.name}.tmp")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as file:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from isentrope.config.text import as_table
 from isentrope.errors import RunError
+from isentrope.instruments.log import METRICS
 from isentrope.methods.options import with_options
 from isentrope.report.groups import leaves
+from isentrope.study.folder import run_folder
 from isentrope.study.jobs import Checked
+from isentrope.study.plan import Study
 from isentrope.study.read import DONE, StudyData
 
 # settings that say where and how a run runs, or that the run itself writes out
@@ -20,12 +24,22 @@ _NOT_COMPARED = (
 )  # fmt: skip
 
 
+def begun_cells(study: Study, out: Path, earlier: StudyData | None) -> list[str]:
+    """Cells of which a run was begun in `out`, or done elsewhere."""
+    there = {run.cell for run in earlier.runs if run.status == DONE} if earlier else set[str]()
+    found: list[str] = []
+    for cell in study.cells:
+        here = any((run_folder(out, cell.name, seed) / METRICS).is_file() for seed in cell.seeds)
+        found += [cell.name] if here or cell.name in there else []
+    return found
+
+
 def check_begun(jobs: Sequence[Checked]) -> None:
     """Refuse to mix runs: also one that is done must have the settings that it would be begun with."""
     for checked in jobs:
         folder = checked.job.folder
         recorded = folder / "config.toml"
-        if not (folder / "metrics.jsonl").is_file() or not recorded.is_file():
+        if not (folder / METRICS).is_file() or not recorded.is_file():
             continue
         try:
             before = leaves(tomllib.loads(recorded.read_text(encoding="utf-8")))

@@ -17,7 +17,8 @@ from typing import Any, cast
 from isentrope.errors import RunError
 from isentrope.instruments.log import Record
 from isentrope.rollout.files import write_atomically
-from isentrope.study.folder import plan_from_json, plan_to_json
+from isentrope.study.folder import WARMUP, plan_from_json, plan_to_json
+from isentrope.study.plan import Study
 from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, StudyRun
 
 COMPACT = "runs.jsonl.xz"
@@ -43,10 +44,21 @@ def read_compact(path: Path) -> StudyData:
             raise RunError(f"{path} is not a study in the compact form {FORM}, which isentrope study --compact writes")
         study = plan_from_json(cast("dict[str, Any]", head)["plan"], path)
         found = [_to_run(line) for line in lines]
+        warmups = {run.tags["warmup"]: run for run in found if run.cell == WARMUP}
+        runs = tuple(run for run in found if run.cell != WARMUP)
+        _check_planned(study, runs)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise RunError(f"{path} is damaged: {type(error).__name__}: {error}"[:300]) from error
-    warmups = {run.tags["warmup"]: run for run in found if set(run.tags) == {"warmup"}}
-    return StudyData(study, tuple(run for run in found if set(run.tags) != {"warmup"}), warmups)
+    return StudyData(study, runs, warmups)
+
+
+def _check_planned(study: Study, runs: Sequence[StudyRun]) -> None:
+    """A run of no cell would be counted and not shown, and one that stands there twice would count as two seeds."""
+    planned = {(cell.name, seed) for cell in study.cells for seed in cell.seeds}
+    for run in runs:
+        if (run.cell, run.seed) not in planned:
+            raise ValueError(f"the run {run.name!r:.80} is not in the plan, or stands there twice")
+        planned.remove((run.cell, run.seed))
 
 
 def _lines(path: Path) -> Iterator[Any]:

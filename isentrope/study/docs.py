@@ -16,7 +16,7 @@ from pathlib import Path
 
 from isentrope.errors import RunError
 from isentrope.report.paper import picture_svg
-from isentrope.results.render import markdown_safe
+from isentrope.results.render import markdown_safe, one_line
 from isentrope.rollout.files import write_atomically
 from isentrope.study.compact import COMPACT
 from isentrope.study.curves import VALID, Drawn, charts
@@ -71,7 +71,7 @@ def _results(data: StudyData, drawn: list[Drawn]) -> str:
     blocks += [markdown_notes(data), f"Entropy, eruptions, degeneracy and cost: [all tables]({TABLES})."]
     rows: dict[str, list[str]] = {}
     for one in drawn:
-        rows.setdefault(one.family.name, []).append(f"![{markdown_safe(one.overlay.title)}]({_file(one)})")
+        rows.setdefault(one.family.name, []).append(f"![{markdown_safe(one_line(one.overlay.title))}]({_file(one)})")
     return "\n\n".join([*blocks, *("\n".join(row) for row in rows.values())]) + "\n"
 
 
@@ -87,7 +87,7 @@ def _when(data: StudyData) -> str:
     begun = sorted(run.begun for run in data.runs if run.status == DONE and run.begun)
     if not begun:
         return ""
-    first, last = (f"{time[:10]} {time[11:16]}" for time in (begun[0], begun[-1]))
+    first, last = (markdown_safe(one_line(f"{time[:10]} {time[11:16]}")) for time in (begun[0], begun[-1]))
     return f" The first was begun {first} UTC, the last {last} UTC."
 
 

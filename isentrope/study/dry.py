@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -11,16 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 from isentrope.report.text import duration, visible
-from isentrope.study.cells import shared_settings
+from isentrope.study.cells import Cell, shared_settings
 from isentrope.study.jobs import Checked, cores
 from isentrope.study.measures import all_seconds
 from isentrope.study.plan import Study
-from isentrope.study.read import DONE, StudyRun, read_one
+from isentrope.study.read import DONE, StudyData, StudyRun, read_one
 
 
-def show_plan(study: Study, jobs: Sequence[Checked], out: Path, side_by_side: int, console: Console) -> None:
-    """Lists every cell; the jobs are those that make_jobs has checked."""
+def show_plan(
+    study: Study, jobs: Sequence[Checked], out: Path, side_by_side: int, console: Console, earlier: StudyData | None
+) -> None:
+    """Lists every cell; the jobs are those that make_jobs has checked. `earlier`: what was run elsewhere."""
     common = shared_settings(study.cells)
+    last = _ends(study.cells, len(common))
     table = Table(title=f"{visible(study.name)}: {len(study.cells)} cells", title_justify="left", box=None)
     for name in ("cell", "tags", "seeds", "steps", "against", "settings of its own"):
         table.add_column(name, justify="right" if name in ("seeds", "steps") else "left", overflow="fold")
@@ -28,17 +32,22 @@ def show_plan(study: Study, jobs: Sequence[Checked], out: Path, side_by_side: in
     for cell in study.cells:
         if cell.name in steps:
             tags = ", ".join(f"{key}={value}" for key, value in cell.tags.items())
-            own = " ".join(cell.settings[len(common) :])
+            own = " ".join(cell.settings[len(common) : len(cell.settings) - len(last)])
             row = (cell.name, tags, str(len(cell.seeds)), str(steps[cell.name]), cell.against, own)
             table.add_row(*(Text(visible(text)) for text in row))
     console.print(table)
-    console.print(Text(f"\nAll runs: {visible(' '.join(common)) or 'as the recipe says'}"))
-    console.print(Text(_estimate(study, jobs, out, side_by_side)))
+    together = {one.partition("=")[0]: one for one in (*common, *last)}  # of two for one setting the last one wins
+    console.print(Text(f"\nAll runs: {visible(' '.join(together.values())) or 'as the recipe says'}"))
+    console.print(Text(_estimate(study, jobs, side_by_side, _finished(study, out, earlier))))
 
 
-def _estimate(study: Study, jobs: Sequence[Checked], out: Path, side_by_side: int) -> str:
+def _ends(cells: Sequence[Cell], after: int) -> tuple[str, ...]:
+    """What the settings of all cells end with: what --set lays over them."""
+    return shared_settings([replace(cell, settings=cell.settings[after:][::-1]) for cell in cells])[::-1]
+
+
+def _estimate(study: Study, jobs: Sequence[Checked], side_by_side: int, done: Mapping[str, StudyRun]) -> str:
     runs = [checked for checked in jobs if checked.job.steps]
-    done = _finished(study, out)
     left = [checked for checked in runs if checked.job.name not in done]
     at_once = side_by_side or study.plan.side_by_side
     told = f"{len(runs)} runs, {len(runs) - len(left)} of them done; {sum(c.job.steps for c in left):,} steps left"
@@ -56,6 +65,7 @@ def _estimate(study: Study, jobs: Sequence[Checked], out: Path, side_by_side: in
     return f"{told}. {pace:.2f} s a step, {whence}: {whole} each other."
 
 
-def _finished(study: Study, out: Path) -> dict[str, StudyRun]:
+def _finished(study: Study, out: Path, earlier: StudyData | None) -> dict[str, StudyRun]:
     found = [read_one(out, cell, seed) for cell in study.cells for seed in cell.seeds]
+    found += earlier.runs if earlier else ()
     return {run.name: run for run in found if run.status == DONE}

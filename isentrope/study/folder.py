@@ -85,6 +85,8 @@ def plan_from_json(table: Any, source: object) -> Study:
         named = [*names, *(cell.warmup for cell in cells if cell.warmup)]
         if not all(can_name(name) for name in named) or not {cell.against for cell in cells} <= {*names, ""}:
             raise ValueError("a name that no cell can have")
+        if len(names) < len(cells) or any(len(set(cell.seeds)) < len(cell.seeds) for cell in cells):
+            raise ValueError("a cell or a seed stands there twice")
         return Study(plan, cells)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)

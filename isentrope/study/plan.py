@@ -92,9 +92,7 @@ def read_plan(path: Path) -> Study:
     if isinstance(table.get("seeds"), int):
         table["seeds"] = list(seed_list(table["seeds"], "seeds", problems))
     own = {key: value for key, value in table.items() if key not in _TABLES}
-    plan = read_section(Plan, own, "", problems, _TABLES)
-    if plan is None:
-        raise _refused(path, problems)
+    plan = read_section(Plan, own, "", problems, _TABLES) or Plan()  # refused below; first see what else is wrong
     plan = replace(plan, name=plan.name or path.stem)
     common = Group(
         settings=tuple(_texts(table.get("set", []), "set", problems)),

@@ -19,7 +19,7 @@ _TAIL = 65536  # bytes, several records
 class Progress:
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.step, self.begun_at = 0, 0  # the last step; the one at which this process went on
+        self.step, self.begun_at = 0, 0  # the last step; the one from which this process went on
         self.success: float | None = None  # at the last evaluation
         self.entropy: float | None = None
         self.began = self.looked = 0.0
@@ -36,6 +36,7 @@ class Progress:
             self.entropy = _number(record.get("entropy/token"), self.entropy)
             told = [value for key, value in record.items() if key.startswith("eval/") and key.endswith("/success")]
             self.success = _number(told[-1], self.success) if told else self.success
+        self.begun_at = min(self.begun_at, self.step)  # its checkpoint may be older than the end of the log was
 
     def is_done(self) -> bool:
         """Reads the whole folder: for a run that has ended."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +65,14 @@ class StudyRun:
 
     def series(self, key: str) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """Steps and values of a metric: of evaluations for eval/..., by the clock for seconds/..., else of training.
-
-        Steps at which it was not measured, or not finite, are left out.
-        """
+        Steps at which it was not measured, or not finite, are left out."""
         rows = self.evals if key.startswith("eval/") else self.timings if key.startswith(_CLOCK) else self.train
         rows = self.sft if not rows and self.sft else rows
         found = [
             (int(row["step"]), float(row[key]))
             for row in rows
-            if isinstance(row.get(key), int | float) and (key.startswith("eval/") or row.get("kind") != "eval")
+            if isinstance(row.get(key), int | float) and math.isfinite(row[key])
+            if key.startswith("eval/") or row.get("kind") != "eval"
         ]
         return tuple(step for step, _ in found), tuple(value for _, value in found)
 
@@ -108,6 +107,8 @@ def read_study(path: Path) -> StudyData:
     """From a study's folder, from a folder with the compact form in it, or from that file itself."""
     from isentrope.study.compact import COMPACT, read_compact
 
+    if path.suffix == ".toml" and path.is_file():
+        raise RunError(f"{path} is a study file; give the study's folder, runs/{path.stem} unless you named another")
     if path.is_file() and path.name != PLAN:
         return read_compact(path)
     folder = path.parent if path.is_file() else path
@@ -128,17 +129,6 @@ def _read_folders(folder: Path) -> StudyData:
     names = dict.fromkeys(cell.warmup for cell in study.cells if cell.warmup)
     warmups = {name: _study_run(folder / WARMUP / name, WARMUP, {"warmup": name}, 0) for name in names}
     return StudyData(study, tuple(runs), warmups)
-
-
-def merged(data: StudyData, earlier: StudyData) -> StudyData:
-    """A study whose parts were run in several places: what is not done here is taken from there if it is done there."""
-    there = {(run.cell, run.seed): run for run in earlier.runs if run.status == DONE}
-    runs = [run if run.status == DONE else there.get((run.cell, run.seed), run) for run in data.runs]
-    tagged = [replace(run, tags=data.study.cell(run.cell).tags) for run in runs]
-    warmups = {
-        name: earlier.warmups.get(name, run) if run.status != DONE else run for name, run in data.warmups.items()
-    }
-    return StudyData(data.study, tuple(tagged), warmups)
 
 
 def read_one(folder: Path, cell: Cell, seed: int) -> StudyRun:

@@ -46,6 +46,11 @@ def _names(table: StudyTable, row: Row) -> list[str]:
     return [one_line(row.cell), *([one_line(row.against)] if table.differences else []), seeds]
 
 
+def _names_in(table: StudyTable) -> int:
+    """How many columns hold names, which come from files."""
+    return 2 if table.differences else 1
+
+
 def _text(figure: Figure, table: StudyTable, number: int) -> str:
     measure = table.measures[number]
     if figure is None:
@@ -86,7 +91,9 @@ def _markdown(data: StudyData) -> str:
 def markdown_table(table: StudyTable) -> str:
     head, rows = lines_of(table)
     lines = [f"**{table.title}**", "", "| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
-    return "\n".join([*lines, *("| " + " | ".join([markdown_safe(row[0]), *row[1:]]) + " |" for row in rows)])
+    names = _names_in(table)
+    told = [[*(markdown_safe(text) for text in row[:names]), *row[names:]] for row in rows]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in told)])
 
 
 def markdown_notes(data: StudyData) -> str:
@@ -104,7 +111,7 @@ def _latex(data: StudyData) -> str:
         head, rows = lines_of(table)
         lines = [f"% {table.title}", rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule"]
         lines += [" & ".join(latex_safe(text) for text in head) + r" \\", r"\midrule"]
-        names = 2 if table.differences else 1
+        names = _names_in(table)
         lines += [
             " & ".join([*(latex_safe(text) for text in row[:names]), *(latex_figure(text) for text in row[names:])])
             + r" \\"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from isentrope.errors import RunError, writing
-from isentrope.study.begun import check_begun, done_before
+from isentrope.study.begun import begun_cells, check_begun, done_before
 from isentrope.study.device import room_for
 from isentrope.study.folder import write_plan
 from isentrope.study.jobs import cores, make_jobs
@@ -43,8 +43,10 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
     minutes = how.minutes or study.plan.minutes
     deadline = began + 60 * minutes - GRACE if minutes else float("inf")
     checked = make_jobs(study, out, how.only)
-    check_begun(checked)
-    elsewhere = done_before(checked, how.earlier) if how.earlier else frozenset[str]()
+    others = [name for name in begun_cells(study, out, how.earlier) if how.only and name not in how.only]
+    every = [*checked, *(make_jobs(study, out, others) if others else ())]  # also what is not run now must fit the plan
+    check_begun(every)
+    elsewhere = done_before(every, how.earlier) if how.earlier else frozenset[str]()
     with _alone(out):
         write_plan(out, study)
         room = room_for(checked[0].config.run.device, how.side_by_side or study.plan.side_by_side, cores())

@@ -165,4 +165,20 @@ def notes(data: StudyData) -> list[str]:
         "Seconds were measured with other runs beside; to compare costs, run cells alone (--side-by-side 1).",
     ]
     failed = [run for run in data.runs if run.status == FAILED]
-    return told + [f"{run.name} failed: {run.reason[:_MOST_REASON]}" for run in failed]
+    return [*told, *_lengths(data), *(f"{run.name} failed: {run.reason[:_MOST_REASON]}" for run in failed)]
+
+
+def _lengths(data: StudyData) -> list[str]:
+    """Cells whose runs are longer or shorter than those that they are compared with."""
+    steps = {cell.name: sorted({run.steps for run in data.cell(cell.name, DONE)} - {0}) for cell in data.study.cells}
+    pairs = [cell for cell in data.study.cells if cell.against and steps[cell.name] and steps[cell.against]]
+    return [
+        f"{cell.name} is compared with runs of another length: {_listed(steps[cell.name])} steps, "
+        f"{cell.against} {_listed(steps[cell.against])}."
+        for cell in pairs
+        if steps[cell.name] != steps[cell.against]
+    ]
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return " or ".join(str(number) for number in numbers)

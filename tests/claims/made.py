@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from isentrope.study.cells import Cell
 from isentrope.study.plan import Plan, Study
 from isentrope.study.read import DONE, StudyData, StudyRun
 
@@ -53,7 +54,11 @@ def made_run(
 
 
 def made_study(runs: Iterable[StudyRun], name: str = "made") -> StudyData:
-    return StudyData(Study(Plan(name=name), ()), tuple(runs))
+    runs = tuple(runs)
+    tags = {run.cell: run.tags for run in runs}
+    seeds = {cell: tuple(sorted({run.seed for run in runs if run.cell == cell})) for cell in tags}
+    cells = tuple(Cell(cell, tags[cell], (), seeds[cell]) for cell in tags)
+    return StudyData(Study(Plan(name=name), cells), runs)
 
 
 def probed(value: float, steps: int, every: int = 10) -> list[float | None]:

@@ -146,6 +146,31 @@ def test_the_forest_puts_effects_where_they_are() -> None:
     assert "few" not in text
 
 
+def ticks_of(text: str) -> list[str]:
+    return re.findall(r'class="tick" x="[\d.]+" y="\d+" text-anchor="middle">([^<]+)<', text)
+
+
+def pair(*ours: float) -> StudyData:
+    """A cell that ends with `ours`, by seed, compared with one that ends with 0.5."""
+    runs = [run_of("grpo", seed, ends(0.5, 0.5), steps=10) for seed in range(3)]
+    runs += [run_of("it", seed, ends(success, success), steps=10) for seed, success in enumerate(ours)]
+    return study_of(runs, {"grpo": "", "it": "grpo"})
+
+
+@pytest.mark.parametrize(
+    ("ours", "dots"),
+    [((0.501, 0.502, 0.503), 1), ((0.2, 0.9, 0.8), 1), ((0.0, 0.0, 0.0), 0)],
+    ids=["small", "an interval far out on both sides", "nothing in reach"],
+)
+def test_the_forest_has_a_scale_for_whatever_there_is(ours: tuple[float, ...], dots: int) -> None:
+    text = forest([pair(*ours)])
+    assert text is not None
+    ticks = ticks_of(text)
+    assert len(set(ticks)) == len(ticks) >= 3
+    assert "0" in ticks
+    assert text.count("<circle") == dots  # what lies within reach is drawn where it is
+
+
 def test_the_forest_names_the_other_studies() -> None:
     runs = [run_of(name, seed, ends(0.5, 0.7), steps=10) for name in ("grpo", "epo") for seed in range(3)]
     text = forest([compared(), study_of(runs, {"grpo": "", "epo": "grpo"}, "quick")])

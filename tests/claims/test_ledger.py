@@ -21,9 +21,9 @@ from isentrope.claims.words import comment, effect, effects, explain, seeds_of, 
 from isentrope.cli.main import app
 from isentrope.errors import ConfigError, RunError
 from isentrope.study.compact import write_compact
-from isentrope.study.read import StudyData
+from isentrope.study.read import FAILED, StudyData
 from isentrope.train.probes.interference import Spoken
-from tests.claims.made import made_study
+from tests.claims.made import made_run, made_study
 from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
 
 
@@ -107,6 +107,12 @@ def test_kind_errors(tmp_path: Path, folder: Path) -> None:
         read_studies([tmp_path])
     with pytest.raises(RunError, match="are called made"):
         read_studies([folder, folder])
+    (tmp_path / "quick.toml").write_text("")
+    with pytest.raises(RunError, match="is a study file; give the study's folder, runs/quick"):
+        read_studies([tmp_path / "quick.toml"])
+    done = CliRunner().invoke(app, ["claims", "--no-computed", "--out", "."])
+    assert done.exit_code == 2
+    assert "name a file in it" in done.output
 
 
 def test_foreign_names_cannot_break_the_table() -> None:
@@ -121,6 +127,7 @@ def test_foreign_names_cannot_break_the_table() -> None:
 
 def test_words() -> None:
     assert [signed(value) for value in (0.0312, -0.5, 0.0, -1.23e-5)] == ["+0.0312", "−0.5", "+0", "−1.2e−05"]
+    assert signed(3.1e-17) == "+0"
     line = make_ledger([SCENARIOS["E1"](OPEN)], [claim_of("E1")]).lines[0]
     first, second = effects(line.finding)
     assert first.startswith("on GRPO: +0.04 [")
@@ -132,6 +139,18 @@ def test_words() -> None:
         assert effects(found) == [f"on GRPO: {effect(found.parts[0])} {mark}"]
     assert comment(line.finding).startswith("The interval includes 0. Would decide: about ")
     assert all(claim.says in explain(claim, []) for claim in CLAIMS)
+
+
+def test_the_reason_is_that_of_the_runs_that_came_nearest() -> None:
+    """Runs that are too short say nothing of eruptions; long ones without an eruption do. Failed ones are named."""
+    short = [made_run(seed, train={"entropy/token": 0.5}) for seed in range(3)]
+    long = [made_run(seed, steps=400, train={"entropy/token": 0.5}, length="long") for seed in range(3)]
+    failed = replace(made_run(3, train={"entropy/token": 0.5}), status=FAILED)
+    line = make_ledger([made_study([*short, failed, *long])], [claim_of("S3")]).lines[0]
+    told = comment(line.finding)
+    assert told.startswith("Entropy never erupted. Would decide: 3 seeds of GRPO or GiGPO where this is not so.")
+    assert "shorter than" not in told
+    assert f"1 failed: made/{failed.name}" in told
 
 
 def test_runs_table_names_cells_and_seeds() -> None:

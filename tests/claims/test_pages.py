@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from isentrope.claims.book import CLAIMS, PAPERS, claim_of
-from isentrope.claims.figure_list import FIGURES
+from isentrope.claims.figure_list import FIGURES, STUDY
+from isentrope.claims.figures import SUCCESS
 from isentrope.claims.ledger import make_ledger
 from isentrope.claims.numbers import cells_of, numbers, over_seeds
-from isentrope.claims.pages import SHORT, brief, ledger_table, telling, verdicts
+from isentrope.claims.pages import SHORT, brief, ledger_table, state, telling, verdicts
 from isentrope.claims.record import Finding, Interval, PartFinding, Verdict
+from isentrope.claims.render import safe_cell, to_markdown
+from isentrope.instruments.glossary import entry_of
+from isentrope.study.plan import Plan, read_plan
 from tests.claims.cells import run_of, study_of
 from tests.claims.made import made_run, made_study
 from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
+
+STUDIES = Path(__file__).parents[2] / "recipes" / "studies"
 
 
 def test_every_claim_has_few_words_and_every_paper_figures() -> None:
@@ -23,6 +30,18 @@ def test_every_claim_has_few_words_and_every_paper_figures() -> None:
     assert list(FIGURES) == list(PAPERS)
     names = [figure.name for several in FIGURES.values() for figure in several]
     assert len(names) == len(set(names))
+
+
+def test_figures_show_cells_and_metrics_that_there_are() -> None:
+    """A cell that was renamed in the study would else drop out of its figure and table, and nobody would see it."""
+    study = read_plan(STUDIES / f"{STUDY}.toml")
+    assert study.name == STUDY
+    cells = {cell.name for cell in study.cells}
+    for figure in (figure for several in FIGURES.values() for figure in several):
+        drawn = set(cells_of([figure]))
+        assert drawn <= cells, figure.name
+        assert {*figure.by_seed, *figure.banded} <= drawn, figure.name
+        assert figure.key == SUCCESS or entry_of(figure.key) is not None, figure.name
 
 
 def test_a_row_has_verdict_effect_seeds_and_a_link() -> None:
@@ -108,6 +127,22 @@ def test_foreign_names_cannot_break_a_table() -> None:
         assert all(row.replace("\\|", "").count("|") == bars for row in rows)
 
 
+def test_a_foreign_study_cannot_name_itself_out_of_its_line() -> None:
+    evil = "x\n\n<!-- /ledger --><b>|[l](http://l)\ud800"
+    ledger = make_ledger([made_study([made_run(0)], evil)])
+    plan = Plan(name="household", split=evil)
+    study = study_of([run_of("grpo", 0, [0.1])], {"grpo": ""})
+    told = numbers(replace(study, study=replace(study.study, plan=plan)), ["grpo"])
+    for text in (ledger_table(ledger), to_markdown(ledger), state({evil: (1, 2)}), told):
+        assert not any(line.startswith("<") for line in text.splitlines())
+        assert not any(part in text for part in ("<b>", "<!--", "](http", "\ud800"))
+        assert "&lt;b>" in text
+
+
+def test_a_backslash_cannot_free_a_bar() -> None:
+    assert safe_cell("a\\|b") == "a\\\\\\|b"
+
+
 def test_numbers_of_cells_by_hand() -> None:
     runs = [run_of("grpo", seed, [0.3, 0.5, 0.6 + 0.1 * seed], entropy__token=[4, 3, 2, 1]) for seed in range(3)]
     runs += [run_of("epo", seed, [0.3, 0.5, 0.9], entropy__token=[4, 3, 2, 0.5 + seed]) for seed in range(2)]
@@ -118,6 +153,16 @@ def test_numbers_of_cells_by_hand() -> None:
         "| epo | 2 | 30.0 and 30.0 | 50.0 and 50.0 | 90.0 and 90.0 | +30.0 and +20.0 | 0.500 and 1.500 | 0 of 2 |",
     ]
     assert "none" not in text
+
+
+def test_a_difference_of_fewer_pairs_than_seeds_says_so() -> None:
+    runs = [run_of("grpo", seed, [0.3, 0.5, 0.6]) for seed in range(3)]
+    runs += [run_of("epo", seed, [0.3, 0.5, 0.7]) for seed in range(4)]
+    (row,) = [
+        line for line in numbers(study_of(runs, {"grpo": "", "epo": "grpo"}), ["epo"]).splitlines() if "epo" in line
+    ]
+    assert row.startswith("| epo | 4 |")
+    assert "| +10.0 [+10.0, +10.0] (3 of them) |" in row
 
 
 def test_over_seeds() -> None:

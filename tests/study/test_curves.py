@@ -66,6 +66,23 @@ def test_without_a_baseline_cells_go_by_their_first_tags() -> None:
     }
 
 
+def test_a_method_may_be_called_as_a_part_is() -> None:
+    variants = [of("a", method, f"a-{method}-{n}") for method in ("others", "combined") for n in range(3)]
+    cells = [of("a"), *variants, *(of("a", name) for name in ("u", "v", "u+v", "v+w"))]
+    assert {one.name for family in families(cells) for one in family.cells} == {one.name for one in cells}
+
+
+def test_an_algorithm_with_which_nothing_is_compared_stands_with_the_others(tmp_path: Path) -> None:
+    cells = [of("grpo"), of("grpo", "epo"), of("gigpo")]
+    assert named(cells) == {"algorithms": ["grpo", "gigpo"], "grpo": ["grpo", "grpo-epo"]}
+    make_study(tmp_path, cells)
+    whole_run(tmp_path, "gigpo", 0, 0.5)
+    assert [drawn.name for drawn in charts(read_study(tmp_path)) if "success" in drawn.name] == ["algorithms-success"]
+    without = [of(algorithm, method) for algorithm in ("a", "b") for method in ("none", "x")]
+    alone = [cell(one.name, **one.tags) for one in without]  # nothing is compared with anything
+    assert named(alone) == {"algorithms": ["a", "b"], "all": ["a-x", "b-x"]}
+
+
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["x", "y", "z", "x+y"])), max_size=40))
 def test_every_cell_is_drawn_and_no_chart_is_crowded(picked: list[tuple[str, str]]) -> None:
     cells = [of("a"), of("b"), *(of(a, m, f"{a}-{m}-{n}") for n, (a, m) in enumerate(picked))]

@@ -9,11 +9,14 @@ import pytest
 
 from isentrope.errors import RunError
 from isentrope.study.compact import COMPACT, write_compact
-from isentrope.study.docs import PAGE, kept_studies, made, page_of, write
+from isentrope.study.docs import PAGE, SHOWN, kept_studies, made, page_of, write
+from isentrope.study.families import families
+from isentrope.study.plan import read_plan
 from isentrope.study.read import read_study
 from tests.study.made import cell, make_study, whole_run
 
 REBUILD = "is not what runs.jsonl.xz gives; write it again: python -m isentrope.study.docs"
+STUDIES = Path(__file__).parents[2] / "recipes" / "studies"
 EMPTY = "# By hand\n\n<!-- results -->\n<!-- /results -->\n"
 
 
@@ -32,6 +35,14 @@ def test_tables_and_curves_are_made_from_the_compact_file_alone(folder: Path, tm
 
 def test_there_are_kept_studies() -> None:
     assert {"household", "quick", "setting"} <= {folder.name for folder in kept_studies()}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_a_page_is_to_show_is_in_the_study(name: str) -> None:
+    """A baseline that was renamed would be missed by nobody."""
+    study = read_plan(STUDIES / f"{name}.toml")
+    assert study.name == name
+    assert set(SHOWN[name]) <= {family.base for family in families(study.cells)}
 
 
 def kept(folder: Path, seeds: int) -> Path:

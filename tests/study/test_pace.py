@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,25 @@ def test_a_run_that_ended_keeps_its_pace(tmp_path: Path) -> None:
     """What it took does not grow with the time since then."""
     assert progress(tmp_path, "a/seed-0", 100, 100, 2.0).seconds_per_step == 2.0
     assert progress(tmp_path, "a/seed-0", 100).seconds_per_step is None
+
+
+def test_a_resumed_run_goes_on_from_its_checkpoint_and_not_from_the_end_of_its_log(tmp_path: Path) -> None:
+    """Killed at step 39 with a checkpoint of step 20: the steps up to 39 are done again, and take their time."""
+
+    def write_steps(last: int) -> None:
+        (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"step": n}) + "\n" for n in range(1, last + 1)))
+
+    write_steps(39)
+    resumed = Progress(Job("a/seed-0", tmp_path, (SLEEP,), 100, "cpu"))
+    resumed.begin()
+    assert (resumed.steps_here, resumed.has_learnt) == (0, False)
+    write_steps(20)  # what the run does first
+    resumed.look()
+    write_steps(30)
+    resumed.look()
+    assert (resumed.steps_here, resumed.has_learnt) == (10, True)
+    resumed.looked = resumed.began + 20.0
+    assert resumed.seconds_per_step == 2.0
 
 
 @pytest.mark.parametrize(("left", "enough"), [(91.0, True), (89.0, False)])

@@ -107,6 +107,13 @@ def test_what_is_wrong_is_told(tmp_path: Path, text: str, told: str) -> None:
     assert told in str(caught.value)
 
 
+def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="3 problems") as caught:
+        plan(tmp_path, "seedz = 3\n[levels.m.a]\nsett = []\n[[grids]]\nover = { m = ['b'] }")
+    for told in ("did you mean seeds", "did you mean set", "no [levels.m.b]"):
+        assert told in str(caught.value)
+
+
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="could not read the study"):
         read_plan(tmp_path / "none.toml")

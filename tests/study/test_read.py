@@ -15,7 +15,7 @@ from isentrope.errors import RunError
 from isentrope.study.compact import COMPACT, read_compact, write_compact
 from isentrope.study.folder import note_file, run_folder
 from isentrope.study.plan import Plan, Study
-from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, StudyRun, merged, read_study, significant
+from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, StudyRun, read_study, significant
 from tests.study.made import cell, make_study, whole_run, write_run
 
 
@@ -86,18 +86,6 @@ def test_both_forms_say_the_same(tmp_path: Path) -> None:
         assert again.runs == data.runs
         assert again.study == data.study
         assert again.warmups == data.warmups
-
-
-def test_parts_that_were_run_in_several_places(tmp_path: Path) -> None:
-    for place, seed in (("first", 0), ("second", 1)):
-        make_study(tmp_path / place, [cell("a", (0, 1, 2))])
-        whole_run(tmp_path / place, "a", seed, 0.5)
-    write_compact(read_study(tmp_path / "first"), tmp_path / "docs")
-    data = merged(read_study(tmp_path / "second"), read_study(tmp_path / "docs"))
-    assert [run.status for run in data.runs] == [DONE, DONE, UNFINISHED]
-    assert data.runs[0].series("valid_ratio") == read_study(tmp_path / "first").runs[0].series("valid_ratio")
-    write_compact(data, tmp_path / "docs")  # in the place of the first
-    assert read_study(tmp_path / "docs") == data
 
 
 def test_the_warm_up_is_kept(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from isentrope.study.measure_list import measured
 from isentrope.study.plan import Plan
 from isentrope.study.read import DONE, StudyData, StudyRun, read_study
 from isentrope.study.results import render, write_results
-from isentrope.study.tables import Counted, Over, make_tables, state
+from isentrope.study.tables import Counted, Over, make_tables, notes, state
 from tests.study.made import cell, make_study, whole_run, write_run
 
 PLAN = Plan(name="made", threshold=0.75)
@@ -207,3 +207,11 @@ def test_bands_are_drawn_from_three_seeds_up(tmp_path: Path) -> None:
     three = next(drawn for drawn in charts(made(tmp_path / "three")) if "success" in drawn.name).overlay
     assert all(one.low is not None for one in three.series)
     assert "from 3 seeds up" in three.band
+
+
+def test_runs_of_different_lengths_are_told(tmp_path: Path) -> None:
+    make_study(tmp_path, [cell("a", (0,)), cell("b", (0,), "a"), cell("c", (0,), "a"), cell("d", (0,), "a")])
+    for name, steps in {"a": 10, "b": 10, "c": 20}.items():
+        whole_run(tmp_path, name, 0, 0.5, steps)
+    told = [note for note in notes(read_study(tmp_path)) if "another length" in note]
+    assert told == ["c is compared with runs of another length: 20 steps, a 10."]

@@ -10,7 +10,7 @@ import pytest
 
 from isentrope.errors import RunError
 from isentrope.study.jobs import Job
-from isentrope.study.plan import Plan, read_plan
+from isentrope.study.plan import Plan, laid_over, read_plan
 from isentrope.study.queue import DONE, WAITING, Queue
 from isentrope.study.read import StudyData, read_study
 from isentrope.study.run import How, run_study
@@ -72,3 +72,17 @@ def test_the_file_says_how_long_a_step_takes_until_it_is_measured(
     queue = run_study(read_plan(tmp_path / "study.toml"), tmp_path / "out", how, Show())
     assert {entry.job.name: entry.tries for entry in queue.entries} == {"a/seed-0": 0, "short/seed-0": 1}
     assert "put off: a/seed-0 cannot end" in capsys.readouterr().out
+
+
+def test_cells_that_are_not_run_now_must_fit_the_plan_too(tmp_path: Path) -> None:
+    """Else --set with --only would mix runs of different settings in one table."""
+    (tmp_path / "study.toml").write_text(f"{STUDY}[cells.b]\n")
+    study = laid_over(read_plan(tmp_path / "study.toml"), ["learn.lr=1e-3"])
+    whole_run(tmp_path / "out", "a", 0, 0.5)
+    told = r"learn\.lr was 0\.0001, now 0\.001"
+    with pytest.raises(RunError, match=told):
+        run_study(study, tmp_path / "out", How(only=("b",)), Show(quiet=True))
+    assert not (tmp_path / "out" / "study.json").exists()
+    how = How(only=("b",), earlier=earlier(tmp_path / "before"))
+    with pytest.raises(RunError, match=told):
+        run_study(study, tmp_path / "elsewhere", how, Show(quiet=True))

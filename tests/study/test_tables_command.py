@@ -63,6 +63,7 @@ def test_out_says_where_results_go(here: Path, given: str) -> None:
     [
         (("--tables", "-f", "md", "--out", "x"), "--format prints and writes no files"),
         (("--compact", "y", "--out", "x"), "--compact names the folder that it writes to"),
+        (("--tables", "--only", "a"), "tables and the compact form have all cells"),
         ((), "docs/made is not a .toml file"),
     ],
 )
@@ -80,3 +81,18 @@ def test_a_form_is_printed(here: Path, form: str) -> None:
     assert code == 0, told
     assert "50.0" in told or "0.5" in told
     assert not (here / "results").exists()
+
+
+def test_a_dry_run_knows_what_was_done_earlier_and_what_is_set_for_all(here: Path) -> None:
+    root = Path(__file__).parents[2]
+    quick = str(root / "recipes" / "studies" / "quick.toml")
+    code, told = study(quick, "--dry-run", "--earlier", str(root / "docs" / "runs" / "quick"))
+    assert code == 0, told
+    assert "15 runs, 15 of them done; 0 steps left" in told
+    code, told = study(quick, "--dry-run", "--earlier", "nowhere", "--set", "run.steps=60")
+    assert code == 0, told
+    assert "--earlier nowhere: nothing there" in told
+    assert "15 runs, 0 of them done; 900 steps left" in told
+    assert told.count("run.steps=60") == 1
+    assert "run.steps=50" not in told
+    assert not (here / "runs" / "quick").exists()
