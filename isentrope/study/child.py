@@ -24,7 +24,13 @@ def die_with(parent: int) -> None:
             sys.exit(1)
 
 
+def obey() -> None:
+    """A study that a script starts in the background ignores SIGINT, and so would its runs, whom it asks so to end."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 if __name__ == "__main__":
     die_with(int(sys.argv[1]))
+    obey()
     sys.argv = ["isentrope", *sys.argv[2:]]
     runpy.run_module("isentrope", run_name="__main__", alter_sys=True)

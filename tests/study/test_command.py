@@ -110,3 +110,15 @@ def test_one_process_at_a_time_runs_a_study(tmp_path: Path) -> None:
         refused = study(cwd=tmp_path)
     assert refused.returncode == 2
     assert "another process runs the study" in refused.stderr
+
+
+def test_a_run_can_be_asked_to_end_though_its_study_was_started_in_the_background(tmp_path: Path) -> None:
+    inside = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); import os, sys; os.execv(sys.executable, {})"
+    child = [sys.executable, "-m", "isentrope.study.child", str(os.getpid()), "play", "household"]
+    with subprocess.Popen(
+        [sys.executable, "-c", inside.format(child)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # the game has begun, and waits for a command
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) != 0
