@@ -7,7 +7,6 @@ tables is written by hand.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from isentrope.config.suggest import did_you_mean
 from isentrope.config.text import value_to_toml
 from isentrope.errors import ConfigError
 from isentrope.instruments.glossary import GLOSSARY, entry_of, sentence
+from isentrope.marked import filled
 from isentrope.methods.base import Method
 from isentrope.methods.registry import METHODS
 
@@ -254,17 +254,6 @@ def blocks() -> dict[str, dict[str, str]]:
     }
     found["methods/README.md"] = {"methods": method_table()}
     return found
-
-
-def filled(text: str, tables: dict[str, str]) -> str:
-    """The page with its tables as they should be."""
-    for marker, table in tables.items():
-        begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
-        if text.count(begin) != 1 or text.count(end) != 1:
-            raise ValueError(f"expected {begin} and {end} once each on the page")
-        pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-        text = pattern.sub(lambda _, new=f"{begin}\n{table}\n{end}": new, text)
-    return text
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ LEAVES = {
     "masked",
     "seeding",
     "disk",
+    "marked",
     "shared_prefix",
     "layout",
 }  # import only each other; anyone may import them

@@ -6,7 +6,6 @@ SVG files in docs/claims.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from isentrope.claims.registry import read_book
 from isentrope.claims.render import computed_to_markdown, runs_to_markdown
 from isentrope.claims.select import matches, place
 from isentrope.claims.words import compared, rule
+from isentrope.marked import filled
 from isentrope.rollout.files import write_atomically
 from isentrope.study.compact import COMPACT
 from isentrope.study.read import DONE, StudyData
@@ -92,15 +92,6 @@ def _rule(claim: Claim, since: str) -> list[str]:
         lines.append(f"- *{name}*: {compared(part)}; {part.measure.words}. It {rule(part, claim)}.")
     tail = f"At least {claim.least_seeds} seeds and {claim.least_steps} steps. Needs {claim.needs}. "
     return [*lines, "", f"{tail}{claim.caveat} Rule of {since}.".replace("  ", " ")]
-
-
-def filled(page: str, texts: dict[str, str]) -> str:
-    for name, text in texts.items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        page, count = pattern.subn(lambda found, text=text: f"{found[1]}{text}{found[2]}", page)
-        if count != 1:
-            raise ValueError(f"the page has {count} places for the table {name}, not 1")
-    return page
 
 
 def made(docs: Path = DOCS) -> dict[Path, str]:

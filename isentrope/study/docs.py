@@ -9,12 +9,12 @@ docs/runs/NAME/README.md       what stands between <!-- results --> and <!-- /re
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from isentrope.errors import RunError
+from isentrope.marked import filled
 from isentrope.report.paper import picture_svg
 from isentrope.results.render import markdown_safe, one_line
 from isentrope.rollout.files import write_atomically
@@ -28,7 +28,6 @@ KEPT = Path(__file__).resolve().parents[2] / "docs" / "runs"
 PAGE, TABLES, CURVES = "README.md", "tables.md", "curves"
 # Of a study that would have dozens of charts: the families that its page shows, by baseline ("" for the algorithms).
 SHOWN = {"household": ("", "grpo", "grpo-forms", "grpo-long", "gigpo-long")}
-_PLACE = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL)
 
 
 def kept_studies(kept: Path = KEPT) -> list[Path]:
@@ -46,11 +45,12 @@ def made(folder: Path, page: str) -> dict[str, str]:
     """The files of a kept study by their path below its folder. `page` is its README, whose results are put in."""
     data = read_study(folder / COMPACT)
     drawn = list(_shown(data))
-    if len(_PLACE.findall(page)) != 1:
-        raise RunError(
-            f"{folder / PAGE} needs one <!-- results --> on a line of its own, and <!-- /results --> after it"
-        )
-    files = {PAGE: _PLACE.sub(lambda _: _results(data, drawn), page), TABLES: render(data, "md")}
+    try:
+        readme = filled(page, {"results": _results(data, drawn)})
+    except ValueError as error:
+        told = f"{folder / PAGE} needs one <!-- results --> on a line of its own, and <!-- /results --> after it"
+        raise RunError(told) from error
+    files = {PAGE: readme, TABLES: render(data, "md")}
     return files | {_file(one): picture_svg(one.overlay) for one in drawn}
 
 

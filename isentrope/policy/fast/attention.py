@@ -127,12 +127,7 @@ def _decode(
         live = whole + n < end
         best, total, mixed = _mix(q, keys, values, offset, live, live[None, :], scale, best, total, mixed, d, True)
 
-    if WHOLE:  # noqa: SIM114 (decided when compiling; joined with the next one it would be decided by every program)
-        best, total, mixed = _add_new(
-            q, base + (KV * SHARE + kv) * SIZE, keys, values, pages, length, kv, c, s, across, d, scale, best, total,
-            mixed, KV, SIZE, PAGE,
-        )  # fmt: skip
-    elif split == last:
+    if WHOLE or split == last:  # one part is always the last
         best, total, mixed = _add_new(
             q, base + (KV * SHARE + kv) * SIZE, keys, values, pages, length, kv, c, s, across, d, scale, best, total,
             mixed, KV, SIZE, PAGE,
