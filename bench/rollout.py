@@ -124,7 +124,9 @@ def decode_step(weights: Weights, device: torch.device, count: int, length: int,
     context = -(-(length + steps) // 64) * 64
     unit = Device(weights, count, count * context // 64, context, 64, device)
     table = np.arange(count * context // 64, dtype=np.int32).reshape(count, -1)
+    unit.rows.table[:count] = torch.from_numpy(table).to(device)
     uniforms = np.random.default_rng(0).random((count, 64), dtype=np.float32)
+    unit.rows.uniforms[:count] = torch.from_numpy(uniforms).to(device)
 
     def run() -> None:
         for _ in range(steps):
@@ -132,7 +134,8 @@ def decode_step(weights: Weights, device: torch.device, count: int, length: int,
 
     best = float("inf")
     for _ in range(5):  # the first records
-        unit.seat(np.arange(count), np.full(count, length - steps // 2, dtype=np.int32), table, uniforms)
+        unit.rows.positions[:count] = length - steps // 2
+        unit.rows.counts.zero_()
         best = min(best, timed(run, 1) / steps)
     return best
 
@@ -153,7 +156,7 @@ def prompts(policy: Policy, count: int, new: int, rounds: int) -> list[Row]:
             rng.random(new, dtype=np.float32),
             1.0,
             never,
-            end_mark=b">",
+            closings=(b"</action>",),
         )
         for slot, n in enumerate(rng.integers(313, 513, count))
     ]
@@ -221,7 +224,7 @@ class Generate:
             length = given.shape[1] - width
             last = given[:, -1].tolist()
             for i in np.flatnonzero(ends == 0):
-                if requests[i].end_mark in self.pieces[last[i]]:
+                if b">" in self.pieces[last[i]]:  # which every closing tag ends with
                     tail = b"".join(self.pieces[t] for t in given[i, width:].tolist())
                     ends[i] = length if requests[i].stop(tail[-64:]) else 0
             return torch.tensor(ends > 0, device=given.device)

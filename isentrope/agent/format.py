@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from isentrope.agent.tokens import ACTION
 from isentrope.types import Span
@@ -135,14 +135,12 @@ def _verdict(
         return "many_thinks"
     if thinks and not wants_think:
         return "unasked_think"
-    blocks = sorted([*thinks, *actions], key=lambda match: match.start())
-    first_is_think = bool(thinks) and blocks[0] is thinks[0]
-    if any(a.end() > b.start() for a, b in pairwise(blocks)) or (
-        wants_think and first_is_think != (order == "think_act")
-    ):
-        return "wrong_order"
-    outside = text[: blocks[0].start()] + b"".join(text[a.end() : b.start()] for a, b in pairwise(blocks))
-    if (outside + text[blocks[-1].end() :]).strip():
+    first, last = actions[0], actions[0]
+    if wants_think:
+        first, last = (thinks[0], actions[0]) if order == "think_act" else (actions[0], thinks[0])
+        if first.end() > last.start():
+            return "wrong_order"
+    if (text[: first.start()] + text[first.end() : last.start()] + text[last.end() :]).strip():
         return "stray_text"
     return "ok" if actions[0]["inside"].strip() else "empty_action"
 

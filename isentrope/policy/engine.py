@@ -27,7 +27,7 @@ class Request:
     temperature: float
     stop: Callable[[bytes], bool]  # is the response complete, given the bytes at its end?
     temperature_of: TokenTemperature | None = None  # instead, for a response whose tokens differ
-    end_mark: bytes = b""  # what a token must hold for `stop` to be asked after it; empty: it is asked after every one
+    closings: tuple[bytes, ...] = ()  # `stop` holds only right behind one of these (white space aside); none: anywhere
 
 
 @dataclass(frozen=True)

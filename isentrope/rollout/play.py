@@ -17,7 +17,7 @@ from isentrope.agent.prompts import NO_ACTION
 from isentrope.agent.tokens import Dialect
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.policy.engine import Request, Sampled
-from isentrope.seeding import stream
+from isentrope.seeding import Streams
 from isentrope.tasks.contract import Instance, Step, View
 from isentrope.tasks.slots import Failure
 from isentrope.types import Episode, RolloutPlan, Turn
@@ -60,7 +60,9 @@ class Rules:
         self, dialect: Dialect, agent: AgentSettings, task: TaskSettings, plan: RolloutPlan, seed: int, name: str
     ) -> None:
         self.dialect, self.agent, self.task, self.plan, self.seed, self.name = dialect, agent, task, plan, seed, name
-        self._stop = partial(_ends, closing_tags(plan.order, agent.action_tags))
+        self._streams = Streams()
+        self._closings = closing_tags(plan.order, agent.action_tags)
+        self._stop = partial(_ends, self._closings)
 
     def seated(self, seat: Seat, view: View | Failure) -> Play:
         """The episode from its first view on; its clock begins now."""
@@ -82,15 +84,15 @@ class Rules:
             play.detail = f"{length} prompt tokens leave no room for {agent.max_response} more"
             return None
         play.prompt = prompt
-        numbers = stream(self.seed, self.name, play.seat.group, play.seat.member, len(play.turns))
+        names = (self.name, play.seat.group, play.seat.member, len(play.turns))
         rule = plan.temperature_rule
         return Request(
             slot=slot,
             prompt=prompt,
-            uniforms=numbers.random(agent.max_response, dtype=np.float32),
+            uniforms=self._streams.uniforms(agent.max_response, self.seed, *names),
             temperature=plan.temperature,
             stop=self._stop,
-            end_mark=b">",  # which every closing tag ends with
+            closings=self._closings,
             temperature_of=(
                 rule(self.dialect, play.view.admissible, plan.temperature, agent.action_tags) if rule else None
             ),

@@ -12,42 +12,54 @@ from numpy.typing import NDArray
 from isentrope.agent.tokens import Dialect
 from isentrope.policy.engine import TAIL_BYTES, Request, Sampled
 
+ASKS, ENDS = 1, 2  # after such a word the stop rule is asked; such a word ends a response by itself
+
 
 class Vocabulary:
     """The bytes of every word, and which words could end a response."""
 
-    endings: NDArray[np.bool_]  # by mark: words that hold it
+    endings: NDArray[np.uint8]  # by stop rule: ASKS or ENDS for words that could, 0 for all others
 
     def __init__(self, dialect: Dialect, words: int) -> None:
         known = min(words, dialect.size)
         self.pieces = dialect.pieces(range(known)) + [b""] * (words - known)
-        self.eos = np.zeros(words, dtype=bool)
-        self.eos[[word for word in dialect.eos_ids if word < words]] = True
-        self._marks: list[bytes] = []
-        self.endings = np.zeros((0, words), dtype=bool)
+        self._eos = [word for word in dialect.eos_ids if word < words]
+        self._rules: dict[tuple[bytes, ...], int] = {}
+        self.endings = np.zeros((0, words), dtype=np.uint8)
 
-    def ending(self, mark: bytes) -> int:
-        """The number of this mark in `endings`. Every word holds the empty one."""
-        if mark not in self._marks:
-            self._marks.append(mark)
-            self.endings = np.stack([*self.endings, np.array([mark in piece for piece in self.pieces])])
-        return self._marks.index(mark)
+    def ending(self, closings: tuple[bytes, ...]) -> int:
+        """The row of `endings` for a stop rule that holds only behind one of these; if there are none, anywhere."""
+        if closings not in self._rules:
+            self._rules[closings] = len(self.endings)
+            asks = np.array([_could_close(piece, closings) for piece in self.pieces], dtype=np.uint8)
+            asks[self._eos] = ENDS
+            self.endings = np.stack([*self.endings, asks])
+        return self._rules[closings]
+
+
+def _could_close(piece: bytes, closings: tuple[bytes, ...]) -> bool:
+    """Whether a response may end with one of these once it ends with this word, white space behind it aside."""
+    end = piece.rstrip()
+    if not closings:
+        return True
+    return bool(end) and any(end.endswith(closing) or closing.endswith(end) for closing in closings)
 
 
 class Answers:
     def __init__(self, rows: int, length: int, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self.requests: dict[int, Request] = {}  # by row
+        self.slots: set[int] = set()  # of these requests
         self.ruled: set[int] = set()  # rows whose temperatures follow a rule
         self._sorted: NDArray[np.int64] | None = None
-        self.mark = np.zeros(rows, dtype=np.int64)  # which of the vocabulary's endings
+        self.ending = np.zeros(rows, dtype=np.int64)  # which of the vocabulary's endings
         self.count = np.zeros(rows, dtype=np.int64)
         self.limit = np.zeros(rows, dtype=np.int64)
-        self.prompt = np.zeros(rows, dtype=np.int64)  # tokens before the response
+        self.prompt = np.zeros(rows, dtype=np.int64)  # tokens before the response; 0 where there is none
         self.serial = np.zeros(rows, dtype=np.int64)  # changes when a row is left, so that what comes late is known
         self.warmth = np.ones(rows, dtype=np.float32)  # temperature of the token that is drawn next; 0: the likeliest
-        self.ids = np.zeros((rows, length), dtype=np.int32)
-        self.numbers = np.zeros((3, rows, length), dtype=np.float32)  # log-probs, entropies, temperatures
+        self.drawn = np.zeros((rows, 3, length), dtype=np.float32)  # tokens, log-probs, entropies
+        self.temperatures = np.zeros((rows, length), dtype=np.float32)
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -56,51 +68,64 @@ class Answers:
             self._sorted = np.array(sorted(self.requests), dtype=np.int64)
         return self._sorted
 
+    @property
+    def longest(self) -> int:
+        """Most tokens of any prompt and what was written behind it."""
+        return int((self.prompt + self.count).max())
+
     def begin(self, row: int, request: Request) -> None:
         self._sorted = None
         if request.temperature_of is not None:
             self.ruled.add(row)
-        self.requests[row], self.mark[row] = request, self.vocabulary.ending(request.end_mark)
-        self.count[row], self.limit[row], self.prompt[row] = 0, len(request.uniforms), len(request.prompt)
+        self.requests[row], self.ending[row] = request, self.vocabulary.ending(request.closings)
+        self.slots.add(request.slot)
+        self.limit[row], self.prompt[row] = len(request.uniforms), len(request.prompt)
         self.warmth[row] = request.temperature
+        self.temperatures[row] = request.temperature if request.temperature > 0 else 1.0
 
     def add(self, rows: NDArray[np.int64], values: NDArray[np.float32]) -> dict[int, str]:
         """One token more in each of these rows; gives the rows that are complete, and why."""
-        tokens, at = values[0, rows].astype(np.int64), self.count[rows]
-        self.ids[rows, at] = tokens
-        self.numbers[0, rows, at] = values[1, rows]
-        self.numbers[1, rows, at] = values[2, rows]
-        self.numbers[2, rows, at] = np.where(self.warmth[rows] > 0, self.warmth[rows], 1.0)
-        self.count[rows] += 1
-        full = self.count[rows] == self.limit[rows]
-        maybe = full | self.vocabulary.eos[tokens] | self.vocabulary.endings[self.mark[rows], tokens]
-        found = {
-            int(row): self._stop(int(row), int(token)) for row, token in zip(rows[maybe], tokens[maybe], strict=True)
-        }
-        return {row: stop for row, stop in found.items() if stop}
+        drawn, at = values.T[rows], self.count[rows]
+        self.drawn[rows, :, at] = drawn
+        for row in self.ruled.intersection(rows.tolist()) if self.ruled else ():
+            self.temperatures[row, self.count[row]] = self.warmth[row] if self.warmth[row] > 0 else 1.0
+        at += 1
+        self.count[rows] = at
+        ending = self.vocabulary.endings[self.ending[rows], drawn[:, 0].astype(np.int64)]
+        full = at == self.limit[rows]
+        maybe = (ending | full).nonzero()[0].tolist()
+        found: dict[int, str] = {}
+        for i in maybe:
+            row = int(rows[i])
+            stop = self._stop(row, int(ending[i])) or ("length" if full[i] else "")
+            if stop:
+                found[row] = stop
+        return found
 
-    def _stop(self, row: int, token: int) -> str:
-        if self.vocabulary.eos[token]:
+    def _stop(self, row: int, ending: int) -> str:
+        if ending == ENDS:
             return "eos"
-        if not self.vocabulary.endings[self.mark[row], token]:
-            return "length"
-        written: list[int] = self.ids[row, : self.count[row]][-TAIL_BYTES:].tolist()
-        tail = b"".join(self.vocabulary.pieces[word] for word in written)[-TAIL_BYTES:]
-        if self.requests[row].stop(tail):
-            return "tag"
-        return "length" if self.count[row] == self.limit[row] else ""
+        if ending != ASKS:
+            return ""
+        pieces = self.vocabulary.pieces
+        tail = b"".join([pieces[word] for word in self._words(row)[-TAIL_BYTES:]])
+        return "tag" if self.requests[row].stop(tail[-TAIL_BYTES:]) else ""
+
+    def _words(self, row: int) -> list[int]:
+        return self.drawn[row, 0, : self.count[row]].astype(np.int32).tolist()
 
     def end(self, row: int, stop: str) -> Sampled:
-        count = self.count[row]
-        del self.requests[row]
+        count = int(self.count[row])
+        self.slots.discard(self.requests.pop(row).slot)
         self._sorted = None
         self.ruled.discard(row)
         self.serial[row] += 1
-        logprobs, entropies, temperatures = self.numbers[:, row, :count].copy()
-        return Sampled(self.ids[row, :count].copy(), logprobs, entropies, temperatures, stop)
+        self.count[row] = self.prompt[row] = 0
+        words, logprobs, entropies = self.drawn[row, :, :count].copy()
+        return Sampled(words.astype(np.int32), logprobs, entropies, self.temperatures[row, :count].copy(), stop)
 
     def next_temperature(self, row: int, entropy: float) -> float:
         """By the rule of the request in this row."""
         rule = self.requests[row].temperature_of
         assert rule is not None
-        return rule(self.ids[row, : self.count[row]].tolist(), entropy)
+        return rule(self._words(row), entropy)

@@ -17,7 +17,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from isentrope.policy.fast.small_kernels import jit
+from isentrope.policy.fast.small_kernels import PRECISION, jit
 
 
 @jit
@@ -32,15 +32,15 @@ def _mix(
     if MASKED:
         k = tl.load(at_key, mask=live[None, :], other=0.0)
         v = tl.load(at_value, mask=live[:, None], other=0.0)
-        score = tl.where(seen, tl.dot(q, k, input_precision="ieee") * scale, -float("inf"))
+        score = tl.where(seen, tl.dot(q, k, input_precision=PRECISION) * scale, -float("inf"))
     else:
         k, v = tl.load(at_key), tl.load(at_value)
-        score = tl.dot(q, k, input_precision="ieee") * scale
+        score = tl.dot(q, k, input_precision=PRECISION) * scale
     higher = tl.maximum(best, tl.max(score, 1))
     p = tl.exp2(score - higher[:, None])
     fade = tl.exp2(best - higher)
     total = total * fade + tl.sum(p, 1)
-    mixed = tl.dot(p.to(v.dtype), v, mixed * fade[:, None], input_precision="ieee")
+    mixed = tl.dot(p.to(v.dtype), v, mixed * fade[:, None], input_precision=PRECISION)
     return higher, total, mixed
 
 

@@ -6,48 +6,49 @@ A pass is hundreds of small kernels. On a GPU they are recorded once for each si
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isentrope.policy.fast.attention import NEW_TOKENS, Splits, make_splits
+from isentrope.policy.fast.attention import Splits, make_splits
 from isentrope.policy.fast.draw import Rows
-from isentrope.policy.fast.forward import Forward, Packed
+from isentrope.policy.fast.forward import Forward
+from isentrope.policy.fast.seats import take_seats
+from isentrope.policy.fast.sheet import MOST_RECORDED, Layout, Sent, Sheet, bucket, padded
 from isentrope.policy.fast.weights import Weights
 
 PAGE = 64
 PROGRAMS = 1024  # that read the cache at once, about: fewer leave a GPU idle, many more have to join their parts
 SHORTEST_PART = 256  # tokens
-MOST_RECORDED = 16384  # new tokens; a single prompt that is longer keeps a GPU busy without being recorded
+FEW = 6  # rows: to write to each by itself takes the host less time than to send a list of them
 
 
-@dataclass(frozen=True)
+@dataclass
+class Landing:
+    """Memory on the host that what was drawn is copied to, used again and again; the event says that it is there."""
+
+    memory: Tensor
+    event: Any  # None: copies are over when they return
+
+
+@dataclass
 class Drawn:
     """Tokens, log-probs and entropies on their way to the host. To be waited for once."""
 
-    landing: Tensor
-    event: Any
-    free: list[Tensor]  # where the memory it lands in goes back to
+    landing: Landing
+    free: list[Landing]  # where the landing goes back to
 
     def wait(self) -> NDArray[np.float32]:
-        if self.event is not None:
-            self.event.synchronize()
-        values = self.landing.numpy().copy()
+        if self.landing.event is not None:
+            self.landing.event.synchronize()
+        values = self.landing.memory.numpy().copy()
         self.free.append(self.landing)
         return values
-
-
-def bucket(count: int) -> int:
-    """The size that a pass over so many rows or tokens is recorded for: powers of two, and halfway between them."""
-    size = 8
-    while size < count:
-        size *= 2
-    return size * 3 // 4 if size > 32 and count <= size * 3 // 4 else size
 
 
 class Device:
@@ -71,35 +72,38 @@ class Device:
             uniforms=torch.zeros(rows, answer, device=device),
             table=torch.zeros(rows, -(-context // PAGE), dtype=torch.int32, device=device),
         )
+        self._places = self.rows.positions.split(1)
         self.count, self.context, self.kv_heads, self.size = rows, context, a.kv_heads, a.head_size
         self.forward = Forward(weights, cache, self.rows, context)
         self.everyone = torch.arange(rows, dtype=torch.int32, device=device)
         self._out = torch.zeros(3, rows, device=device)
         self._recorded: dict[Any, tuple[Any, Tensor]] = {}
         self._splits: dict[tuple[int, int], Splits] = {}
-        self._inputs: dict[int, Tensor] = {}
+        # Prefills of all sizes are told here what to read: one begins when the one before has been read.
+        self._layouts: dict[int, Layout] = {}
+        self._told = torch.zeros(self._layout(MOST_RECORDED).size(rows), dtype=torch.int32, device=device)
         self._pool: Any = None
-        self._landings: list[Tensor] = []  # on the host, those that are free
+        self._landings: list[Landing] = []  # those that are free
+
+    def _memory(self, count: int, dtype: torch.dtype) -> Tensor:
+        """On the host. Torch keeps such memory until copies from it are over, and then gives it out again; from memory
+        that may be moved, a copy would wait for all that was started before it."""
+        return torch.empty(count, dtype=dtype, pin_memory=self.graphs)
 
     def upload(self, values: NDArray[Any]) -> Tensor:
         host = torch.from_numpy(values)
-        # from memory that may be moved, a copy would wait for all that was started before it
-        return host.pin_memory().to(self.device, non_blocking=True) if self.graphs else host.to(self.device)
-
-    def seat(self, at: NDArray[np.int64], positions: NDArray[np.int32], table: NDArray[np.int32],
-             uniforms: NDArray[np.float32]) -> None:  # fmt: skip
-        """New conversations in these rows: their lengths, pages and random numbers."""
-        where = self.upload(at)
-        self.rows.positions[where] = self.upload(positions)
-        self.rows.counts[where] = 0
-        self.rows.table[where] = self.upload(table)
-        self.rows.uniforms[where, : uniforms.shape[1]] = self.upload(uniforms)
+        return self._memory(len(values), host.dtype).copy_(host).to(self.device, non_blocking=True)
 
     def warm(self, at: NDArray[np.int64], temperatures: NDArray[np.float32]) -> None:
         self.rows.temperatures[self.upload(at)] = self.upload(temperatures)
 
-    def leave(self, at: NDArray[np.int64]) -> None:
-        self.rows.positions[self.upload(at)] = -1
+    def leave(self, rows: Sequence[int]) -> None:
+        """Nobody is in these rows any more."""
+        if len(rows) <= FEW:
+            for row in rows:
+                self._places[row].fill_(-1)
+        else:
+            self.rows.positions.index_fill_(0, self.upload(np.array(rows)), -1)
 
     def decode(self, used: int, longest: int, draws: bool) -> Tensor:
         """One token more for the first `used` rows, of which the longest has so many. Gives the logits."""
@@ -114,34 +118,47 @@ class Device:
 
         return self._play(("decode", count, splits.length, splits.most, draws), run)
 
-    def prefill(self, parts: list[NDArray[np.int32]], tokens: int, blocks: int, draws: bool) -> Tensor:
-        """Read new tokens; `parts` are Packed's arrays, of `tokens` tokens and `blocks` blocks. Gives the logits."""
-        sizes = [tokens] * 3 + [blocks] * 3 + [self.count] * 2
-        joined = self.upload(np.concatenate(parts))
-        recorded = self.graphs and tokens <= MOST_RECORDED
+    def sheet(self, tokens: int, seats: int) -> Sheet:
+        """To be filled in for a pass over so many tokens of so many conversations."""
+        layout = self._layout(tokens)
+        return Sheet(layout, seats, self._memory(layout.size(seats), torch.int32))
+
+    def prefill(self, sheet: Sheet, draws: bool) -> Tensor:
+        """Seat the conversations of this sheet and read their new tokens. Gives the logits after their last ones."""
+        layout, recorded = sheet.layout, self.graphs and sheet.layout.tokens <= MOST_RECORDED
         if recorded:
-            joined = self._inputs.setdefault(tokens, torch.empty_like(joined)).copy_(joined)
-        packed = Packed(*cast("list[Tensor]", joined.split(sizes)))
+            self._told[: len(sheet.memory)].copy_(sheet.memory, non_blocking=True)
 
         def run() -> Tensor:
-            logits = self.forward.prefill(packed)
+            sent = Sent.of(layout, self._told if recorded else sheet.memory.to(self.device, non_blocking=True))
+            take_seats(sent, self.rows)
+            logits = self.forward.prefill(sent.packed)
             if draws:
-                self.forward.draw(logits, packed.last_row, self._out, step=False)
+                self.forward.draw(logits, sent.packed.last_row, self._out, step=False)
             return logits
 
-        return self._play(("prefill", tokens, draws), run) if recorded else run()
+        return self._play(("prefill", layout.tokens, draws), run) if recorded else run()
 
     def draw(self, logits: Tensor, row_of: Tensor, *, step: bool, commit: bool) -> None:
         self.forward.draw(logits, row_of, self._out, step=step, commit=commit)
 
     def drawn(self) -> Drawn:
         """What was drawn last, begun to be brought to the host."""
-        landing = self._landings.pop() if self._landings else torch.zeros(3, self.count, pin_memory=self.graphs)
-        landing.copy_(self._out, non_blocking=True)
-        event = torch.cuda.Event() if self.graphs else None
-        if event is not None:
-            event.record()
-        return Drawn(landing, event, self._landings)
+        landing = self._landings.pop() if self._landings else self._new_landing()
+        landing.memory.copy_(self._out, non_blocking=True)
+        if landing.event is not None:
+            landing.event.record()
+        return Drawn(landing, self._landings)
+
+    def _new_landing(self) -> Landing:
+        memory = torch.zeros(3, self.count, pin_memory=self.graphs)
+        return Landing(memory, torch.cuda.Event() if self.graphs else None)
+
+    def _layout(self, tokens: int) -> Layout:
+        size = padded(tokens)
+        if size not in self._layouts:
+            self._layouts[size] = Layout(size, self.count, self.rows.table.shape[1], self.rows.uniforms.shape[1])
+        return self._layouts[size]
 
     def _parts(self, count: int, longest: int) -> Splits:
         reach = SHORTEST_PART
@@ -165,7 +182,8 @@ class Device:
         return logits
 
     def _record(self, run: Callable[[], Tensor]) -> tuple[Any, Tensor]:
-        """Kernels are compiled and libraries set up by a first run, for which the rows are empty."""
+        """Kernels are compiled and libraries set up by a first run, for which the rows are empty. A prefill seats its
+        conversations in it too; when it is played it does so once more, and writes the same."""
         positions = self.rows.positions.clone()
         self.rows.positions.fill_(-1)
         stream = torch.cuda.Stream()
@@ -179,9 +197,3 @@ class Device:
             logits = run()
         self.rows.positions.copy_(positions)
         return graph, logits
-
-
-def prefill_blocks(tokens: int, rows: int) -> int:
-    """Most runs of new tokens that one program works on, among so many tokens of so many rows."""
-    most = -(-tokens // NEW_TOKENS) + rows
-    return -(-most // 4) * 4  # arrays that begin at any address would need kernels of their own

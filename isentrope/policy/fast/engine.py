@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from isentrope.agent.context import split_prefix
 from isentrope.errors import EngineError
 from isentrope.policy.engine import Request, Sampled
 from isentrope.policy.fast.anatomy import Anatomy
 from isentrope.policy.fast.answers import Answers, Vocabulary
-from isentrope.policy.fast.device import MOST_RECORDED, PAGE, Device, Drawn
+from isentrope.policy.fast.device import PAGE, Device, Drawn
 from isentrope.policy.fast.pages import Held, Pages
-from isentrope.policy.fast.prefill import Piece, pack
+from isentrope.policy.fast.prefill import Piece, fill
+from isentrope.policy.fast.sheet import MOST_RECORDED
 from isentrope.policy.fast.weights import Weights
 from isentrope.policy.policy import Policy
 
@@ -47,7 +47,7 @@ class FastEngine:
         self._held: dict[int, Held] = {}  # by slot
         self._queue: deque[tuple[int, Request]] = deque()  # (step at which it came, request)
         self._launched: deque[_Launched] = deque()
-        self._left: list[int] = []  # rows that the device does not know yet to be empty
+        self._left: set[int] = set()  # rows that the device does not know yet to be empty
         self._steps = 0
         self._seen = {"steps": 0.0, "rows": 0.0, "read": 0.0, "held": 0.0, "prefills": 0.0}
 
@@ -103,8 +103,7 @@ class FastEngine:
 
     def submit(self, requests: Sequence[Request]) -> None:
         busy = {request.slot for _, request in self._queue}
-        if self._device is not None:
-            busy |= {request.slot for request in self._answers.requests.values()}
+        answered: set[int] = self._answers.slots if self._device is not None else set()
         for request in requests:
             if not (len(request.prompt) and len(request.uniforms)):
                 raise EngineError(f"slot {request.slot}: a request needs a prompt and room for at least one token")
@@ -113,7 +112,7 @@ class FastEngine:
                     f"a prompt of {len(request.prompt)} tokens and {len(request.uniforms)} more do not fit into "
                     f"{self._context}: raise agent.max_context"
                 )
-            if request.slot in busy:
+            if request.slot in busy or request.slot in answered:
                 raise EngineError(f"slot {request.slot} is already being answered: collect its response first")
             busy.add(request.slot)
         self._queue.extend((self._steps, request) for request in requests)
@@ -131,10 +130,10 @@ class FastEngine:
     def _advance(self, done: dict[int, Sampled]) -> None:
         if self._queue and (self._device is None or not self._answers.requests):
             self._make_room_for(max(len(request.uniforms) for _, request in self._queue))
-        self._empty_rows()
         if self._should_admit():
             while self._queue and self._admit():
                 pass
+        self._empty_rows()  # those that no prefill has told the device of
         if self._answers.ruled:  # nothing may be under way that the rules have not seen
             self._settle(done)
         rows, ruled = self._answers.rows, sorted(self._answers.ruled)
@@ -146,8 +145,8 @@ class FastEngine:
 
     def _empty_rows(self) -> None:
         if self._left:
-            self._unit.leave(np.array(self._left))
-            self._left = []
+            self._unit.leave(list(self._left))
+            self._left.clear()
 
     def _settle(self, done: dict[int, Sampled]) -> None:
         while self._launched:
@@ -159,21 +158,23 @@ class FastEngine:
         self._seen["steps"] += 1
         self._seen["rows"] += len(rows)
         used = int(rows[-1]) + 1
-        longest = int((self._answers.prompt + self._answers.count)[rows].max()) + 2
+        longest = self._answers.longest + 2
         if not ruled:
             self._unit.decode(used, longest, draws=True)
         else:
-            asking = self._warm(ruled, None)
+            asking = self._choose(ruled, None)
+            self._warm(ruled)
             logits = self._unit.decode(used, longest, draws=not asking)
             if asking:
                 everyone = self._unit.everyone[: logits.shape[0]]
                 self._unit.draw(logits, everyone, step=True, commit=False)
-                self._warm(asking, self._unit.drawn().wait()[2])
+                self._choose(asking, self._unit.drawn().wait()[2])
+                self._warm(asking)
                 self._unit.draw(logits, everyone, step=True, commit=True)
         self._launch(rows)
 
-    def _warm(self, rows: list[int], entropies: NDArray[np.float32] | None) -> list[int]:
-        """Set the next temperatures of rows with a rule. Without entropies: of those whose rules do not ask for them;
+    def _choose(self, rows: list[int], entropies: NDArray[np.float32] | None) -> list[int]:
+        """The next temperatures of rows with a rule. Without entropies: of those whose rules do not ask for them;
         gives the others, at their plan's temperature."""
         asking: list[int] = []
         for row in rows:
@@ -184,9 +185,11 @@ class FastEngine:
             else:
                 entropy = 0.0 if entropies is None else float(entropies[row])
                 self._answers.warmth[row] = self._answers.next_temperature(row, entropy)
+        return asking
+
+    def _warm(self, rows: list[int]) -> None:
         at = np.array(rows)
         self._unit.warm(at, self._answers.warmth[at])
-        return asking
 
     def _launch(self, rows: NDArray[np.int64]) -> None:
         self._launched.append(_Launched(rows, self._answers.serial[rows], self._unit.drawn()))
@@ -199,7 +202,7 @@ class FastEngine:
             request = self._answers.requests[row]
             held = self._held[request.slot]
             sampled = self._answers.end(row, stop)
-            self._left.append(row)
+            self._left.add(row)
             # The last token was drawn, but whether it was read is not sure: the next prompt begins with it.
             held.tokens = [*request.prompt, *sampled.ids[:-1].tolist()]
             spare = held.pages[self._pages.needed(len(held.tokens)) :]
@@ -217,16 +220,16 @@ class FastEngine:
 
     def _admit(self) -> bool:
         """Read the prompts of as many waiting requests as rows, pages and one pass have room for; says if of any."""
-        free = [row for row in range(self._rows) if row not in self._answers.requests]
+        free = (row for row in range(self._rows) if row not in self._answers.requests)
         pieces: list[Piece] = []
         tokens = 0
-        while self._queue and len(pieces) < len(free):
+        while self._queue and len(self._answers.requests) < self._rows:
             request = self._queue[0][1]
             start = self._find_room(request, MOST_RECORDED - tokens if pieces else self._context)
             if start is None:
                 break
             self._queue.popleft()
-            row = free[len(pieces)]
+            row = next(free)
             self._answers.begin(row, request)
             pieces.append(Piece(row, start, request, self._held[request.slot].pages))
             tokens += len(request.prompt) - start
@@ -243,8 +246,7 @@ class FastEngine:
         if len(request.uniforms) > self._unit.rows.uniforms.shape[1]:
             return None  # until nobody is being answered: then longer rows are made
         held = self._held.setdefault(request.slot, Held())
-        continues, _ = split_prefix(held.tokens, request.prompt)
-        if not (held.tokens and continues):
+        if not _continues(held.tokens, request.prompt):
             shared = self._pages.share(request.prompt)
             self._pages.give(held.pages)
             held.pages, held.tokens = shared, list(request.prompt[: len(shared) * PAGE])
@@ -260,28 +262,22 @@ class FastEngine:
         return start
 
     def _read(self, pieces: Sequence[Piece], tokens: int) -> None:
-        at = np.array([piece.row for piece in pieces])
-        unit, width = self._unit, self._unit.rows.table.shape[1]
-        table = np.zeros((len(pieces), width), dtype=np.int32)
-        uniforms = np.zeros((len(pieces), max(len(piece.request.uniforms) for piece in pieces)), dtype=np.float32)
-        for i, piece in enumerate(pieces):
-            table[i, : len(piece.pages)] = piece.pages
-            uniforms[i, : len(piece.request.uniforms)] = piece.request.uniforms
-        lengths = np.array([len(piece.request.prompt) for piece in pieces], dtype=np.int32)
-        unit.seat(at, lengths, table, uniforms)
-        unit.warm(at, self._answers.warmth[at])
-        ruled = [piece.row for piece in pieces if piece.row in self._answers.ruled]
-        asking = self._warm(ruled, None) if ruled else []
-        arrays, padded, blocks = pack(pieces, tokens, self._rows)
-        logits = unit.prefill(arrays, padded, blocks, draws=not asking)
+        unit, rows = self._unit, [piece.row for piece in pieces]
+        ruled = [row for row in rows if row in self._answers.ruled]
+        asking = self._choose(ruled, None)
+        sheet = unit.sheet(tokens, len(pieces))
+        fill(sheet, pieces, self._answers.warmth, list(self._left.difference(rows)))
+        logits = unit.prefill(sheet, draws=not asking)
+        self._left.clear()
         if asking:
-            last_row = unit.upload(arrays[-1])
+            last_row = unit.upload(sheet.last_row)
             unit.draw(logits, last_row, step=False, commit=False)
-            self._warm(asking, unit.drawn().wait()[2])
+            self._choose(asking, unit.drawn().wait()[2])
+            self._warm(asking)
             unit.draw(logits, last_row, step=False, commit=True)
         self._seen["read"] += tokens
         self._seen["prefills"] += 1
-        self._launch(at)
+        self._launch(np.array(rows))
 
     # Memory
 
@@ -341,4 +337,13 @@ class FastEngine:
     def _drop(self, row: int) -> None:
         """Nobody waits for this response any more."""
         self._answers.end(row, "error")
-        self._left.append(row)
+        self._left.add(row)
+
+
+def _continues(before: list[int], prompt: Sequence[int]) -> bool:
+    """Whether `prompt` begins with all of `before`, which is not empty, and goes on."""
+    count = len(before)
+    if not 0 < count < len(prompt) or prompt[count - 1] != before[-1]:
+        return False
+    beginning = prompt[:count]
+    return (beginning if isinstance(beginning, list) else list(beginning)) == before

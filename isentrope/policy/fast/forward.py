@@ -12,6 +12,7 @@ from torch import Tensor
 from isentrope.policy.fast.attention import Splits, decode_attention, prefill_attention
 from isentrope.policy.fast.draw import Rows, draw
 from isentrope.policy.fast.small_kernels import add_norm, head_norm, rotate_write, swiglu
+from isentrope.policy.fast.small_model import is_small, small_pass
 from isentrope.policy.fast.weights import Weights, rotation
 
 
@@ -33,19 +34,21 @@ class Forward:
     """The model's arithmetic over a cache [layers, 2, pages, kv heads, page, size]. Holds no state of its own."""
 
     def __init__(self, weights: Weights, cache: Tensor, rows: Rows, context: int) -> None:
-        self.weights, self.cache, self.rows = weights, cache, rows
+        self.weights, self.cache, self.rows, self.small = weights, cache, rows, is_small(weights)
         self.angles = rotation(weights.anatomy, context, cache.device)
 
     def decode(self, count: int, splits: Splits) -> Tensor:
         """Logits after the newest token of each of the first `count` rows."""
         r, heads = self.rows, self.weights.anatomy.heads
         table, positions = r.table[:count], r.positions[:count]
-        return self._logits(
-            *self._layers(
-                r.ids[:count],
-                lambda i, qkv: decode_attention(qkv, self.cache[i], table, positions, self.angles, heads, splits),
-            )
-        )
+
+        def attend(i: int, qkv: Tensor) -> Tensor:
+            self._norm_heads(i, qkv)
+            return decode_attention(qkv, self.cache[i], table, positions, self.angles, heads, splits)
+
+        if self.small:
+            return small_pass(self.weights, r.ids[:count], attend)
+        return self._logits(*self._layers(r.ids[:count], attend))
 
     def prefill(self, packed: Packed) -> Tensor:
         """Logits after the last token of each conversation."""
@@ -53,9 +56,12 @@ class Forward:
         blocks = (p.block_row, p.block_first, p.block_count)
 
         def attend(i: int, qkv: Tensor) -> Tensor:
+            self._norm_heads(i, qkv)
             q = rotate_write(qkv, self.cache[i], table, p.row_of, p.positions, self.angles, heads)
             return prefill_attention(q, self.cache[i], table, blocks, p.positions, heads)
 
+        if self.small:
+            return small_pass(self.weights, p.ids, attend, p.last)
         x, delta = self._layers(p.ids, attend)
         return self._logits(x[p.last], delta[p.last])
 
@@ -69,13 +75,16 @@ class Forward:
         for i, layer in enumerate(self.weights.layers):
             own = layer.own
             qkv = F.linear(add_norm(x, delta, own.norm_in, a.eps, dtype), layer.qkv, layer.qkv_bias)
-            if own.q_norm is not None and own.k_norm is not None:
-                head_norm(qkv, own.q_norm, own.k_norm, a.eps, a.heads, a.kv_heads)
             delta = F.linear(attend(i, qkv), layer.o)
             both = F.linear(add_norm(x, delta, own.norm_out, a.eps, dtype), layer.gate_up)
             delta = F.linear(swiglu(both), layer.down)
         assert delta is not None
         return x, delta
+
+    def _norm_heads(self, i: int, qkv: Tensor) -> None:
+        a, own = self.weights.anatomy, self.weights.layers[i].own
+        if own.q_norm is not None and own.k_norm is not None:
+            head_norm(qkv, own.q_norm, own.k_norm, a.eps, a.heads, a.kv_heads)
 
     def _logits(self, x: Tensor, delta: Tensor) -> Tensor:
         a = self.weights.anatomy

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
+_Name = tuple[int, tuple[int, ...]]  # the page before (-1: none), and a page's tokens
 
 
 @dataclass
@@ -26,8 +26,8 @@ class Pages:
         self.count, self.size = count, size
         self._free = list(range(count - 1, -1, -1))
         self._users = [0] * count
-        self._known: dict[tuple[int, bytes], int] = {}  # (the page before, its tokens) -> the page
-        self._names: dict[int, tuple[int, bytes]] = {}
+        self._known: dict[_Name, int] = {}
+        self._names: dict[int, _Name] = {}
 
     @property
     def free(self) -> int:
@@ -41,8 +41,8 @@ class Pages:
         among them: someone has to compute what follows it."""
         found: list[int] = []
         before = -1
-        for name in self._cut(prompt, (len(prompt) - 1) // self.size):
-            page = self._known.get((before, name))
+        for i in range((len(prompt) - 1) // self.size):
+            page = self._known.get((before, self._tokens(prompt, i)))
             if page is None:
                 break
             found.append(page)
@@ -63,12 +63,12 @@ class Pages:
     def know(self, prompt: Sequence[int], pages: Sequence[int], first: int) -> None:
         """From now on, the full pages of this prompt may be shared; those before `first` are known already."""
         before = pages[first - 1] if first else -1
-        full = len(prompt) // self.size
-        for page, name in zip(pages[first:full], self._cut(prompt, full)[first:], strict=True):
-            if (before, name) in self._known:  # another conversation's: what follows must not hang on its page
+        for i in range(first, len(prompt) // self.size):
+            page, name = pages[i], (before, self._tokens(prompt, i))
+            if name in self._known:  # another conversation's: what follows must not hang on its page
                 break
-            self._known[before, name] = page
-            self._names[page] = (before, name)
+            self._known[name] = page
+            self._names[page] = name
             before = page
 
     def give(self, pages: Sequence[int]) -> None:
@@ -81,6 +81,5 @@ class Pages:
                 if name is not None:
                     del self._known[name]
 
-    def _cut(self, prompt: Sequence[int], count: int) -> list[bytes]:
-        ids = np.asarray(prompt[: count * self.size], dtype=np.int32)
-        return [part.tobytes() for part in ids.reshape(count, self.size)]
+    def _tokens(self, prompt: Sequence[int], page: int) -> tuple[int, ...]:
+        return tuple(prompt[page * self.size : (page + 1) * self.size])

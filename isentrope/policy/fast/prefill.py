@@ -1,4 +1,4 @@
-"""What is handed to the device to be read: the new tokens of several conversations, one after the other."""
+"""Fills in what is handed to the device to be read: the new tokens of several conversations, one after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from isentrope.policy.engine import Request
 from isentrope.policy.fast.attention import NEW_TOKENS
-from isentrope.policy.fast.device import MOST_RECORDED, bucket, prefill_blocks
+from isentrope.policy.fast.sheet import Sheet
 
 
 @dataclass(frozen=True)
@@ -23,27 +23,32 @@ class Piece:
     pages: list[int]
 
 
-def pack(pieces: Sequence[Piece], tokens: int, rows: int) -> tuple[list[NDArray[np.int32]], int, int]:
-    """Packed's arrays (forward.py), padded to a size that passes are recorded for, and the numbers of tokens and
-    blocks in them."""
-    padded = bucket(max(64, tokens)) if tokens <= MOST_RECORDED else -(-tokens // 64) * 64
-    most = prefill_blocks(padded, rows)
-    ids, positions = np.zeros((2, padded), dtype=np.int32)
-    row_of = np.full(padded, -1, dtype=np.int32)
-    block_row, last_row = np.full(most, -1, dtype=np.int32), np.full(rows, -1, dtype=np.int32)
-    block_first, block_count = np.zeros((2, most), dtype=np.int32)
-    last = np.zeros(rows, dtype=np.int32)
-    at = block = 0
+def fill(sheet: Sheet, pieces: Sequence[Piece], warmth: NDArray[np.float32], left: Sequence[int]) -> None:
+    """`warmth` has the temperatures by row; `left` are rows that nobody is in any more."""
+    rows, seats = np.array([piece.row for piece in pieces]), len(pieces)
+    ids: list[int] = []
     for i, piece in enumerate(pieces):
-        new = np.asarray(piece.request.prompt[piece.start :], dtype=np.int32)
-        count = len(new)
-        ids[at : at + count] = new
-        row_of[at : at + count] = piece.row
-        positions[at : at + count] = np.arange(piece.start, piece.start + count)
-        for first in range(0, count, NEW_TOKENS):
-            block_row[block], block_first[block] = piece.row, at + first
-            block_count[block] = min(NEW_TOKENS, count - first)
-            block += 1
-        at += count
-        last[i], last_row[i] = at - 1, piece.row
-    return [ids, row_of, positions, block_row, block_first, block_count, last, last_row], padded, most
+        ids += piece.request.prompt[piece.start :]
+        sheet.table[i, : len(piece.pages)] = piece.pages
+        sheet.uniforms[i, : len(piece.request.uniforms)] = piece.request.uniforms
+    starts = np.array([piece.start for piece in pieces])
+    counts = np.array([len(piece.request.prompt) for piece in pieces]) - starts
+    ends = counts.cumsum()
+    total = len(ids)
+    sheet.ids[:total] = ids
+    sheet.row_of[:total] = np.repeat(rows, counts)
+    sheet.positions[:total] = np.arange(total) + np.repeat(starts + counts - ends, counts)
+    sheet.last[:seats], sheet.last_row[:seats] = ends - 1, rows
+    sheet.temperatures[:] = warmth[rows]
+    sheet.left[: len(left)] = left
+    _fill_blocks(sheet, rows, counts, ends)
+
+
+def _fill_blocks(sheet: Sheet, rows: NDArray[np.int64], counts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+    """Every conversation's tokens are cut into blocks of its own."""
+    blocks = -(-counts // NEW_TOKENS)
+    total = int(blocks.sum())
+    within = NEW_TOKENS * (np.arange(total) - np.repeat(blocks.cumsum() - blocks, blocks))  # tokens before the block
+    sheet.block_row[:total] = np.repeat(rows, blocks)
+    sheet.block_first[:total] = np.repeat(ends - counts, blocks) + within
+    sheet.block_count[:total] = np.minimum(NEW_TOKENS, np.repeat(counts, blocks) - within)

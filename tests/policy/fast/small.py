@@ -71,8 +71,10 @@ MODELS = {
 }
 
 
-def make_forward(model: Any, rows: int = 4, dtype: torch.dtype = torch.float32) -> Forward:
-    """A forward pass whose rows have pages in scattered order."""
+def make_forward(
+    model: Any, rows: int = 4, dtype: torch.dtype = torch.float32, as_small: bool | None = None
+) -> Forward:
+    """A forward pass whose rows have pages in scattered order; `as_small` says by which kernels, if not the usual."""
     parts = anatomy(model)
     assert parts is not None
     pages = CONTEXT // PAGE
@@ -88,7 +90,9 @@ def make_forward(model: Any, rows: int = 4, dtype: torch.dtype = torch.float32) 
         table=table.to(DEVICE),
     )
     cache = torch.full(shape, float("nan"), dtype=dtype, device=DEVICE)  # what is never written must never be read
-    return Forward(Weights(parts, dtype), cache, state, CONTEXT)
+    forward = Forward(Weights(parts, dtype), cache, state, CONTEXT)
+    forward.small = forward.small if as_small is None else as_small
+    return forward
 
 
 def packed(pieces: dict[int, tuple[int, list[int]]], padding: int = 0) -> Packed:

@@ -145,8 +145,8 @@ def test_the_likeliest_word_and_where_responses_end():
     reference, engine = TorchEngine(of), fast(of)
     reference.open(range(2))
     mark = of.dialect.pieces(reference.sample([endless])[0].ids.tolist())[4]
-    drawn = replace(endless, stop=lambda tail: mark in tail, end_mark=mark)
-    unmarked = replace(drawn, slot=2, end_mark=b"")
+    drawn = replace(endless, stop=lambda tail: tail.endswith(mark), closings=(mark,))
+    unmarked = replace(drawn, slot=2, closings=())
     for one in (reference, engine):
         one.open(range(3))
     found, expected = (one.sample([greedy, drawn, unmarked]) for one in (engine, reference))

@@ -28,10 +28,11 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=0)
 
 
+@pytest.mark.parametrize("as_small", [True, False], ids=["as a small model", "product by product"])
 @pytest.mark.parametrize("kind", MODELS)
-def test_prefill_appending_and_single_tokens_equal_the_whole_pass(kind: str):
+def test_prefill_appending_and_single_tokens_equal_the_whole_pass(kind: str, as_small: bool):
     model = MODELS[kind]()
-    forward = make_forward(model)
+    forward = make_forward(model, as_small=as_small)
     kv, size = forward.cache.shape[3], forward.cache.shape[5]
     tokens = {row: some_tokens(length + 21, row) for row, length in LENGTHS.items()}
     expected = {row: plain_logits(model, some) for row, some in tokens.items()}
@@ -82,7 +83,8 @@ def test_a_prompt_can_begin_with_pages_that_another_fills_in_the_same_pass():
 @pytest.mark.skipif(DEVICE.type != "cuda", reason="needs a GPU: Triton's interpreter has no bfloat16 arithmetic")
 @pytest.mark.parametrize("kind", ["ours", "Qwen2", "Qwen3"])
 @pytest.mark.parametrize("held", [torch.bfloat16, torch.float32], ids=["bfloat16 weights", "float32 weights"])
-def test_in_bfloat16_it_is_about_as_exact_as_the_models_own_pass(kind: str, held: torch.dtype):
+@pytest.mark.parametrize("as_small", [True, False], ids=["as a small model", "product by product"])
+def test_in_bfloat16_it_is_about_as_exact_as_the_models_own_pass(kind: str, held: torch.dtype, as_small: bool):
     model = MODELS[kind]()
     for parameter in model.parameters():
         parameter.data = parameter.data.bfloat16().float()
@@ -92,7 +94,7 @@ def test_in_bfloat16_it_is_about_as_exact_as_the_models_own_pass(kind: str, held
         parameter.data = parameter.data.to(held)
     with torch.autocast(DEVICE.type, torch.bfloat16, enabled=held == torch.float32):
         own = plain_logits(model, tokens)[[21, 22]]
-    forward = make_forward(model, dtype=torch.bfloat16)
+    forward = make_forward(model, dtype=torch.bfloat16, as_small=as_small)
     kv, size = forward.cache.shape[3], forward.cache.shape[5]
     with torch.no_grad():
         first = forward.prefill(packed({1: (0, tokens[:22])}))[0]
@@ -104,10 +106,10 @@ def test_in_bfloat16_it_is_about_as_exact_as_the_models_own_pass(kind: str, held
 
 def test_pages_may_be_larger_than_what_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(small, "PAGE", 128)
-    test_prefill_appending_and_single_tokens_equal_the_whole_pass("ours")
+    test_prefill_appending_and_single_tokens_equal_the_whole_pass("ours", as_small=False)
 
 
 def test_many_programs_read_smaller_blocks_and_find_the_same(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(small, "PAGE", 64)
     monkeypatch.setattr(attention, "CROWDED", 1)
-    test_prefill_appending_and_single_tokens_equal_the_whole_pass("ours")
+    test_prefill_appending_and_single_tokens_equal_the_whole_pass("ours", as_small=False)

@@ -20,9 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.fast.device import Drawn, bucket
+from isentrope.policy.fast.device import Drawn, Landing
 from isentrope.policy.fast.engine import FastEngine
 from isentrope.policy.fast.pages import Pages
+from isentrope.policy.fast.sheet import Layout, Sheet, bucket, padded
 from tests.policy.fast.test_engine import fast, policy
 
 PAGE, CONTEXT, ROWS, SLOTS, FEW_PAGES = 4, 40, 8, 12, 30
@@ -64,10 +65,17 @@ class Paper:
     def upload(self, values: Any) -> Any:
         return values
 
-    def seat(self, at: Any, positions: Any, table: Any, uniforms: Any) -> None:
-        assert (self.rows.positions[at] == -1).all(), "somebody is in this row"
-        self.rows.positions[at], self.rows.counts[at], self.rows.table[at] = positions, 0, table
-        self.rows.uniforms[at, : uniforms.shape[1]] = uniforms
+    def sheet(self, tokens: int, seats: int) -> Sheet:
+        layout = Layout(padded(tokens), self.count, self.rows.table.shape[1], self.rows.uniforms.shape[1])
+        return Sheet(layout, seats, torch.full((layout.size(seats),), 77, dtype=torch.int32))
+
+    def _seat(self, sheet: Sheet) -> None:
+        at, left = sheet.last_row[: sheet.seats], sheet.left[sheet.left >= 0]
+        assert len({*at.tolist(), *left.tolist()}) == len(at) + len(left), "who is in this row?"
+        self.leave(left)
+        self.rows.positions[at] = sheet.positions[sheet.last[: sheet.seats]] + 1
+        self.rows.counts[at], self.rows.temperatures[at] = 0, sheet.temperatures
+        self.rows.table[at], self.rows.uniforms[at] = sheet.table, sheet.uniforms
 
     def warm(self, at: Any, temperatures: Any) -> None:
         self.rows.temperatures[at] = temperatures
@@ -81,12 +89,12 @@ class Paper:
     def _context(self, row: int, length: int) -> list[int]:
         return [int(self.cache[self.rows.table[row, i // PAGE], i % PAGE]) for i in range(length)]
 
-    def prefill(self, parts: Any, tokens: int, blocks: int, draws: bool) -> Contexts:
-        ids, row_of, positions, *_, last, last_row = parts
-        for token, row, position in zip(ids, row_of, positions, strict=True):
+    def prefill(self, sheet: Sheet, draws: bool) -> Contexts:
+        self._seat(sheet)
+        for token, row, position in zip(sheet.ids, sheet.row_of, sheet.positions, strict=True):
             if row >= 0:
                 self._write(row, position, token)
-        ends = [(int(row), positions[at] + 1) for at, row in zip(last, last_row, strict=True) if row >= 0]
+        ends = [(row, int(self.rows.positions[row])) for row in sheet.last_row.tolist() if row >= 0]
         logits = Contexts({row: self._context(row, length) for row, length in ends})
         if draws:
             self.draw(logits, None, step=False, commit=True)
@@ -112,7 +120,7 @@ class Paper:
                 self.rows.positions[row] += step
 
     def drawn(self) -> Drawn:
-        return Drawn(torch.from_numpy(self.out.copy()), None, [])
+        return Drawn(Landing(torch.from_numpy(self.out.copy()), None), [])
 
 
 @dataclass
