@@ -35,13 +35,13 @@ def make(count: int, tokens: int, small: bool) -> Device:
     device = Device(Weights(parts, torch.float32), count, count * context // PAGE, context, 64, torch.device("cuda"))
     device.forward.small = small
     pages = torch.arange(count * context // PAGE, dtype=torch.int32, device="cuda").reshape(count, -1)
-    device.rows.table.copy_(pages)
+    device.rows.table[:count] = pages
     device.rows.uniforms.uniform_()
     return device
 
 
 def steps(device: Device, count: int, tokens: int, times: int) -> None:
-    device.rows.positions.fill_(tokens)
+    device.rows.positions[:count] = tokens
     before = None
     for _ in range(times):
         device.decode(count, tokens + 40, draws=True)

@@ -17,13 +17,13 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from isentrope.policy.fast.small_kernels import PRECISION, jit
+from isentrope.policy.fast.small_kernels import EXACT, IN_PARTS, jit
 
 
 @jit
 def _mix(
     q, keys, values, offset, live, seen, scale, best, total, mixed, d,
-    MASKED: tl.constexpr,
+    MASKED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Go on with a softmax over one more block of keys: its maximum, its sum and the mixture of values so far.
 
@@ -94,7 +94,7 @@ def _join(parts, sums, first, last, member, d, SIZE: tl.constexpr, ROWS: tl.cons
 def _decode(
     qkv, out, keys, values, table, positions, cos, sin, parts, sums, arrived, scale, table_width, split_length, splits,
     KV: tl.constexpr, SHARE: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr,
-    PAGE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+    PAGE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     row, kv, split = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
     length = tl.load(positions + row)  # tokens before the new one; below 0: nobody is here
@@ -120,12 +120,14 @@ def _decode(
     for at in range(begin, whole, BLOCK):
         page = tl.load(pages + at // PAGE).to(tl.int64)
         offset = (page * KV + kv) * PAGE * SIZE + (at % PAGE + n) * SIZE
-        best, total, mixed = _mix(q, keys, values, offset, n, n, scale, best, total, mixed, d, False)
+        best, total, mixed = _mix(q, keys, values, offset, n, n, scale, best, total, mixed, d, False, PRECISION)
     if whole < end:
         page = tl.load(pages + whole // PAGE).to(tl.int64)
         offset = (page * KV + kv) * PAGE * SIZE + (whole % PAGE + n) * SIZE
         live = whole + n < end
-        best, total, mixed = _mix(q, keys, values, offset, live, live[None, :], scale, best, total, mixed, d, True)
+        best, total, mixed = _mix(
+            q, keys, values, offset, live, live[None, :], scale, best, total, mixed, d, True, PRECISION
+        )
 
     if WHOLE or split == last:  # one part is always the last
         best, total, mixed = _add_new(
@@ -163,7 +165,13 @@ class Splits:
 
 
 CROWDED = 1536  # programs from which on smaller blocks, more of them asked for ahead, are faster
+HALVED = 128  # size of float32 heads from which a whole block of keys, and the next one, is more than a core may hold
 ROWS = 16  # query heads that one program works on: those that share keys, up to what a matrix product needs
+
+
+def precision(size: int) -> str:
+    """How float32 is multiplied: larger heads, cut into parts, would not fit into a core's memory."""
+    return IN_PARTS if size <= HALVED else EXACT
 
 
 def make_splits(rows: int, kv_heads: int, size: int, length: int, most: int, device: torch.device) -> Splits:
@@ -198,7 +206,7 @@ def decode_attention(
         qkv, out, cache[0], cache[1], table, positions, *angles, splits.parts, splits.sums, splits.arrived,
         math.log2(math.e) / math.sqrt(size), table.shape[1], splits.length, splits.most,
         KV=kv, SHARE=heads // kv, ROWS=ROWS, SIZE=size, PAGE=page, BLOCK=min(32 if crowded else 64, page),
-        WHOLE=splits.most == 1, num_warps=max(1, size // 64), num_stages=3 if crowded else 2,
+        WHOLE=splits.most == 1, PRECISION=precision(size), num_warps=max(1, size // 64), num_stages=3 if crowded else 2,
     )  # fmt: skip
     return out
 
@@ -207,7 +215,7 @@ def decode_attention(
 def _prefill(
     q, out, keys, values, table, block_row, block_first, block_count, positions, scale, table_width,
     HEADS: tl.constexpr, KV: tl.constexpr, SIZE: tl.constexpr,
-    PAGE: tl.constexpr, BLOCK: tl.constexpr, NEW: tl.constexpr,
+    PAGE: tl.constexpr, BLOCK: tl.constexpr, NEW: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     block, head = tl.program_id(0), tl.program_id(1)
     row = tl.load(block_row + block).to(tl.int64)
@@ -228,16 +236,23 @@ def _prefill(
     for at in range(0, whole, BLOCK):
         page = tl.load(pages + at // PAGE).to(tl.int64)
         offset = (page * KV + kv) * PAGE * SIZE + (at % PAGE + n) * SIZE
-        best, total, mixed = _mix(mine, keys, values, offset, n, n, scale, best, total, mixed, d, False)
+        best, total, mixed = _mix(mine, keys, values, offset, n, n, scale, best, total, mixed, d, False, PRECISION)
     for at in range(whole, end, BLOCK):
         page = tl.load(pages + at // PAGE).to(tl.int64)
         offset = (page * KV + kv) * PAGE * SIZE + (at % PAGE + n) * SIZE
         seen = (at + n)[None, :] <= (start + m)[:, None]
-        best, total, mixed = _mix(mine, keys, values, offset, at + n < end, seen, scale, best, total, mixed, d, True)
+        best, total, mixed = _mix(
+            mine, keys, values, offset, at + n < end, seen, scale, best, total, mixed, d, True, PRECISION
+        )
     tl.store(out + place, (mixed / total[:, None]).to(out.dtype.element_ty), mask=there)
 
 
 NEW_TOKENS = 64  # of one conversation, that one program works on
+
+
+def prefill_blocks_of(size: int, dtype: torch.dtype) -> tuple[int, int]:
+    """Keys that are read at once, and blocks of them under way at a time."""
+    return (32, 1) if dtype == torch.float32 and size >= HALVED else (64, 2)
 
 
 def prefill_attention(
@@ -250,8 +265,10 @@ def prefill_attention(
     """
     kv, page, size = cache.shape[2:]
     out = torch.empty_like(q)
+    block, stages = prefill_blocks_of(size, q.dtype)
     _prefill[(blocks[0].shape[0], heads)](
         q, out, cache[0], cache[1], table, *blocks, positions, math.log2(math.e) / math.sqrt(size), table.shape[1],
-        HEADS=heads, KV=kv, SIZE=size, PAGE=page, BLOCK=min(64, page), NEW=NEW_TOKENS, num_warps=4, num_stages=2,
+        HEADS=heads, KV=kv, SIZE=size, PAGE=page, BLOCK=min(block, page), NEW=NEW_TOKENS,
+        PRECISION=precision(size), num_warps=4, num_stages=stages,
     )  # fmt: skip
     return out

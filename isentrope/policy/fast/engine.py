@@ -151,7 +151,6 @@ class FastEngine:
     def _settle(self, done: dict[int, Sampled]) -> None:
         while self._launched:
             self._take(self._launched.popleft(), done)
-        self._empty_rows()
 
     def _decode(self, rows: NDArray[np.int64], ruled: list[int]) -> None:
         self._steps += 1

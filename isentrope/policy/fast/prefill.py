@@ -28,7 +28,7 @@ def fill(sheet: Sheet, pieces: Sequence[Piece], warmth: NDArray[np.float32], lef
     rows, seats = np.array([piece.row for piece in pieces]), len(pieces)
     ids: list[int] = []
     for i, piece in enumerate(pieces):
-        ids += piece.request.prompt[piece.start :]
+        ids.extend(piece.request.prompt[piece.start :])
         sheet.table[i, : len(piece.pages)] = piece.pages
         sheet.uniforms[i, : len(piece.request.uniforms)] = piece.request.uniforms
     starts = np.array([piece.start for piece in pieces])

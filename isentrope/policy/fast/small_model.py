@@ -12,20 +12,22 @@ values, or at the end the words' logits. Every program reads all of a layer's we
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from isentrope.policy.fast.small_kernels import PRECISION, jit
+from isentrope.policy.fast.available import ROOMY, fast_memory
+from isentrope.policy.fast.small_kernels import IN_PARTS, jit
 from isentrope.policy.fast.weights import Joined, Weights
 
 TOKENS = 16  # that one program carries: as few as a matrix product takes
 TILE = 4096  # numbers of a weight that are read at once: more would not fit next to those asked for ahead
 LARGEST_WIDTH, LARGEST_INNER, MOST_WORDS = 256, 1024, 4096
-
+WARPS = 4
+PRECISION = tl.constexpr(IN_PARTS)
 
 sized = partial(jit, do_not_specialize=["count"])  # one kernel for all numbers of tokens
 
@@ -141,7 +143,7 @@ def _start(weights: Weights, ids: Tensor, table: Tensor, layer: Joined | None, x
     padded = triton.next_power_of_2(width)
     _begin[(triton.cdiv(len(ids), TOKENS),)](
         ids, table, norm, weight, weight if bias is None else bias, table if x is None else x, out, len(ids), a.eps,
-        len(weight), WIDTH=width, PADDED=padded, TOKENS=TOKENS, TILE=_tile(padded), STAGES=STAGES,
+        len(weight), WIDTH=width, PADDED=padded, TOKENS=TOKENS, TILE=_tile(padded), STAGES=stages(table.device),
         BIASED=bias is not None, KEEPS=x is not None, num_warps=WARPS,
     )  # fmt: skip
     return out
@@ -163,12 +165,16 @@ def _continue(
         x, attended, layer.o, layer.own.norm_out, layer.gate_up, layer.down, norm, weight,
         weight if bias is None else bias, out, len(x), weights.anatomy.eps, len(weight),
         WIDTH=width, PADDED=padded, ATTENDED=layer.o.shape[1], INNER=layer.down.shape[1], TOKENS=TOKENS,
-        TILE=_tile(padded), STAGES=STAGES, BIASED=bias is not None, GOES_ON=following is not None, num_warps=WARPS,
+        TILE=_tile(padded), STAGES=stages(x.device), BIASED=bias is not None, GOES_ON=following is not None,
+        num_warps=WARPS,
     )  # fmt: skip
-
-
-STAGES, WARPS = 3, 4
 
 
 def _tile(padded: int) -> int:
     return max(16, TILE // padded)
+
+
+@cache
+def stages(device: torch.device) -> int:
+    """Tiles of each weight that are under way at once: those asked for ahead are held in fast memory."""
+    return 3 if fast_memory(device) >= ROOMY else 2

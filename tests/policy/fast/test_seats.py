@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from isentrope.policy.engine import Request
+from isentrope.policy.fast import seats
 from isentrope.policy.fast.anatomy import anatomy
 from isentrope.policy.fast.attention import NEW_TOKENS
 from isentrope.policy.fast.device import FEW, Device
@@ -100,6 +101,11 @@ def test_a_case_worked_out_by_hand() -> None:
     np.testing.assert_allclose(rows.uniforms[4].tolist(), [0.1, 0.9, 0, 0], rtol=1e-6)
     assert rows.uniforms[3].tolist() == [512, 513, 514, 515]
     assert rows.ids.tolist() == list(range(100, 108))
+
+
+def test_more_pages_than_a_block_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seats, "BLOCK", 4)
+    test_a_case_worked_out_by_hand()
 
 
 @st.composite

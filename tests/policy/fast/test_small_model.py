@@ -13,6 +13,7 @@ from torch import Tensor
 from isentrope.policy.fast.anatomy import anatomy
 from isentrope.policy.fast.small_model import TOKENS, is_small, small_pass
 from isentrope.policy.fast.weights import Weights
+from isentrope.policy.hugging_face import HuggingFaceModel
 from isentrope.policy.llama import Llama, Shape
 from tests.policy.fast.small import DEVICE, MODELS, WORDS
 
@@ -96,3 +97,11 @@ def test_tokens_carried_together_do_not_touch_each_other():
 def test_only_small_models_are_small(changes: dict[str, int], small: bool):
     shape = {"vocabulary": 555, "width": 128, "layers": 2, "heads": 4, "kv_heads": 2, "inner": 384}
     assert is_small(weights_of(Llama(Shape(**{**shape, **changes})).to(DEVICE))) is small
+
+
+def test_a_narrow_model_with_many_heads_is_not_small():
+    import transformers
+
+    shape = {"vocab_size": 97, "hidden_size": 64, "intermediate_size": 80, "num_hidden_layers": 1, "head_dim": 64}
+    config = transformers.LlamaConfig(**shape, num_attention_heads=8, num_key_value_heads=2)
+    assert not is_small(weights_of(HuggingFaceModel(transformers.LlamaForCausalLM(config)).to(DEVICE)))

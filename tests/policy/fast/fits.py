@@ -1,0 +1,61 @@
+"""Run by test_fits.py without Triton's interpreter: compiles kernels for cards that need not be there.
+
+Prints one JSON object: the bytes of fast memory that a program of each kernel takes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from isentrope.policy.fast import attention, small_model
+
+INTS = dict.fromkeys(("table", "positions", "block_row", "block_first", "block_count", "arrived"), "i32")
+FLOATS = dict.fromkeys(("cos", "sin", "parts", "sums"), "fp32")
+
+
+def taken(kernel: Any, card: int, pointers: list[str], numbers: dict[str, str], fixed: dict[str, Any], **options: int):
+    kinds = {name: "*" + {**INTS, **FLOATS}.get(name, "fp32") for name in pointers}
+    names = kernel.arg_names
+    aligned = {(names.index(name),): [["tt.divisibility", 16]] for name in pointers}
+    source = ASTSource(kernel, {**kinds, **numbers, **dict.fromkeys(fixed, "constexpr")}, fixed, aligned)
+    return triton.compile(source, target=GPUTarget("cuda", card, 32), options=options).metadata.shared
+
+
+def prefill(card: int, size: int) -> int:
+    block, stages = attention.prefill_blocks_of(size, torch.float32)
+    fixed = {"HEADS": 4, "KV": 2, "SIZE": size, "PAGE": 64, "BLOCK": block, "NEW": attention.NEW_TOKENS}
+    pointers = ["q", "out", "keys", "values", "table", "block_row", "block_first", "block_count", "positions"]
+    fixed["PRECISION"] = attention.precision(size)
+    numbers = {"scale": "fp32", "table_width": "i32"}
+    return taken(attention._prefill, card, pointers, numbers, fixed, num_warps=4, num_stages=stages)
+
+
+def decode(card: int, size: int) -> int:
+    fixed = {"KV": 2, "SHARE": 2, "ROWS": attention.ROWS, "SIZE": size, "PAGE": 64, "BLOCK": 64, "WHOLE": False}
+    pointers = ["qkv", "out", "keys", "values", "table", "positions", "cos", "sin", "parts", "sums", "arrived"]
+    fixed["PRECISION"] = attention.precision(size)
+    numbers = {"scale": "fp32", "table_width": "i32", "split_length": "i32", "splits": "i32"}
+    return taken(attention._decode, card, pointers, numbers, fixed, num_warps=max(1, size // 64), num_stages=2)
+
+
+def between(card: int, width: int, inner: int, stages: int) -> int:
+    fixed = {"WIDTH": width, "PADDED": width, "ATTENDED": width, "INNER": inner, "TOKENS": small_model.TOKENS}
+    fixed |= {"TILE": small_model._tile(width), "STAGES": stages, "BIASED": False, "GOES_ON": True}
+    pointers = ["x", "attended", "o", "norm_out", "gate_up", "down", "norm_next", "weight", "bias", "out"]
+    numbers = {"count": "i32", "eps": "fp32", "columns": "i32"}
+    return taken(small_model._between, card, pointers, numbers, fixed, num_warps=small_model.WARPS)
+
+
+if __name__ == "__main__":
+    found = {}
+    for card, stages in ((86, 2), (90, 3)):
+        found[f"prefill {card} 128"], found[f"decode {card} 128"] = prefill(card, 128), decode(card, 128)
+        found[f"between {card} pocket"] = between(card, 128, 384, stages)
+        found[f"between {card} largest"] = between(card, small_model.LARGEST_WIDTH, small_model.LARGEST_INNER, stages)
+    json.dump(found, sys.stdout)
