@@ -1,8 +1,12 @@
 """Finds where a noisy curve rises and comes down again, one number at a time.
 
-A rise must stand out of the curve's own noise, be large against the level that it started from, and last: what is
-compared is the median of the last `SMOOTH` numbers, so one or two stray numbers are never a rise. It is noticed a few
-steps after it began and then dated back to where it began.
+A rise must stand out of the curve's own noise, be large against the level that it started from, and last: only medians
+are compared, so one or two stray numbers are never a rise. It is noticed a few steps after it began and then dated back
+to where it began. There are two tests, and either may find it:
+
+- The quick one compares the median of the last `SMOOTH` numbers with the lowest such median of late.
+- The slow one compares the median of the last `SLOW` numbers with that of the `PAST` numbers before. It finds rises
+  that bring noise of their own, which hides them from the quick test: only the noise before them counts here.
 
 Everything is relative: the same curve times ten gives the same rises, ten times as high (TINY apart). Noise counts in
 proportion to the level, as it does in entropy curves. Numbers that are missing or not finite are passed over.
@@ -24,6 +28,9 @@ REACH = 25  # a rise happens within so many numbers; what takes longer is drift
 LEAST = 6  # numbers before anything is called a rise
 IN_NOISE = 5.0  # a rise is at least so many times the noise of a single number
 IN_LEVEL = 0.3  # and at least this share of the level before it
+SLOW = 15  # numbers in the median of the slow test
+PAST = 40  # numbers before them that it is compared with, at least SLOW
+MEDIAN = 1.25  # deviation of a median of n numbers: so many times that of one number, over the root of n
 TINY = 1e-3  # and at least this much: below, the curve is at zero for all that matters
 FLOOR = 0.02  # numbers under this share of the highest level differ by nothing that matters
 NOTHING = 1e-9  # the floor under a curve that has been zero so far
@@ -71,12 +78,14 @@ class RiseDetector:
         self._highest = 0.0
         self._seen = 0  # numbers since the last rise was over, or since the start: how far back an onset may lie
         self._stale = 0  # numbers since the last new top
+        self._slow_top = 0.0  # highest median of SLOW numbers in the last rise
+        self._slow_stale = 0  # numbers since that was new
 
     def look(self, step: int, value: float | None) -> bool:
         """Take one number; whether a rise began or ended with it."""
         if value is None or not math.isfinite(value):
             return False
-        kept = NOISE + SMOOTH
+        kept = SLOW + PAST
         self._steps = [*self._steps, step][-kept:]
         self._values = [*self._values, float(value)][-kept:]
         self._smooth = [*self._smooth, median(self._values[-SMOOTH:])][-kept:]
@@ -87,17 +96,18 @@ class RiseDetector:
 
     @property
     def noise(self) -> float:
-        """Relative deviation of a single number from the curve, told by the differences of neighbours.
+        """Relative deviation of a single number from the curve, of late."""
+        return self._noise_in(self._values[-NOISE - 1 :])
 
-        Their median absolute deviation leaves out trends and jumps. Few differences tell little, so they count more.
-        """
-        values = self._values[-NOISE - 1 :]
+    def _noise_in(self, values: Sequence[float]) -> float:
+        """Told by the median absolute deviation of neighbours' differences: trends and jumps are left out of it."""
         differences = [self._times(after, before) for before, after in pairwise(values)]
         if len(differences) < 2:
             return math.inf
         middle = median(differences)
         deviation = median(abs(difference - middle) for difference in differences)
         measured, count = 1.4826 * deviation / math.sqrt(2), len(differences)
+        # few differences tell little, so they count more
         return math.sqrt((count * measured**2 + FEW * USUAL**2) / (count + FEW)) * (1 + MORE / count)
 
     def _times(self, high: float, low: float) -> float:
@@ -111,20 +121,48 @@ class RiseDetector:
         return self._smooth[-1] if self._smooth else None
 
     def _begin(self, step: int) -> bool:
-        window = self._smooth[-min(self._seen, REACH) :]
         if len(self._values) < LEAST:
             return False
-        low = min(window)
-        now = self._smooth[-1]
-        if now - low < max(IN_LEVEL * low, TINY) or self._times(now, low) < IN_NOISE * self.noise:
+        quick = self._quick()
+        first = self._slow() if quick is None else quick
+        if first is None:
             return False
-        trough = len(self._smooth) - len(window) + window.index(low)
-        first = self._onset(trough)
-        before = median(self._values[max(0, first - SMOOTH) : first] or self._values[:1])
+        count = SLOW if quick is None else SMOOTH
+        before = median(self._values[max(0, first - count) : first] or self._values[:1])
         peak, top = self._top(first)
         self.rises.append(Rise(self._steps[first], step, before, peak, top))
         self.rising, self._stale = True, 0
+        self._slow_top, self._slow_stale = median(self._values[-SLOW:]), 0
         return True
+
+    def _quick(self) -> int | None:
+        """Position of the onset, if the last few numbers tell of a rise."""
+        window = self._smooth[-min(self._seen, REACH) :]
+        low = min(window)
+        if not self._risen(low, self._smooth[-1], self.noise):
+            return None
+        return self._onset(len(self._smooth) - len(window) + window.index(low))
+
+    def _slow(self) -> int | None:
+        """Position of the onset, if the last numbers are high against the noise of the many before them."""
+        values = self._values[-min(self._seen, SLOW + PAST) :]
+        past, last = values[:-SLOW], values[-SLOW:]
+        if len(past) < SLOW:
+            return None
+        low, now = median(past), median(last)
+        wander = 1.4826 * median(abs(self._times(value, low)) for value in past)  # differences tell little of it
+        noise = max(wander, self._noise_in(past))
+        if not self._risen(low, now, noise * MEDIAN * math.sqrt(1 / len(past) + 1 / len(last))):
+            return None
+        # single numbers may fall back all along: the onset best parts those near the old level from those near the new
+        half, best, score = 0.5 * self._times(now, low), (0, 0), 0
+        for place in reversed(range(1, len(values))):
+            score += 1 if self._times(values[place], low) > half else -1
+            best = max(best, (score, place))
+        return len(self._values) - len(values) + best[1]
+
+    def _risen(self, low: float, now: float, noise: float) -> bool:
+        return now - low >= max(IN_LEVEL * low, TINY) and self._times(now, low) >= IN_NOISE * noise
 
     def _onset(self, trough: int) -> int:
         """One after the last number that was still at the level of the trough."""
@@ -142,10 +180,8 @@ class RiseDetector:
     def _top(self, first: int) -> tuple[int, float]:
         """The highest median of three neighbours from position `first` on, and the step in its middle."""
         middles = range(max(first, 1), len(self._values) - 1)
-        tops = [(median(self._values[i - 1 : i + 2]), -i) for i in middles] or [
-            (self._values[-1], -len(self._values) + 1)
-        ]
-        top, place = max(tops)
+        tops = [(median(self._values[i - 1 : i + 2]), -i) for i in middles]
+        top, place = max(tops, default=(self._values[-1], 1 - len(self._values)))
         return self._steps[-place], top
 
     def _follow(self, step: int) -> bool:
@@ -155,11 +191,19 @@ class RiseDetector:
             rise, self._stale = replace(rise, peak=peak, top=top), 0
         else:
             self._stale += 1
-        now = self._smooth[-1]
-        # the trailing median lags behind: while new tops come, it is lower though nothing falls
-        far = self._stale > SMOOTH // 2 and rise.top - now >= FALL_SHARE * rise.amplitude
-        fallen = far and self._times(rise.top, now) >= FALL_IN_NOISE * self.noise
-        settled = not fallen and self._stale >= REACH
+        slow = median(self._values[-SLOW:])
+        self._slow_stale = 0 if slow > self._slow_top else self._slow_stale + 1
+        self._slow_top = max(slow, self._slow_top)
+        since = [value for at, value in zip(self._steps, self._values, strict=True) if at >= rise.onset]
+        noise = max(self.noise, self._noise_in(since))  # the rise may have brought some of its own
+        stale, high, now = self._stale, rise.top, self._smooth[-1]
+        if self._times(high, rise.before) < IN_NOISE * noise:  # too noisy by now for the quick test, and for its end
+            stale, high, now = self._slow_stale, self._slow_top, slow
+            noise *= MEDIAN * math.sqrt(2 / SLOW)
+        # a trailing median lags behind: while new tops come, it is lower though nothing falls
+        far = stale > SMOOTH // 2 and high - now >= FALL_SHARE * (high - rise.before)
+        fallen = far and self._times(high, now) >= FALL_IN_NOISE * noise
+        settled = not fallen and stale >= REACH
         if fallen or settled:
             rise = replace(rise, over=step, settled=settled)
             self.rising, self._seen = False, 1
@@ -184,6 +228,8 @@ class RiseDetector:
             "highest": self._highest,
             "seen": self._seen,
             "stale": self._stale,
+            "slow_top": self._slow_top,
+            "slow_stale": self._slow_stale,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -191,6 +237,8 @@ class RiseDetector:
         self.rising, self._seen, self._stale = bool(state["rising"]), int(state["seen"]), int(state["stale"])
         self._steps, self._values = list(state["steps"]), list(state["values"])
         self._smooth, self._highest = list(state["smooth"]), float(state["highest"])
+        # states of before the slow test have neither
+        self._slow_top, self._slow_stale = float(state.get("slow_top", 0.0)), int(state.get("slow_stale", 0))
 
 
 def find_rises(steps: Sequence[int], values: Sequence[float | None]) -> list[Rise]:

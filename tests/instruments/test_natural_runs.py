@@ -64,7 +64,7 @@ def test_phases_of_a_full_cycle() -> None:
     assert spans == [(DESCENT, 1, 16), (ERUPTION, 17, 31), (SUBSIDENCE, 32, 59)]
     (eruption,) = alarms.phases.eruptions
     assert (eruption.before, eruption.top) == pytest.approx((0.191, 0.420), abs=1e-3)
-    assert (eruption.noticed, eruption.over, eruption.back) == (23, 43, 53)
+    assert (eruption.noticed, eruption.over, eruption.back) == (23, 44, 53)
 
 
 def test_the_story_of_a_full_cycle() -> None:
@@ -116,7 +116,7 @@ def test_a_noisy_entropy_near_zero_is_not_said_to_stay_nor_to_sink() -> None:
 def test_two_eruptions_and_a_collapse() -> None:
     course = read("ends-in-loops")
     alarms, given = replay(course.records)
-    assert [(rise.onset, rise.peak, rise.back) for rise in alarms.phases.eruptions] == [(13, 21, 34), (45, 48, 53)]
+    assert [(rise.onset, rise.peak, rise.back) for rise in alarms.phases.eruptions] == [(13, 21, 34), (45, 48, 54)]
     assert [span.phase for span in alarms.phases.spans()] == [DESCENT, ERUPTION, SUBSIDENCE, ERUPTION, SUBSIDENCE]
     assert given[-1].text == (
         "Entropy collapsed: 0.224 nats a token in the first steps, 0.042 now; success went from 0 % to 0 %."

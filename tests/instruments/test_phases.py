@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from hypothesis import strategies as st
 from isentrope.instruments import rises as limits
 from isentrope.instruments.phases import DESCENT, ERUPTION, SUBSIDENCE, PhaseDetector, find_phases
 from isentrope.instruments.rises import Rise, RiseDetector, find_rises
+from tests.instruments.naive_rises import naive_rises
 
 RECORDED = Path(__file__).parent / "recorded"
 ALFWORLD = Path(__file__).parents[2] / "docs" / "runs" / "alfworld-smollm2"
@@ -166,56 +165,14 @@ def test_phases_as_they_are_told() -> None:
     ]
 
 
-def slow_reference(values: list[float]) -> list[tuple[int, int, int | None]]:
-    """(onset, noticed, over) of each rise, computed anew from the whole curve at every step."""
-    told: list[tuple[int, int, int | None]] = []
-    start, top, top_at, before = 0, 0.0, 0, 0.0
-    for t in range(len(values)):
-        smooth = [median(values[max(0, i - 4) : i + 1]) for i in range(t + 1)]
-        floor = max(0.02 * max(smooth), 1e-9)
-
-        def times(a: float, b: float, floor: float = floor) -> float:
-            return math.log((a + floor) / (b + floor))
-
-        steps = [times(b, a) for a, b in pairwise(values[max(0, t - 40) : t + 1])]
-        noise = math.inf
-        if len(steps) >= 2:
-            deviation = 1.4826 * median(abs(s - median(steps)) for s in steps) / math.sqrt(2)
-            noise = math.sqrt((len(steps) * deviation**2 + 5 * 0.1**2) / (len(steps) + 5)) * (1 + 2 / len(steps))
-        if told and told[-1][2] is None:
-            three = median(values[t - 2 : t + 1])
-            if three > top:
-                top, top_at = three, t
-            fell = t - top_at >= 3 and top - smooth[t] >= (top - before) / 3 and times(top, smooth[t]) >= 3 * noise
-            if fell or t - top_at >= 25:
-                told[-1] = (*told[-1][:2], t)
-                start = t
-            continue
-        past = range(max(start, t - 24), t + 1)
-        low_at = min(past, key=lambda i: (smooth[i], i))
-        low, now = smooth[low_at], smooth[t]
-        if t < 5 or now - low < max(0.3 * low, 1e-3) or times(now, low) < 5 * noise:
-            continue
-        near = min(noise, 0.5 * times(now, low))
-        since = max(0, low_at - 2)
-        still = [i for i in range(since, t + 1) if values[i] <= low + (now - low) / 10 or times(values[i], low) <= near]
-        onset = min((still[-1] if still else since) + 1, t)
-        before = median(values[max(0, onset - 5) : onset])
-        places = range(max(onset, 1), t)
-        top = max((median(values[i - 1 : i + 2]) for i in places), default=values[t])
-        top_at = t
-        told.append((onset, t, None))
-    return told
-
-
 curves = st.lists(st.sampled_from([0.0, 0.1, 0.11, 0.12, 0.13, 0.3, 0.32, 0.8, 0.9]), min_size=0, max_size=70)
 
 
 @settings(max_examples=150, deadline=None)
 @given(curves)
-def test_the_detector_is_what_the_slow_reference_says(values: list[float]) -> None:
+def test_the_detector_is_what_the_naive_one_says(values: list[float]) -> None:
     rises = find_rises(range(len(values)), values)
-    assert [(rise.onset, rise.noticed, rise.over) for rise in rises] == slow_reference(values)
+    assert [(rise.onset, rise.noticed, rise.over) for rise in rises] == naive_rises(values)
 
 
 @settings(max_examples=50, deadline=None)
@@ -262,7 +219,7 @@ def test_spans_cover_the_run_without_a_gap(values: list[float]) -> None:
     assert [step for span in spans for step in range(span.first, span.last + 1)] == list(range(len(values)))
 
 
-# Measured with 1,000 runs of 200 steps each: 0, 0.1, 0.9, 2.1 and 4.8 % (docs/doctor.md).
+# Measured with 1,000 runs of 200 steps each: 0, 0, 0.7, 1.4 and 3.7 % (docs/doctor.md).
 @pytest.mark.parametrize(("noise", "most"), [(0.05, 0.0), (0.1, 0.01), (0.15, 0.03), (0.2, 0.04), (0.3, 0.08)])
 def test_noise_alone_is_seldom_taken_for_an_eruption(noise: float, most: float) -> None:
     runs = 100
