@@ -24,6 +24,14 @@ def _success(
     return Figure(name, told, SUCCESS, parts, banded=banded, shares=True, marks=marks)
 
 
+def _turns(name: str, told: str, key: str, shares: bool = False) -> Figure:
+    """The long runs that are averaged over turns."""
+    cells = ("grpo-turns-long", "grpo-seal-turns-long")
+    parts = (Part({cells[0]: ""}, "GRPO"), Part({cells[1]: ""}, "SEAL"))
+    title = f"{told}, long runs averaged over turns, seed by seed"
+    return Figure(f"seal-turns-{name}", title, key, parts, by_seed=cells, smooth=True, shares=shares)
+
+
 ACTRE = (
     Figure(
         "actre-delta-h",
@@ -63,6 +71,21 @@ ACTRE = (
         banded=("grpo", "grpo-actre"),
         marks=_SWITCH,
     ),
+    _success(
+        "actre-forms",
+        "after a warm-up that teaches acting first",
+        Part(
+            {
+                "grpo-forms": "GRPO",
+                "grpo-actre-forms": "ActRe",
+                "grpo-actre-no-stage2-forms": "without stage 2",
+                "grpo-actre-no-hot-forms": "without hot tokens",
+                "grpo-no-think-forms": "no thinking",
+            }
+        ),
+        banded=("grpo-forms", "grpo-actre-forms"),
+        marks=_SWITCH,
+    ),
 )
 EPO = (
     _success("epo-success", "EPO, its variants, and EA", Part(_EPO), banded=("grpo", "grpo-epo")),
@@ -85,6 +108,9 @@ SEAL = (
         by_seed=("grpo-long", "grpo-seal-long"),
         smooth=True,
     ),
+    _turns("entropy", "Token entropy", _ENTROPY),
+    _turns("duplication", "Sentences that stand more than once in a response", "degeneracy/duplication", shares=True),
+    _turns("valid", "Valid actions", "valid_ratio", shares=True),
     Figure("seal-early-valid", "Valid actions at the beginning", "valid_ratio", (Part({"grpo": "GRPO"}),), last=50,
            shares=True),
     Figure("seal-early-entropy", "Token entropy at the beginning", _ENTROPY, (Part({"grpo": "GRPO"}),), last=50),

@@ -27,7 +27,7 @@ from isentrope.study.tables import make_tables, state
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "runs"
 PAGE, TABLES, CURVES = "README.md", "tables.md", "curves"
 # Of a study that would have dozens of charts: the families that its page shows, by baseline ("" for the algorithms).
-SHOWN = {"household": ("", "grpo", "grpo-forms", "grpo-long", "gigpo-long")}
+SHOWN = {"household": ("", "grpo", "grpo-forms", "grpo-long", "grpo-turns-long", "gigpo-long")}
 
 
 def kept_studies(kept: Path = KEPT) -> list[Path]:
