@@ -97,6 +97,7 @@ class Duplication(Remembers):
         return Trouble(
             f"Sentences repeat themselves: {percent(now)} of them stand more than once in their response, "
             f"{percent(start)} in the first steps.",
-            "an earlier checkpoint with seal or a smaller learn.lr: what was learnt this way tends to stay",
+            "an earlier checkpoint with learn.aggregation=token, a smaller learn.lr or seal: what was learnt this way "
+            "tends to stay",
             {"start": start, "now": now},
         )
