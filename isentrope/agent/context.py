@@ -21,12 +21,19 @@ from isentrope.tasks.contract import View
 KEPT = 0.75  # of the limit, once turns are left out: room for several turns until it has to be done again
 
 
+def continues(before: Sequence[int], prompt: Sequence[int]) -> bool:
+    """Whether `prompt` starts with all of `before`, which is not empty, and goes on."""
+    count = len(before)
+    if not 0 < count < len(prompt) or prompt[count - 1] != before[-1]:
+        return False
+    beginning = prompt[:count]
+    return beginning == before if type(beginning) is type(before) is list else list(beginning) == list(before)
+
+
 def split_prefix(before: Sequence[int], prompt: Sequence[int]) -> tuple[bool, list[int]]:
     """Whether `prompt` starts with all of `before`, and the tokens of it that are new."""
-    count = len(before)
-    if count and len(prompt) > count and prompt[count - 1] == before[-1] and list(prompt[:count]) == list(before):
-        return True, list(prompt[count:])
-    return False, list(prompt)
+    goes_on = continues(before, prompt)
+    return goes_on, list(prompt[len(before) :] if goes_on else prompt)
 
 
 def longest_prompt(dialect: Dialect, agent: AgentSettings) -> int:

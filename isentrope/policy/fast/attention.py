@@ -250,7 +250,7 @@ def _prefill(
 NEW_TOKENS = 64  # of one conversation, that one program works on
 
 
-def prefill_blocks_of(size: int, dtype: torch.dtype) -> tuple[int, int]:
+def prefill_tiles(size: int, dtype: torch.dtype) -> tuple[int, int]:
     """Keys that are read at once, and blocks of them under way at a time."""
     return (32, 1) if dtype == torch.float32 and size >= HALVED else (64, 2)
 
@@ -265,7 +265,7 @@ def prefill_attention(
     """
     kv, page, size = cache.shape[2:]
     out = torch.empty_like(q)
-    block, stages = prefill_blocks_of(size, q.dtype)
+    block, stages = prefill_tiles(size, q.dtype)
     _prefill[(blocks[0].shape[0], heads)](
         q, out, cache[0], cache[1], table, *blocks, positions, math.log2(math.e) / math.sqrt(size), table.shape[1],
         HEADS=heads, KV=kv, SIZE=size, PAGE=page, BLOCK=min(block, page), NEW=NEW_TOKENS,

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from isentrope.agent.context import continues
 from isentrope.errors import EngineError
 from isentrope.policy.engine import Request, Sampled
 from isentrope.policy.fast.anatomy import Anatomy
@@ -245,7 +246,7 @@ class FastEngine:
         if len(request.uniforms) > self._unit.rows.uniforms.shape[1]:
             return None  # until nobody is being answered: then longer rows are made
         held = self._held.setdefault(request.slot, Held())
-        if not _continues(held.tokens, request.prompt):
+        if not continues(held.tokens, request.prompt):
             shared = self._pages.share(request.prompt)
             self._pages.give(held.pages)
             held.pages, held.tokens = shared, list(request.prompt[: len(shared) * PAGE])
@@ -337,12 +338,3 @@ class FastEngine:
         """Nobody waits for this response any more."""
         self._answers.end(row, "error")
         self._left.add(row)
-
-
-def _continues(before: list[int], prompt: Sequence[int]) -> bool:
-    """Whether `prompt` begins with all of `before`, which is not empty, and goes on."""
-    count = len(before)
-    if not 0 < count < len(prompt) or prompt[count - 1] != before[-1]:
-        return False
-    beginning = prompt[:count]
-    return (beginning if isinstance(beginning, list) else list(beginning)) == before

@@ -28,7 +28,7 @@ def taken(kernel: Any, card: int, pointers: list[str], numbers: dict[str, str], 
 
 
 def prefill(card: int, size: int) -> int:
-    block, stages = attention.prefill_blocks_of(size, torch.float32)
+    block, stages = attention.prefill_tiles(size, torch.float32)
     fixed = {"HEADS": 4, "KV": 2, "SIZE": size, "PAGE": 64, "BLOCK": block, "NEW": attention.NEW_TOKENS}
     pointers = ["q", "out", "keys", "values", "table", "block_row", "block_first", "block_count", "positions"]
     fixed["PRECISION"] = attention.precision(size)
