@@ -1,5 +1,6 @@
 # make demo   warm a small model up, train it, write its report (SEED=1 for another run)
 # make test   everything that must hold: lint, formatting, types, tests
+# make explore   the tests with generated examples, with new examples each time (make test has the same ones each time)
 # make test-vllm   the vLLM engine with the real vLLM, in an environment of its own (3.4 GB; on a GPU: VLLM=vllm)
 #
 # torch is installed first and by its exact version, so that nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
@@ -10,7 +11,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
 
-.PHONY: test test-vllm lint types format docs demo clean .venv
+.PHONY: test explore test-vllm lint types format docs demo clean .venv
 
 .venv: $(STAMP)
 
@@ -31,6 +32,9 @@ test: $(DEV_STAMP) lint types
 	@echo "Skipped tests are listed above with their reasons. Some want programs: chromium, bubblewrap, Java 17 (Debian:"
 	@echo "  apt-get install chromium bubblewrap openjdk-17-jre-headless). Those marked alfworld compare with the real ALFWorld:"
 	@echo "  $(BIN)/pip install -e '.[alfworld]'"
+
+explore: $(DEV_STAMP)
+	ISENTROPE_EXPLORE=1 $(BIN)/python -m pytest -q -m hypothesis
 
 # vLLM pins its own torch and transformers, so it has an environment of its own; our package goes in without its
 # dependencies, and those that vLLM does not bring follow. Three packages of its CPU build do not fit its torch.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from isentrope.claims.record import Claim, Finding, Part, PartFinding, Verdict
 from isentrope.claims.registry import Entry
 
+SAME = ", if effect and spread stay"  # as judge.py says it of every number of seeds
 MARKS = {Verdict.holds: "✓", Verdict.fails: "✗", Verdict.open: "?"}
 
 
@@ -34,6 +37,31 @@ def effects(finding: Finding) -> list[str]:
         name = [part.part if part.counts else f"({part.part})"] if len(names) > 1 else []
         lines.append(": ".join([*where, *name, f"{effect(part)} {MARKS[part.verdict]}"]))
     return lines
+
+
+def brief(finding: Finding) -> list[str]:
+    """The parts with a voice in the setting that tells most, a line each, and marks of the parts elsewhere."""
+    told = [part for part in finding.parts if part.counts and part.value is not None]
+    if not told:
+        return [comment(finding).split(". ")[0].rstrip(".")]
+    settings = {part.setting: [other for other in told if other.setting == part.setting] for part in told}
+    where = max(settings, key=lambda name: _speaks(finding, settings[name]))  # the first of equals
+    lines = [f"{MARKS[one.verdict]} {one.part}: {effect(one)}" for one in settings.pop(where)]
+    if settings:
+        marks = Counter(part.verdict for parts in settings.values() for part in parts)
+        counts = ", ".join(f"{marks[verdict]} {MARKS[verdict]}" for verdict in Verdict if marks[verdict])
+        lines.append(f"in {len(settings)} other setting{'s' if len(settings) > 1 else ''}: {counts}")
+    if finding.verdict == Verdict.open:
+        decides = finding.decides.replace(SAME, "")
+        lines.append(f"would decide: {decides}" if decides else finding.reason.split(" (")[0])
+    return lines + [re.sub(r" \(.*\)", "", f"MIND: {note}") for note in finding.rule_notes]  # without the reason
+
+
+def _speaks(finding: Finding, parts: Sequence[PartFinding]) -> tuple[bool, int]:
+    """Whether a setting has come to the finding's verdict, then how many seeds it has."""
+    votes = [part.verdict == finding.verdict for part in parts]
+    agrees = any(votes) if finding.verdict == Verdict.fails else all(votes)
+    return agrees and finding.verdict != Verdict.open, sum(len(part.seeds) for part in parts)
 
 
 def shown_parts(finding: Finding) -> list[PartFinding]:

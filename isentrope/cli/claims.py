@@ -36,6 +36,9 @@ def claims(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="CLAIM", help="This claim alone; may be repeated.")
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Every setting of every claim, and why; with --only always so.")
+    ] = False,
     computed: Annotated[
         bool, typer.Option("--computed/--no-computed", help="Check the mathematical ones as well; takes a second.")
     ] = True,
@@ -65,7 +68,7 @@ def claims(
 
         checked = compute()
     if form is Form.text and out is None:
-        _show(ledger, checked)
+        _show(ledger, checked, details or bool(only) or not studies)
         return
     from isentrope.claims.render import to_json, to_markdown
     from isentrope.cli.safe import plain
@@ -95,13 +98,13 @@ def _wrapped(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _show(ledger: Ledger, checked: Sequence[Computed]) -> None:
+def _show(ledger: Ledger, checked: Sequence[Computed], details: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from isentrope.claims.record import Verdict
     from isentrope.claims.render import summary
-    from isentrope.claims.words import MARKS, comment, effects, seeds_of
+    from isentrope.claims.words import MARKS, brief, comment, effects, seeds_of
     from isentrope.cli.safe import shown
 
     colours = {Verdict.holds: "green", Verdict.fails: "red", Verdict.open: "yellow"}
@@ -109,11 +112,12 @@ def _show(ledger: Ledger, checked: Sequence[Computed]) -> None:
     table = Table("", "claim", "verdict", "found: effect [95 % interval]", show_lines=True)
     for line in ledger.lines:
         found = line.finding
+        seeds = [f"{seeds_of(found)} seeds"] if found.runs else []
         table.add_row(
             line.claim.id,
             shown(line.claim.says),
             shown(f"{MARKS[found.verdict]} {found.verdict}", colours[found.verdict]),
-            shown("\n".join([*effects(found), *([f"{seeds_of(found)} seeds"] if found.runs else []), comment(found)])),
+            shown("\n".join([*effects(found), *seeds, comment(found)] if details else brief(found))),
         )
     console.print(table)
     if checked:
@@ -123,4 +127,7 @@ def _show(ledger: Ledger, checked: Sequence[Computed]) -> None:
                           one.apart)  # fmt: skip
         console.print(small)
     console.print(shown(summary(ledger)))
-    console.print(shown("isentrope claims --explain S3 prints a claim, its rule and how it is measured."), style="dim")
+    more = (
+        "--only S3: all that was found of a claim; --explain S3: its rule and how it is measured; --details: all of all"
+    )
+    console.print(shown(more), style="dim")

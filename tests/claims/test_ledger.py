@@ -17,7 +17,7 @@ from isentrope.claims.ledger import make_ledger, read_studies
 from isentrope.claims.record import Verdict
 from isentrope.claims.registry import read_book
 from isentrope.claims.render import runs_to_markdown, to_json, to_markdown
-from isentrope.claims.words import comment, effect, effects, explain, seeds_of, signed
+from isentrope.claims.words import brief, comment, effect, effects, explain, seeds_of, signed
 from isentrope.cli.main import app
 from isentrope.errors import ConfigError, RunError
 from isentrope.study.compact import write_compact
@@ -85,6 +85,37 @@ def test_terminal_and_only(folder: Path) -> None:
     assert "2 claims, 15 runs of made: 1 hold, 1 do not hold, 0 are undecided." in " ".join(text.split())
 
 
+def test_the_whole_ledger_is_brief_unless_asked(folder: Path) -> None:
+    short, long = invoke(str(folder), "--no-computed"), invoke(str(folder), "--no-computed", "--details")
+    only = invoke(str(folder), "--only", "M4")
+    assert "would decide: about " in short
+    assert "Would decide" not in short
+    assert "Would decide: about " in long
+    assert "Would decide: about " in only
+    assert len(short.splitlines()) < len(long.splitlines())
+
+
+def test_brief_tells_the_deciding_setting_and_counts_the_others() -> None:
+    def of(kind: str, name: str) -> StudyData:
+        return made_study(SCENARIOS["A1"](kind).runs, name)
+
+    together = [of(OPEN, "a"), of(FAILS, "b"), of(OPEN, "c")]
+    found = make_ledger(together, [claim_of("A1")]).lines[0].finding
+    assert found.verdict == Verdict.fails
+    told = [part for part in found.parts if part.setting.startswith("b") and part.counts]
+    *parts, elsewhere = brief(found)
+    marks = {Verdict.holds: "✓", Verdict.fails: "✗", Verdict.open: "?"}
+    assert parts == [f"{marks[part.verdict]} {part.part}: {effect(part)}" for part in told]
+    assert elsewhere.startswith("in 2 other settings: ")
+    counted = [int(count) for count in elsewhere.removeprefix("in 2 other settings: ").split()[::2]]
+    assert sum(counted) == len([part for part in found.parts if part.counts and part.value is not None]) - len(told)
+    apart = make_ledger([of(HOLDS, "a"), of(FAILS, "b")], [claim_of("A1")]).lines[0].finding
+    assert brief(apart)[-1] == "settings disagree"
+    changed = replace(apart, rule_notes=("the rule was changed on 2031 (why (and where)), after runs of 2030",))
+    assert brief(changed)[-1] == "MIND: the rule was changed on 2031, after runs of 2030"
+    assert brief(make_ledger([], [claim_of("A1")]).lines[0].finding) == ["No runs"]
+
+
 def test_explain_prints_claim_rule_and_metrics() -> None:
     text = invoke("--explain", "s3")
     claim = claim_of("S3")
@@ -98,6 +129,7 @@ def test_explain_prints_claim_rule_and_metrics() -> None:
 def test_without_a_study_it_says_what_is_needed() -> None:
     text = " ".join(invoke("--no-computed").split())
     assert "24 claims; no study was given, so nothing is decided." in text
+    assert "Would decide: 3 seeds of each of: GRPO." in text
 
 
 def test_kind_errors(tmp_path: Path, folder: Path) -> None:
