@@ -14,7 +14,7 @@ from isentrope.claims import computed
 from isentrope.claims.book import CLAIMS, claim_of
 from isentrope.claims.computed import compute
 from isentrope.claims.ledger import make_ledger, read_studies
-from isentrope.claims.record import Verdict
+from isentrope.claims.record import Finding, Interval, PartFinding, Verdict
 from isentrope.claims.registry import read_book
 from isentrope.claims.render import runs_to_markdown, to_json, to_markdown
 from isentrope.claims.words import brief, comment, effect, effects, explain, seeds_of, signed
@@ -97,10 +97,10 @@ def test_the_whole_ledger_is_brief_unless_asked(folder: Path) -> None:
 
 def test_brief_tells_the_deciding_setting_and_counts_the_others() -> None:
     def of(kind: str, name: str) -> StudyData:
-        return made_study(SCENARIOS["A1"](kind).runs, name)
+        return made_study(SCENARIOS["A4"](kind).runs, name)
 
     together = [of(OPEN, "a"), of(FAILS, "b"), of(OPEN, "c")]
-    found = make_ledger(together, [claim_of("A1")]).lines[0].finding
+    found = make_ledger(together, [claim_of("A4")]).lines[0].finding
     assert found.verdict == Verdict.fails
     told = [part for part in found.parts if part.setting.startswith("b") and part.counts]
     *parts, elsewhere = brief(found)
@@ -109,11 +109,22 @@ def test_brief_tells_the_deciding_setting_and_counts_the_others() -> None:
     assert elsewhere.startswith("in 2 other settings: ")
     counted = [int(count) for count in elsewhere.removeprefix("in 2 other settings: ").split()[::2]]
     assert sum(counted) == len([part for part in found.parts if part.counts and part.value is not None]) - len(told)
-    apart = make_ledger([of(HOLDS, "a"), of(FAILS, "b")], [claim_of("A1")]).lines[0].finding
+    apart = make_ledger([of(HOLDS, "a"), of(FAILS, "b")], [claim_of("A4")]).lines[0].finding
     assert brief(apart)[-1] == "settings disagree"
     changed = replace(apart, rule_notes=("the rule was changed on 2031 (why (and where)), after runs of 2030",))
     assert brief(changed)[-1] == "MIND: the rule was changed on 2031, after runs of 2030"
-    assert brief(make_ledger([], [claim_of("A1")]).lines[0].finding) == ["No runs"]
+    assert brief(make_ledger([], [claim_of("A4")]).lines[0].finding) == ["No runs"]
+
+
+def test_one_part_is_enough_to_refute() -> None:
+    verdicts = {"a": (Verdict.open, Verdict.open), "b": (Verdict.holds, Verdict.fails)}
+    parts = tuple(
+        PartFinding(part, setting, verdict, "", value=1.0, interval=Interval(0.0, 2.0))
+        for setting, found in verdicts.items()
+        for part, verdict in zip(("one", "two"), found, strict=True)
+    )
+    told = brief(Finding("A4", Verdict.fails, "", parts))
+    assert told == ["✓ one: +1 [+0, +2]", "✗ two: +1 [+0, +2]", "in 1 other setting: 2 ?"]
 
 
 def test_explain_prints_claim_rule_and_metrics() -> None:
