@@ -40,7 +40,8 @@ def _said(log: Path) -> str:
         return ""
     panels = list(_PANEL.finditer(text))
     if panels and not text[panels[-1].end() :].strip():
-        words = " ".join(_BOX.sub(" ", panels[-1].group()).split())
-        return visible(words)
+        title, *body = panels[-1].group().splitlines()
+        words = [" ".join(_BOX.sub(" ", part).split()) for part in (title, "\n".join(body))]
+        return visible(": ".join(part for part in words if part))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return visible(lines[-1]) if lines else ""

@@ -77,6 +77,10 @@ class Study:
 
 def laid_over(study: Study, settings: Sequence[str]) -> Study:
     """The study with more settings, which win, in every cell and every warm-up."""
+    if seed := [one for one in settings if one.partition("=")[0].strip() == "run.seed"]:
+        raise ConfigError(
+            f"--set {seed[0]}: the seeds of a study are in its file (seeds = [...]); a warm-up's is under its own set"
+        )
     cells = tuple(replace(cell, settings=(*cell.settings, *settings)) for cell in study.cells)
     warmups = {name: replace(one, settings=(*one.settings, *settings)) for name, one in study.warmups.items()}
     return replace(study, cells=cells, warmups=warmups)

@@ -206,7 +206,7 @@ def test_a_gpu_is_filled_after_the_first_run_was_measured() -> None:
 def test_reasons_are_read_from_the_end_of_the_log(tmp_path: Path) -> None:
     log = log_file(tmp_path / "a")
     log.write_text("step 1\n╭─ Settings ───╮\n│ learn.lr = 7: │\n│ too \x1b[31mmuch │\n╰──────────────╯\n")
-    assert reason_of(2, log) == "Settings learn.lr = 7: too ⟨U+001B⟩[31mmuch"
+    assert reason_of(2, log) == "Settings: learn.lr = 7: too ⟨U+001B⟩[31mmuch"
     log.write_text("Traceback\n  File x\nValueError: three\n")
     assert reason_of(1, log) == "ValueError: three"
     assert "before its last step: ValueError" in reason_of(0, log)
