@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
+
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.errors import ConfigError, TaskError
+from isentrope.instruments.cores import CROWDED, Cores
 from isentrope.instruments.log import METRICS, read_records
 from isentrope.instruments.stops import FAILURES, failures_by_kind
 from isentrope.policy.policy import Policy
@@ -111,6 +114,35 @@ def look_at_rollout(watch: Watch, step: int, episodes: Sequence[Episode], metric
             "(isentrope sft RECIPE --out runs/warm) and train from there (--set policy.model=runs/warm); if it should "
             "know, see in the report what it writes, and whether agent.max_response is long enough"
         )
+
+
+class Crowd:
+    """Measures in every step whether other programs keep the cores busy, and says it once."""
+
+    def __init__(self, watch: Watch, device: torch.device, cores: Cores | None = None) -> None:
+        self.watch, self.device, self.cores, self.told = watch, device, cores or Cores(), False
+
+    def begin(self) -> None:
+        self.cores.look()  # what comes before a step is not part of it
+
+    def look(self, step: int) -> dict[str, float]:
+        waited = self.cores.look()
+        if not self.told and (told := crowded(waited, self.device)):
+            self.watch.say(f"step {step}: {told}")
+            self.told = True
+        return {} if waited is None else {"cores/waited": waited}
+
+
+def crowded(waited: float | None, device: torch.device, threads: int | None = None) -> str:
+    """Advice where other programs keep the cores busy that several threads compute on; empty if there is none."""
+    threads = torch.get_num_threads() if threads is None else threads
+    if waited is None or waited < CROWDED or device.type != "cpu" or threads == 1:
+        return ""
+    return (
+        f"other programs keep the cores busy: {threads} threads waited for them for {waited:.1f} s in every second, "
+        "and wait for each other. One thread alone is then often several times faster: stop with Ctrl-C and go on with "
+        "--resume --set run.threads=1"
+    )
 
 
 def failures_in_words(episodes: Sequence[Episode], metrics: Mapping[str, float]) -> str:

@@ -13,7 +13,7 @@ from isentrope.instruments.live import Live
 from isentrope.instruments.metrics import FAILURES, Metrics, rollout_metrics
 from isentrope.instruments.timings import speed_metrics, stage_metrics
 from isentrope.methods.registry import make_methods
-from isentrope.notices import check_prompt, finished, look_at_rollout, say_end, say_pause, say_start, summary
+from isentrope.notices import Crowd, check_prompt, finished, look_at_rollout, say_end, say_pause, say_start, summary
 from isentrope.policies import policies
 from isentrope.policy.engines import make_engine
 from isentrope.policy.snapshot import snapshot
@@ -69,7 +69,7 @@ class _Loop:
     ) -> None:
         self.config, self.folder, self.arena, self.learner, self.rollouts = config, folder, arena, learner, rollouts
         self.keeper, self.live, self.watch, self.log = keeper, live, watch, live.log
-        self.clock, self.timings = Clock(), dict[str, float]()
+        self.clock, self.timings, self.crowd = Clock(), dict[str, float](), Crowd(watch, learner.policy.device)
 
     def run(self, start: int) -> dict[str, float]:
         """From `start` completed steps to the last. Step n is the n-th: its metrics, episodes and checkpoint say n."""
@@ -100,6 +100,7 @@ class _Loop:
 
     def _step(self, step: int) -> str:
         rollout = self.config.rollout
+        self.crowd.begin()
         with self.watch.stage("play", rollout.groups * rollout.group_size) as moved, self.clock("rollout"):
             played = self.rollouts.take(step, moved)
             self.rollouts.begin_next(step)
@@ -123,6 +124,7 @@ class _Loop:
         read = learnt if metrics["update/count"] else []
         self.clock.split("update", self.learner.seconds)
         self.timings = speed_metrics(played.seconds, self.clock.seconds, episodes, read) | self.live.timings
+        self.timings |= self.crowd.look(step)
         return f"success {metrics['success/all']:.2f}  entropy {metrics.get('entropy/token', 0):.2f}"
 
     def _evaluate(self, step: int) -> dict[str, float]:

@@ -180,6 +180,7 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("rollout_seconds/tasks", "seconds", "Of the rollout: the engine had nothing to do and waited for tasks."),
         Entry("rollout_seconds/host", "seconds", "Of the rollout: prompts, parsing and records, the engine idle."),
         Entry("rollout_seconds/tasks_idle", "seconds", "Of the engine's time: no task was played, all waited for it."),
+        Entry("cores/waited", "seconds/s", "Threads of this process, ready to run, waited for a core so long (Linux)."),
         Entry("tokens_per_second/{stage}", "tokens/s", "Tokens that the stage {stage} worked through per second."),
     ),
 }

@@ -144,7 +144,7 @@ def test_settings_of_the_command_win_in_cells_and_warmups(tmp_path: Path) -> Non
     (tmp_path / "s.toml").write_text(
         'warmup = "w"\n[warmups.w]\nset = ["sft.games=6"]\n[cells.a]\nset = ["run.steps=7"]\n'
     )
-    with pytest.raises(ConfigError, match="run.seed=7: the seeds of a study are in its file"):
+    with pytest.raises(ConfigError, match=r"run\.seed=7: the seeds of a study are in its file"):
         laid_over(read_plan(tmp_path / "s.toml"), ["run.steps=9", "run.seed=7"])
     study = laid_over(read_plan(tmp_path / "s.toml"), ["run.steps=9", "sft.games=2"])
     jobs = make_jobs(study, tmp_path / "out")
