@@ -20,7 +20,7 @@ from isentrope.policy.snapshot import snapshot
 from isentrope.rollout.advance import Rollouts
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.clock import Clock
-from isentrope.setup import settled, use_threads
+from isentrope.setup import lasting_objects, settled, use_threads
 from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.keeper import Keeper
 from isentrope.train.learner import Learner
@@ -50,6 +50,7 @@ def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fals
         with (
             Arena(config, make_engine(config, sampler)) as arena,
             Player(config, arena, methods, policy, sampler, FAILURES).rollouts() as rollouts,
+            lasting_objects(),
         ):
             rollouts.load_state_dict(state.get("rollouts", {}))
             return _Loop(config, folder, arena, learner, rollouts, keeper, live, watch).run(int(state.get("step", 0)))
