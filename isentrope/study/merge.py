@@ -8,18 +8,23 @@ from pathlib import Path
 from isentrope.errors import RunError
 from isentrope.results.render import one_line
 from isentrope.study.compact import COMPACT, read_compact, write_compact
-from isentrope.study.read import DONE, StudyData
+from isentrope.study.read import DONE, UNFINISHED, StudyData, StudyRun
 
 
 def merged(data: StudyData, earlier: StudyData) -> StudyData:
-    """What is not done here is taken from there if it is done there."""
-    there = {(run.cell, run.seed): run for run in earlier.runs if run.status == DONE}
-    runs = [run if run.status == DONE else there.get((run.cell, run.seed), run) for run in data.runs]
+    """What is not done here is taken from there if it is done there; what was not begun here, as far as it came."""
+    there = {(run.cell, run.seed): run for run in earlier.runs}
+    runs = [_further(run, there.get((run.cell, run.seed), run)) for run in data.runs]
     tagged = [replace(run, tags=data.study.cell(run.cell).tags) for run in runs]
     warmups = {
         name: earlier.warmups.get(name, run) if run.status != DONE else run for name, run in data.warmups.items()
     }
     return StudyData(data.study, tuple(tagged), warmups)
+
+
+def _further(here: StudyRun, there: StudyRun) -> StudyRun:
+    not_begun = here.status == UNFINISHED and not here.reached
+    return there if here.status != DONE and (there.status == DONE or not_begun) else here
 
 
 def left_behind(data: StudyData, there: StudyData, path: Path) -> str:

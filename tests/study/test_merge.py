@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from isentrope.errors import RunError
 from isentrope.study.compact import write_compact
 from isentrope.study.merge import left_behind, merged, write_over
-from isentrope.study.read import DONE, UNFINISHED, StudyData, read_study
-from tests.study.made import cell, make_study, whole_run
+from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, read_study
+from tests.study.made import cell, make_study, whole_run, write_run
 
 
 def test_parts_that_were_run_in_several_places(tmp_path: Path) -> None:
@@ -23,6 +24,28 @@ def test_parts_that_were_run_in_several_places(tmp_path: Path) -> None:
     assert data.runs[0].series("valid_ratio") == read_study(tmp_path / "first").runs[0].series("valid_ratio")
     write_compact(data, tmp_path / "docs")  # in the place of the first
     assert read_study(tmp_path / "docs") == data
+
+
+def test_what_was_not_begun_here_is_taken_as_far_as_it_came_there(tmp_path: Path) -> None:
+    """Of five runs elsewhere one failed and four were cut off; here one was begun, one failed and one ended."""
+    seeds = (0, 1, 2, 3, 4)
+    for place in ("there", "here"):
+        make_study(tmp_path / place, [cell("a", seeds)])
+    for seed in (0, 1, 2, 3):
+        write_run(tmp_path / "there", "a", seed, {0: 0.2}, [{"valid_ratio": 0.9}] * 7)
+    (tmp_path / "there" / "a" / "seed-4.json").write_text('{"status": "failed", "reason": "why"}')
+    write_run(tmp_path / "here", "a", 1, {0: 0.2}, [{"valid_ratio": 0.9}] * 3)
+    (tmp_path / "here" / "a" / "seed-2.json").write_text('{"status": "failed", "reason": "here"}')
+    whole_run(tmp_path / "here", "a", 3, 0.5)
+    here, there = read_study(tmp_path / "here"), read_study(tmp_path / "there")
+    data = merged(here, there)
+    assert [(run.status, run.reached) for run in data.runs] == [
+        (UNFINISHED, 7), (UNFINISHED, 3), (FAILED, 0), (DONE, 10), (FAILED, 0)
+    ]  # fmt: skip
+    assert [run.reason for run in data.runs] == ["", "", "here", "", "why"]
+    shutil.rmtree(tmp_path / "there" / "a" / "seed-2")
+    whole_run(tmp_path / "there", "a", 2, 0.5)
+    assert merged(here, read_study(tmp_path / "there")).runs[2].status == DONE
 
 
 def study_with(folder: Path, *done: str, planned: tuple[str, ...] = ("a", "b")) -> StudyData:
