@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from isentrope.claims.ledger import Ledger, Line
 from isentrope.claims.record import Finding, PartFinding, Verdict
 from isentrope.claims.render import safe_cell, summary
-from isentrope.claims.words import MARKS, shown_parts
+from isentrope.claims.words import MARKS, shown_parts, telling
 
 # each claim in few words; in full it stands on its paper's page
 SHORT = {
@@ -60,20 +60,6 @@ def _row(line: Line) -> str:
     where = safe_cell(told[0].setting) if told else ""
     cells = [link, SHORT[claim.id], _verdict(finding), effect, seeds, where]
     return f"| {' | '.join(cells)} |"
-
-
-def telling(finding: Finding) -> list[PartFinding]:
-    """The parts with a voice in the setting that decides; of those that decide alike, the one with most seeds."""
-    settings: dict[str, list[PartFinding]] = {}
-    for part in finding.parts:
-        if part.counts:
-            settings.setdefault(part.setting, []).append(part)
-
-    def weight(parts: Sequence[PartFinding]) -> tuple[int, int]:
-        agreeing = sum(part.verdict == finding.verdict for part in parts) if finding.verdict != Verdict.open else 0
-        return agreeing, sum(len(part.seeds) for part in parts)
-
-    return max(settings.values(), key=weight) if settings else []
 
 
 def brief(part: PartFinding) -> str:

@@ -41,27 +41,33 @@ def effects(finding: Finding) -> list[str]:
 
 def brief(finding: Finding) -> list[str]:
     """The parts with a voice in the setting that tells most, a line each, and marks of the parts elsewhere."""
-    told = [part for part in finding.parts if part.counts and part.value is not None]
+    told = [part for part in telling(finding) if part.value is not None]
     if not told:
         return [comment(finding).split(". ")[0].rstrip(".")]
-    settings = {part.setting: [other for other in told if other.setting == part.setting] for part in told}
-    where = max(settings, key=lambda name: _speaks(finding, settings[name]))  # the first of equals
-    lines = [f"{MARKS[one.verdict]} {one.part}: {effect(one)}" for one in settings.pop(where)]
-    if settings:
-        marks = Counter(part.verdict for parts in settings.values() for part in parts)
+    lines = [f"{MARKS[one.verdict]} {one.part}: {effect(one)}" for one in told]
+    others = [one for one in finding.parts if one.counts and one.value is not None and one.setting != told[0].setting]
+    if others:
+        marks, settings = Counter(one.verdict for one in others), len({one.setting for one in others})
         counts = ", ".join(f"{marks[verdict]} {MARKS[verdict]}" for verdict in Verdict if marks[verdict])
-        lines.append(f"in {len(settings)} other setting{'s' if len(settings) > 1 else ''}: {counts}")
+        lines.append(f"in {settings} other setting{'s' if settings > 1 else ''}: {counts}")
     if finding.verdict == Verdict.open:
         decides = finding.decides.replace(SAME, "")
         lines.append(f"would decide: {decides}" if decides else finding.reason.split(" (")[0])
     return lines + [re.sub(r" \(.*\)", "", f"MIND: {note}") for note in finding.rule_notes]  # without the reason
 
 
-def _speaks(finding: Finding, parts: Sequence[PartFinding]) -> tuple[bool, int]:
-    """Whether a setting has come to the finding's verdict, then how many seeds it has."""
-    votes = [part.verdict == finding.verdict for part in parts]
-    agrees = any(votes) if finding.verdict == Verdict.fails else all(votes)
-    return agrees and finding.verdict != Verdict.open, sum(len(part.seeds) for part in parts)
+def telling(finding: Finding) -> list[PartFinding]:
+    """The parts with a voice in the setting that decides; of those that decide alike, the one with most seeds."""
+    settings: dict[str, list[PartFinding]] = {}
+    for part in finding.parts:
+        if part.counts:
+            settings.setdefault(part.setting, []).append(part)
+
+    def weight(parts: Sequence[PartFinding]) -> tuple[int, int]:
+        agreeing = sum(part.verdict == finding.verdict for part in parts) if finding.verdict != Verdict.open else 0
+        return agreeing, sum(len(part.seeds) for part in parts)
+
+    return max(settings.values(), key=weight) if settings else []
 
 
 def shown_parts(finding: Finding) -> list[PartFinding]:

@@ -12,9 +12,10 @@ from isentrope.claims.figure_list import FIGURES, STUDY
 from isentrope.claims.figures import SUCCESS
 from isentrope.claims.ledger import make_ledger
 from isentrope.claims.numbers import cells_of, numbers, over_seeds
-from isentrope.claims.pages import SHORT, brief, ledger_table, state, telling, verdicts
+from isentrope.claims.pages import SHORT, brief, ledger_table, state, verdicts
 from isentrope.claims.record import Finding, Interval, PartFinding, Verdict
 from isentrope.claims.render import safe_cell, to_markdown
+from isentrope.claims.words import telling
 from isentrope.instruments.glossary import entry_of
 from isentrope.study.plan import Plan, read_plan
 from tests.claims.cells import run_of, study_of
