@@ -6,6 +6,7 @@ from isentrope.claims.figures import SUCCESS, Figure, Part
 
 STUDY = "household"  # the study that they are made from
 _ENTROPY = "entropy/token"
+_OVER_TURNS = "averaged over turns"
 _SWITCH = ((50.0, "ActRe's stage 2"),)
 _EPO = {
     "grpo": "GRPO",
@@ -28,8 +29,15 @@ def _turns(name: str, told: str, key: str, shares: bool = False) -> Figure:
     """The long runs that are averaged over turns."""
     cells = ("grpo-turns-long", "grpo-seal-turns-long")
     parts = (Part({cells[0]: ""}, "GRPO"), Part({cells[1]: ""}, "SEAL"))
-    title = f"{told}, long runs averaged over turns, seed by seed"
+    title = f"{told}, long runs {_OVER_TURNS}, seed by seed"
     return Figure(f"seal-turns-{name}", title, key, parts, by_seed=cells, smooth=True, shares=shares)
+
+
+def _long(name: str, told: str, cells: dict[str, str]) -> Figure:
+    """Whether entropy stays calm in long runs: a panel for each cell, seed by seed."""
+    parts = tuple(Part({cell: ""}, label) for cell, label in cells.items())
+    title = f"Token entropy, long runs {told}, seed by seed"
+    return Figure(name, title, _ENTROPY, parts, by_seed=tuple(cells), smooth=True)
 
 
 ACTRE = (
@@ -109,6 +117,13 @@ SEAL = (
         smooth=True,
     ),
     _turns("entropy", "Token entropy", _ENTROPY),
+    _long(
+        "seal-weighing",
+        "with one of the two settings",
+        {"grpo-turns-divided-long": "over turns, divided", "grpo-undivided-long": "over tokens, undivided"},
+    ),
+    _long("seal-turns-bonus", _OVER_TURNS, {"grpo-entreg-turns-long": "entropy bonus", "grpo-epo-turns-long": "EPO"}),
+    _long("seal-turns-others", _OVER_TURNS, {"grpo-aem-turns-long": "AEM", "grpo-seal-03-turns-long": "SEAL, α = 0.3"}),
     _turns("duplication", "Sentences that stand more than once in a response", "degeneracy/duplication", shares=True),
     _turns("valid", "Valid actions", "valid_ratio", shares=True),
     Figure("seal-early-valid", "Valid actions at the beginning", "valid_ratio", (Part({"grpo": "GRPO"}),), last=50,
