@@ -127,12 +127,16 @@ def _read_folders(folder: Path) -> StudyData:
     study = plan_from_json(table, folder / PLAN)
     runs = [read_one(folder, cell, seed) for cell in study.cells for seed in cell.seeds]
     names = dict.fromkeys(cell.warmup for cell in study.cells if cell.warmup)
-    warmups = {name: _study_run(folder / WARMUP / name, WARMUP, {"warmup": name}, 0) for name in names}
+    warmups = {name: read_warmup(folder, name) for name in names}
     return StudyData(study, tuple(runs), warmups)
 
 
 def read_one(folder: Path, cell: Cell, seed: int) -> StudyRun:
     return _study_run(run_folder(folder, cell.name, seed), cell.name, cell.tags, seed)
+
+
+def read_warmup(folder: Path, name: str) -> StudyRun:
+    return _study_run(folder / WARMUP / name, WARMUP, {"warmup": name}, 0)
 
 
 def _study_run(path: Path, cell: str, tags: Mapping[str, str], seed: int) -> StudyRun:

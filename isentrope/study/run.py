@@ -18,9 +18,10 @@ from isentrope.study.device import room_for
 from isentrope.study.folder import write_plan
 from isentrope.study.jobs import cores, make_jobs
 from isentrope.study.plan import Study
-from isentrope.study.queue import GRACE, RUNNING, Queue
+from isentrope.study.queue import DONE, GRACE, RUNNING, Entry, Queue
 from isentrope.study.read import StudyData
 from isentrope.study.show import Show
+from isentrope.study.starts import other_start
 
 _LOOK = 0.5  # seconds between two looks at the runs
 _LEAST = 20.0  # seconds that must be left to begin another run: less would only be thrown away
@@ -55,6 +56,8 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
         queue = Queue(jobs, room, threads, study.plan.keep, how.retry, elsewhere, pace)
         queue.say = show.say
         show.begin(queue, minutes)
+        for entry in queue.of(DONE):
+            _compare_start(entry, out, how, show)
         try:
             with _terminated_as_interrupted():
                 while not queue.finished and time.monotonic() < deadline:
@@ -62,6 +65,7 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
                     worth = left > min(_LEAST, 30 * minutes)
                     for entry in queue.turn(worth, left):
                         show.ended(entry)
+                        _compare_start(entry, out, how, show)
                     show.look()
                     if not worth and not queue.of(RUNNING):
                         break
@@ -70,6 +74,11 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
             queue.stop()
             show.end()
     return queue
+
+
+def _compare_start(entry: Entry, out: Path, how: How, show: Show) -> None:
+    if told := other_start(out, entry.job.name, how.earlier):
+        show.say(f"MIND: {told}")
 
 
 @contextmanager
