@@ -60,6 +60,15 @@ class Queue:
         self._put_off: set[str] = set()
         for entry in self.of(WAITING):
             self._look_back(entry, retry)
+        self._leave_out_unneeded()
+
+    def _leave_out_unneeded(self) -> None:
+        """A warm-up from which no run is to begin any more."""
+        starts = {entry.job.needs for entry in self.entries}
+        needed = {entry.job.needs for entry in self.of(WAITING)}
+        for entry in self.of(WAITING):
+            if entry.job.name in starts - needed:
+                entry.state = DONE
 
     def _look_back(self, entry: Entry, retry: bool) -> None:
         """What the folder says of a run from before."""

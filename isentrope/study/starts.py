@@ -27,7 +27,7 @@ def other_start(out: Path, job: str, earlier: StudyData | None) -> str:
     runs = "an earlier run" if begun == 1 else f"{begun} earlier runs"
     return (
         f"{job} is not the one that {runs} began from: {apart}. Runs are compared seed by seed, so a seed of which one "
-        f"run was made there and another here begins from two models. If you have that warm-up, stop and put its folder "
+        "run was made there and another here begins from two models. If you have that warm-up, stop and put its folder "
         f"in the place of {out / WARMUP / name}"
     )
 

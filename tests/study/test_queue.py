@@ -98,6 +98,18 @@ def test_what_was_done_elsewhere_is_not_run_here(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
+def test_a_warm_up_is_made_only_if_a_run_is_to_begin_from_it(tmp_path: Path) -> None:
+    """Of two warm-ups the runs of one are all done elsewhere, or failed; a run is left of the other."""
+    run(queue_of([job(tmp_path, "f", FAIL)]))
+    jobs = [job(tmp_path, name, STEPS) for name in ("v", "w")]
+    jobs += [job(tmp_path, "a", FAIL, needs="v"), job(tmp_path, "f", FAIL, needs="v")]
+    jobs += [job(tmp_path, "b", FAIL, needs="w"), job(tmp_path, "c", STEPS, needs="w")]
+    queue = run(Small(jobs, Room(1), 1, "all", False, {"a", "b"}))
+    assert states(queue) == [DONE, DONE, DONE, FAILED, DONE, DONE]
+    assert not (tmp_path / "v").exists()
+    assert (tmp_path / "w").exists()
+
+
 def test_no_more_at_a_time_than_asked(tmp_path: Path) -> None:
     queue = queue_of([job(tmp_path, name, SLEEP) for name in "abcd"], most=2)
     queue.turn()
