@@ -73,6 +73,12 @@ class Answers:
         """Most tokens of any prompt and what was written behind it."""
         return int((self.prompt + self.count).max())
 
+    @property
+    def room(self) -> int:
+        """Tokens that every response that is being written may still have."""
+        rows = self.rows
+        return int((self.limit[rows] - self.count[rows]).min())
+
     def begin(self, row: int, request: Request) -> None:
         self._sorted = None
         if request.temperature_of is not None:

@@ -1,9 +1,9 @@
 """The fast engine: the torch engine's work on one GPU, for Llama-shaped models.
 
 Conversations join and leave while others are being answered. The device is always one token ahead of the host: while a
-step runs, the host writes down what the step before has drawn, so the one token that is drawn after a response's end is
-thrown away. Responses whose temperatures follow a rule need the host between two tokens; while there are any, nothing
-runs ahead.
+step runs, the host writes down what the step before has drawn. When responses are handed out it is a few tokens ahead,
+so that it has work while the host reads them and plays their tasks; what is drawn after a response ends is thrown away.
+Responses whose temperatures follow a rule need the host between two tokens; while there are any, nothing runs ahead.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from isentrope.policy.fast.weights import Weights
 from isentrope.policy.policy import Policy
 
 PATIENCE = 8  # steps that a request waits for others, so that several are read in one pass
+AHEAD = 3  # steps that are under way when responses are handed out
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ class FastEngine:
         done: dict[int, Sampled] = {}
         while not done and self.waiting:
             self._advance(done)
+        if done:
+            self._run_ahead()
         return done
 
     # One step
@@ -144,6 +147,16 @@ class FastEngine:
         while len(self._launched) > ahead:
             self._take(self._launched.popleft(), done)
 
+    def _run_ahead(self) -> None:
+        """Steps for those who are still being answered, as long as no row can leave its pages."""
+        rows = self._answers.rows
+        if not len(rows) or self._answers.ruled:
+            return
+        self._empty_rows()
+        room = self._answers.room - len(self._launched)  # the next step that is needed has to fit as well
+        for _ in range(min(AHEAD - len(self._launched), room)):
+            self._decode(rows, [])
+
     def _empty_rows(self) -> None:
         if self._left:
             self._unit.leave(list(self._left))
@@ -158,7 +171,7 @@ class FastEngine:
         self._seen["steps"] += 1
         self._seen["rows"] += len(rows)
         used = int(rows[-1]) + 1
-        longest = self._answers.longest + 2
+        longest = self._answers.longest + 1 + max(1, len(self._launched))
         if not ruled:
             self._unit.decode(used, longest, draws=True)
         else:

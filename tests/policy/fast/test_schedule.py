@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from isentrope.policy.engine import Request, Sampled
 from isentrope.policy.fast.device import Drawn, Landing
-from isentrope.policy.fast.engine import FastEngine
+from isentrope.policy.fast.engine import AHEAD, FastEngine
 from isentrope.policy.fast.pages import Pages
 from isentrope.policy.fast.sheet import Layout, Sheet, bucket, padded
 from tests.policy.fast.test_engine import fast, policy
@@ -223,3 +223,41 @@ def test_whatever_happens_around_it_a_response_comes_from_its_prompt(
     for _ in range(40):
         story.go_on()
     story.end()
+
+
+def test_the_device_has_work_while_responses_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three requests: one ends after two words, the others go on. Near their ends less can be done ahead."""
+    home = "isentrope.policy.fast.engine"
+    monkeypatch.setattr(f"{home}.PAGE", PAGE)
+    monkeypatch.setattr(f"{home}.Device", Paper)
+    engine = fast(OF, ROWS, CONTEXT)
+    engine.open(range(3))
+    prompts = {0: [9, 10, 11], 1: [9, 10, 12, 13], 2: [20]}
+    counts = {0: 2, 1: 12, 2: 5}
+    numbers = np.linspace(0.1, 0.9, 12, dtype=np.float32)
+    requests = [Request(s, prompts[s], numbers[: counts[s]], 1.0, lambda tail: False) for s in prompts]
+    engine.submit(requests)
+    found = engine.collect()
+    assert list(found) == [0]
+    assert len(engine._launched) == AHEAD
+    found |= engine.collect()  # the second has had at least its five words by now, and the device is told that it left
+    assert sorted(found) == [0, 2]
+    assert len(engine._launched) == AHEAD
+    found |= engine.collect()
+    assert not engine.waiting
+    assert len(engine._launched) <= 1  # nobody is left to work for
+    for request in requests:
+        assert found[request.slot].ids.tolist() == alone(request)
+
+
+def test_nothing_runs_ahead_of_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = "isentrope.policy.fast.engine"
+    monkeypatch.setattr(f"{home}.PAGE", PAGE)
+    monkeypatch.setattr(f"{home}.Device", Paper)
+    engine = fast(OF, ROWS, CONTEXT)
+    engine.open(range(2))
+    numbers = np.linspace(0.1, 0.9, 8, dtype=np.float32)
+    engine.submit([Request(0, [9], numbers[:2], 1.0, lambda tail: False)])
+    engine.submit([Request(1, [10], numbers, 1.0, lambda tail: False, Rule(True))])
+    assert list(engine.collect()) == [0]
+    assert not engine._launched
