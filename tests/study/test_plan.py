@@ -190,4 +190,4 @@ def test_the_large_study_has_what_was_promised() -> None:
         assert all(len(cell.seeds) >= (5 if algorithm == "grpo" else 3) for cell in cells)
     long = [cell for cell in study.cells if cell.tags.get("length") == "long"]
     assert all("run.steps=400" in cell.settings for cell in long)
-    assert len(long) == 12
+    assert len(long) == 13
