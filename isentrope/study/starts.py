@@ -1,5 +1,5 @@
 """Whether runs of one study that were made in several places begin from the same weights: what their warm-ups learnt
-tells. Warm-ups are not kept with a study's numbers, and one that is made again on another device is another model."""
+tells. Warm-ups are not kept with a study's numbers; one that is made again on another device may be another model."""
 
 from __future__ import annotations
 

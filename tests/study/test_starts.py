@@ -68,6 +68,7 @@ def test_what_nobody_began_from_and_what_is_no_warmup_is_nothing_to_tell(tmp_pat
     assert other_start(tmp_path / "here", "warmup/small", None) == ""
     there = earlier(tmp_path / "there")
     assert other_start(tmp_path / "here", "a/seed-0", there) == ""
+    assert other_start(tmp_path / "here", "a/small", there) == ""  # a cell's, whatever stands behind
     assert other_start(tmp_path / "here", "warmup/other", there) == ""
     assert other_start(tmp_path / "nowhere", "warmup/small", there) == ""
 

@@ -28,6 +28,7 @@ from tests.policy.fast.test_engine import fast, policy
 
 PAGE, CONTEXT, ROWS, SLOTS, FEW_PAGES = 4, 40, 8, 12, 30
 OF = policy()
+HOME = "isentrope.policy.fast.engine"
 
 
 def word(context: Sequence[int], uniform: float, temperature: float) -> tuple[int, float, float]:
@@ -209,17 +210,20 @@ class Story:
         assert self.engine._device is None or self.engine._pages.free == self.engine._pages.count
 
 
+def on_paper(monkeypatch: pytest.MonkeyPatch) -> FastEngine:
+    monkeypatch.setattr(f"{HOME}.PAGE", PAGE)
+    monkeypatch.setattr(f"{HOME}.Device", Paper)
+    return fast(OF, ROWS, CONTEXT)
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_whatever_happens_around_it_a_response_comes_from_its_prompt(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = "isentrope.policy.fast.engine"
-    monkeypatch.setattr(f"{home}.PAGE", PAGE)
-    monkeypatch.setattr(f"{home}.MOST_RECORDED", 24)
-    monkeypatch.setattr(f"{home}.Device", Paper)
-    monkeypatch.setattr(f"{home}.Pages", lambda count, size: Pages(min(count, FEW_PAGES), size))
-    story = Story(fast(OF, ROWS, CONTEXT), seed)
+    monkeypatch.setattr(f"{HOME}.MOST_RECORDED", 24)
+    monkeypatch.setattr(f"{HOME}.Pages", lambda count, size: Pages(min(count, FEW_PAGES), size))
+    story = Story(on_paper(monkeypatch), seed)
     for _ in range(40):
         story.go_on()
     story.end()
@@ -227,10 +231,7 @@ def test_whatever_happens_around_it_a_response_comes_from_its_prompt(
 
 def test_the_device_has_work_while_responses_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three requests: one ends after two words, the others go on. Near their ends less can be done ahead."""
-    home = "isentrope.policy.fast.engine"
-    monkeypatch.setattr(f"{home}.PAGE", PAGE)
-    monkeypatch.setattr(f"{home}.Device", Paper)
-    engine = fast(OF, ROWS, CONTEXT)
+    engine = on_paper(monkeypatch)
     engine.open(range(3))
     prompts = {0: [9, 10, 11], 1: [9, 10, 12, 13], 2: [20]}
     counts = {0: 2, 1: 12, 2: 5}
@@ -251,10 +252,7 @@ def test_the_device_has_work_while_responses_are_read(monkeypatch: pytest.Monkey
 
 
 def test_nothing_runs_ahead_of_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    home = "isentrope.policy.fast.engine"
-    monkeypatch.setattr(f"{home}.PAGE", PAGE)
-    monkeypatch.setattr(f"{home}.Device", Paper)
-    engine = fast(OF, ROWS, CONTEXT)
+    engine = on_paper(monkeypatch)
     engine.open(range(2))
     numbers = np.linspace(0.1, 0.9, 8, dtype=np.float32)
     engine.submit([Request(0, [9], numbers[:2], 1.0, lambda tail: False)])
