@@ -10,12 +10,14 @@ from isentrope.report.axes import LETTER
 from isentrope.report.scale import Scale, nice_ticks
 from isentrope.report.style import PALETTE, plain_chart_style
 from isentrope.report.text import safe
-from isentrope.study.measures import converged_success
-from isentrope.study.read import DONE, StudyData
+from isentrope.study.grid import differences as apart
+from isentrope.study.grid import make_grid
+from isentrope.study.read import StudyData
 from isentrope.study.statistics import Interval, bootstrap
 from isentrope.study.tables import LEAST_SEEDS
 
 REACH = 25.0  # points: what lies farther out is an arrow at the edge, or the others would be a heap
+_MANY = 5  # pairs of a cell that stands in a grid too
 _WIDTH, _ROW, _HEAD, _FOOT, _RIGHT = 720, 22, 66, 48, 200
 _TITLE = "What each method changes in success"
 
@@ -29,31 +31,24 @@ class Effect:
 
 
 def effects_of(studies: Sequence[StudyData]) -> list[Effect]:
-    """Of every cell with pairs enough, the largest first."""
+    """Of every cell with pairs enough, the largest first. Where a grid shows how changes do on several baselines, of
+    those in it only the cells with most pairs: with all of them nobody would look at any."""
     found: list[Effect] = []
     for data in studies:
+        grid = make_grid(data)
+        shown = {entry.cell for change in grid.changes for entry in change.entries.values()} if grid else set[str]()
         for cell in data.study.cells:
             pairs = differences(data, cell.name)
-            if len(pairs) >= LEAST_SEEDS:
+            if len(pairs) >= (_MANY if cell.name in shown else LEAST_SEEDS):
                 points = bootstrap([pairs[seed] for seed in sorted(pairs)])
                 found.append(Effect(data.name, cell.name, cell.against, points))
     return sorted(found, key=lambda one: (-one.points.value, one.study, one.cell))
 
 
 def differences(data: StudyData, cell: str) -> dict[int, float]:
-    """A cell's Succ. less that of its baseline, in points, by seed. Runs of different lengths are not compared."""
-    against = next((one.against for one in data.study.cells if one.name == cell), "")
-    if not against:
-        return {}
-    ours, theirs = _points(data, cell), _points(data, against)
-    pairs = {seed: (ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()}
-    return {seed: us[1] - them[1] for seed, (us, them) in pairs.items() if us[0] == them[0]}
-
-
-def _points(data: StudyData, cell: str) -> dict[int, tuple[int, float]]:
-    """By seed: the steps and Succ."""
-    told = {run.seed: (run.steps, converged_success(run, data.study.plan)) for run in data.cell(cell, DONE)}
-    return {seed: (steps, 100 * value) for seed, (steps, value) in told.items() if value is not None}
+    """A cell's Succ. less that of its baseline, in points, by seed."""
+    found = next((one for one in data.study.cells if one.name == cell), None)
+    return {seed: 100 * share for seed, share in apart(data, found).items()} if found else {}
 
 
 def forest(studies: Sequence[StudyData]) -> str | None:

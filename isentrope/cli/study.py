@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from isentrope.study.run import How
 
 
+_MOST_NAMED = 24  # files; of a large study there are a hundred curves
+
+
 class Form(StrEnum):
     text = "text"
     md = "md"
@@ -183,5 +186,8 @@ def _results(
         typer.echo(plain(render(data, form.value)), nl=False)
     else:
         typer.echo(plain(render(data, "text")), nl=False)
-        for path in write_results(data, out or results_folder(folder, data.name)):
+        paths = write_results(data, out or results_folder(folder, data.name))
+        for path in paths[:_MOST_NAMED]:
             typer.echo(str(path), err=True)
+        if len(paths) > _MOST_NAMED:
+            typer.echo(f"and {len(paths) - _MOST_NAMED} curves in {paths[0].parent}", err=True)

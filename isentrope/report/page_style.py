@@ -36,6 +36,7 @@ nav path+path{stroke-opacity:.35}
 figure{margin:0;display:grid;grid-row:span 4;grid-template:subgrid/minmax(0,1fr);row-gap:0}
 figure .picture{margin:8px 0 6px}figcaption{font-size:13.5px;color:var(--soft);line-height:1.45}
 .narrow{display:none}
+.chart .tinted{fill:#1d2126}.chart .few{font-size:10px}.scroll .chart{min-width:720px}
 .said{margin:0 0 16px}.said h3{margin-bottom:6px}.said p{max-width:85ch}
 .alarms{margin:10px 0 4px;padding:0;list-style:none;counter-reset:alarm;font-size:14.5px}
 .alarms li{counter-increment:alarm;position:relative;padding:3px 0 3px 30px}
@@ -115,7 +116,8 @@ details.said summary{cursor:pointer;font-weight:600}details.said p{margin-top:8p
   .card,figure,tr{break-inside:avoid}h2,h3{break-after:avoid}.card{background:#fff;border-color:#ccc}
   .grid{gap:10px}figure{display:block}.half,.third{grid-column:span 3}.whole{grid-column:1/-1}
   .two .wide{display:block}.two .narrow{display:none}
-  .scroll{overflow:visible}table{font-size:11px}th,.table td{white-space:normal}th,td{padding:4px 5px}
+  .scroll{overflow:visible}.scroll .chart{min-width:0}
+  table{font-size:11px}th,.table td{white-space:normal}th,td{padding:4px 5px}
   th,td,.settings-table td{min-width:0;overflow-wrap:anywhere}
   *{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 """

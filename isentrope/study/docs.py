@@ -20,12 +20,16 @@ from isentrope.results.render import markdown_safe, one_line
 from isentrope.rollout.files import write_atomically
 from isentrope.study.compact import COMPACT
 from isentrope.study.curves import VALID, Drawn, charts
+from isentrope.study.grid import make_grid
+from isentrope.study.grid_chart import GRID, grid_svg
+from isentrope.study.grid_chart import TITLE as GRID_TITLE
 from isentrope.study.read import DONE, StudyData, read_study
 from isentrope.study.results import markdown_notes, markdown_table, render
 from isentrope.study.tables import make_tables, state
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "runs"
 PAGE, TABLES, CURVES = "README.md", "tables.md", "curves"
+MOST_CELLS = 40  # of which a page has the tables; longer ones stand by themselves
 # Of a study that would have dozens of charts: the families that its page shows, by baseline ("" for the algorithms).
 SHOWN = {"household": ("", "grpo", "grpo-forms", "grpo-long", "grpo-turns-long", "gigpo-long")}
 
@@ -44,13 +48,15 @@ def page_of(folder: Path) -> str:
 def made(folder: Path, page: str) -> dict[str, str]:
     """The files of a kept study by their path below its folder. `page` is its README, whose results are put in."""
     data = read_study(folder / COMPACT)
-    drawn = list(_shown(data))
+    drawn, grid = list(_shown(data)), make_grid(data)
     try:
-        readme = filled(page, {"results": _results(data, drawn)})
+        readme = filled(page, {"results": _results(data, drawn, grid is not None)})
     except ValueError as error:
         told = f"{folder / PAGE} needs one <!-- results --> on a line of its own, and <!-- /results --> after it"
         raise RunError(told) from error
     files = {PAGE: readme, TABLES: render(data, "md")}
+    if grid is not None:
+        files[f"{CURVES}/{GRID}"] = grid_svg(grid)
     return files | {_file(one): picture_svg(one.overlay) for one in drawn}
 
 
@@ -65,10 +71,15 @@ def _shown(data: StudyData) -> Iterator[Drawn]:
             yield drawn
 
 
-def _results(data: StudyData, drawn: list[Drawn]) -> str:
-    success = [table for table in make_tables(data) if table.key == "results"]
-    blocks = [f"{state(data)}{_missing(data)}{_when(data)}", *(markdown_table(table) for table in success)]
-    blocks += [markdown_notes(data), f"Entropy, eruptions, degeneracy and cost: [all tables]({TABLES})."]
+def _results(data: StudyData, drawn: list[Drawn], has_grid: bool) -> str:
+    blocks = [f"{state(data)}{_missing(data)}{_when(data)}"]
+    if has_grid:
+        blocks.append(f"![{GRID_TITLE}]({CURVES}/{GRID})")
+    if len(data.study.cells) <= MOST_CELLS:
+        blocks += [markdown_table(table) for table in make_tables(data) if table.key == "results"]
+        blocks += [markdown_notes(data), f"Entropy, eruptions, degeneracy and cost: [all tables]({TABLES})."]
+    else:
+        blocks.append(f"Success of every cell, entropy, eruptions, degeneracy and cost: [all tables]({TABLES}).")
     rows: dict[str, list[str]] = {}
     for one in drawn:
         rows.setdefault(one.family.name, []).append(f"![{markdown_safe(one_line(one.overlay.title))}]({_file(one)})")

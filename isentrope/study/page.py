@@ -8,6 +8,8 @@ from isentrope.report.shell import document, figure, nav, section
 from isentrope.report.text import clipped, safe
 from isentrope.study.cells import shared_settings
 from isentrope.study.curves import figures
+from isentrope.study.grid import make_grid
+from isentrope.study.grid_chart import HEAD, NOTE, TITLE, grid_marks, grid_size
 from isentrope.study.read import DONE, StudyData
 from isentrope.study.tables import TITLES, notes, state
 
@@ -18,6 +20,7 @@ _MOST_SETTINGS = 400
 def page(data: StudyData, tables: Sequence[tuple[str, str]]) -> str:
     """`tables` has the kind of each table and its markup."""
     sections = {title: "".join(made for key, made in tables if key == kind) for kind, title in TITLES.items()}
+    sections[TITLES["grid"]] = _grid(data) + sections[TITLES["grid"]]
     drawn = "".join(figure(one) for one in figures(data))
     sections["Curves"] = f'<div class="grid">{drawn}</div>' if drawn else ""
     sections["Cells"] = _cells(data)
@@ -26,6 +29,16 @@ def page(data: StudyData, tables: Sequence[tuple[str, str]]) -> str:
     head += f'<div class="card said"><h3>{safe(state(data))}</h3><ul class="notes">{told}</ul></div>'
     body = "".join(section(title, inside) for title, inside in sections.items() if inside)
     return document(data.name, nav([title for title, inside in sections.items() if inside]) + head + body, _FOOT)
+
+
+def _grid(data: StudyData) -> str:
+    grid = make_grid(data)
+    if grid is None:
+        return ""
+    width, height = grid_size(grid)
+    box = f"0 {HEAD - 30} {width} {height - HEAD + 30}"  # the title stands above the card
+    drawn = f'<svg class="chart" viewBox="{box}" role="img" aria-label="{TITLE}">{grid_marks(grid)}</svg>'
+    return f'<div class="card said"><p class="small">{NOTE}</p><div class="scroll">{drawn}</div></div>'
 
 
 def _cells(data: StudyData) -> str:

@@ -11,6 +11,8 @@ from isentrope.report.text import safe
 from isentrope.results.render import aligned, latex_figure, latex_safe, markdown_safe, one_line, spreadsheet_safe
 from isentrope.rollout.files import write_atomically
 from isentrope.study.curves import write_curves
+from isentrope.study.grid import make_grid
+from isentrope.study.grid_chart import GRID, grid_svg
 from isentrope.study.measure_list import Measure
 from isentrope.study.page import page
 from isentrope.study.read import StudyData
@@ -29,26 +31,29 @@ def write_results(data: StudyData, folder: Path) -> list[Path]:
     for form, name in FILES.items():
         write_atomically(folder / name, render(data, form).encode("utf-8", "replace"))
         paths.append(folder / name)
+    grid = make_grid(data)
+    if grid is not None:
+        write_atomically(folder / GRID, grid_svg(grid).encode("utf-8", "replace"))
+        paths.append(folder / GRID)
     return paths + write_curves(data, folder)
 
 
 def lines_of(table: StudyTable) -> tuple[list[str], list[list[str]]]:
     """The head and the rows of a table as text. A column that no row has is left out."""
     used = [n for n in range(len(table.measures)) if any(row.figures[n] is not None for row in table.rows)]
-    first = ["cell", "against", "seeds"] if table.differences else ["cell", "seeds"]
-    head = [*first, *(table.measures[n].title for n in used)]
+    head = [*table.names, *(one_line(table.measures[n].title) for n in used)]
     rows = [[*_names(table, row), *(_text(row.figures[n], table, n) for n in used)] for row in table.rows]
     return head, rows
 
 
 def _names(table: StudyTable, row: Row) -> list[str]:
     seeds = str(row.seeds) if row.seeds == row.planned else f"{row.seeds} of {row.planned}"
-    return [one_line(row.cell), *([one_line(row.against)] if table.differences else []), seeds]
+    return [one_line(row.cell), *([one_line(row.against)] if "against" in table.names else []), seeds]
 
 
 def _names_in(table: StudyTable) -> int:
     """How many columns hold names, which come from files."""
-    return 2 if table.differences else 1
+    return len(table.names) - 1
 
 
 def _text(figure: Figure, table: StudyTable, number: int) -> str:
@@ -90,7 +95,8 @@ def _markdown(data: StudyData) -> str:
 
 def markdown_table(table: StudyTable) -> str:
     head, rows = lines_of(table)
-    lines = [f"**{table.title}**", "", "| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    top = " | ".join(markdown_safe(text) for text in head)
+    lines = [f"**{table.title}**", "", f"| {top} |", "|---|" + "---:|" * (len(head) - 1)]
     names = _names_in(table)
     told = [[*(markdown_safe(text) for text in row[:names]), *row[names:]] for row in rows]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in told)])

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from isentrope.study.cells import Cell
+from isentrope.study.grid import Change, Grid, make_grid
 from isentrope.study.measure_list import MEASURES, Measure, measured
-from isentrope.study.read import DONE, FAILED, StudyData
+from isentrope.study.plan import Plan
+from isentrope.study.read import DONE, FAILED, StudyData, StudyRun
 from isentrope.study.statistics import Interval, bootstrap, median_of, paired
 
 TITLES = {
     "results": "Success",
+    "grid": "The same change on several baselines",
     "entropy": "Entropy and eruptions",
     "degeneracy": "Degeneracy",
     "cost": "Cost",
@@ -64,6 +67,7 @@ class StudyTable:
     measures: tuple[Measure, ...]
     rows: tuple[Row, ...]
     differences: bool = False
+    names: tuple[str, ...] = ("cell", "seeds")  # of the columns before the figures
 
 
 def make_tables(data: StudyData) -> list[StudyTable]:
@@ -73,7 +77,11 @@ def make_tables(data: StudyData) -> list[StudyTable]:
     cells = [cell for cell in data.study.cells if values[cell.name]]
     pairs = [cell for cell in cells if cell.against and values[cell.name].keys() & values[cell.against].keys()]
     made: list[StudyTable] = []
+    grid = make_grid(data)
     for key, title in TITLES.items():
+        if key == "grid":
+            made += [_grid_table(grid, data)] if grid else []
+            continue
         measures = tuple(measure for measure in MEASURES if measure.table == key)
         rows = tuple(_row(cell, measures, values[cell.name]) for cell in cells)
         compared = tuple(measure for measure in measures if not measure.counted)
@@ -82,8 +90,40 @@ def make_tables(data: StudyData) -> list[StudyTable]:
             made.append(StudyTable(key, title, measures, rows))
         if any(figure for row in differences for figure in row.figures):
             told = f"{title}: difference to the cell it is compared with, by seed"
-            made.append(StudyTable(key, told, compared, differences, differences=True))
+            made.append(StudyTable(key, told, compared, differences, True, ("cell", "against", "seeds")))
     return made
+
+
+def _grid_table(grid: Grid, data: StudyData) -> StudyTable:
+    """A column for each baseline, and one over all of them: there the interval is over baselines."""
+    columns = tuple(
+        Measure(name, name, f"difference in Succ. to {name}", _of_no_run, 100, places=1, table="grid")
+        for name in (*grid.baselines, "over all")
+    )
+    planned = {cell.name: len(cell.seeds) for cell in data.study.cells}
+    rows: list[Row] = []
+    for change in grid.changes:
+        entries = change.entries
+        pairs = sum(len(entry.by_seed) for entry in entries.values())
+        figures = [_of_seeds(entries[name].by_seed) if name in entries else None for name in grid.baselines]
+        wanted = sum(planned[entry.cell] for entry in entries.values())
+        rows.append(Row(change.name, {}, pairs, wanted, (*figures, _over_all(change))))
+    title = f"{TITLES['grid']}: difference in Succ. by seed; over all: over baselines"
+    return StudyTable("grid", title, columns, tuple(rows), True, ("change", "pairs"))
+
+
+def _of_no_run(run: StudyRun, plan: Plan) -> float | None:
+    """A column of the grid is a difference between cells: no run has it by itself."""
+
+
+def _of_seeds(by_seed: Mapping[int, float]) -> Over:
+    return _over(by_seed, bootstrap(list(by_seed.values())))
+
+
+def _over_all(change: Change) -> Over:
+    found = change.overall
+    means = {number: entry.mean for number, entry in enumerate(change.entries.values())}
+    return Over(found.value, means, found.low, found.high)
 
 
 Values = dict[int, dict[str, float]]  # of a cell: seed -> measure -> value

@@ -1,0 +1,91 @@
+"""The same change on several baselines: what each method does to success on each algorithm, and over all of them.
+
+A change is what a cell's tags have and those of its baseline have not. Rows are changes, columns baselines, and each
+entry is the difference in Succ. over pairs of seeds. Over all: the mean over baselines, each of which counts once
+however many seeds it has, with an interval over baselines. That says how a change does on algorithms like these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from isentrope.study.cells import Cell
+from isentrope.study.measures import converged_success
+from isentrope.study.read import DONE, StudyData
+from isentrope.study.statistics import Interval, bootstrap
+
+LEAST_BASELINES = 3  # for an interval over them
+
+
+@dataclass(frozen=True)
+class Entry:
+    cell: str
+    by_seed: Mapping[int, float]  # differences in Succ., a share
+
+    @property
+    def mean(self) -> float:
+        return sum(self.by_seed.values()) / len(self.by_seed)
+
+
+@dataclass(frozen=True)
+class Change:
+    name: str
+    entries: Mapping[str, Entry]  # by baseline
+
+    @property
+    def overall(self) -> Interval:
+        """Over baselines; without ends where they are too few to tell how much they differ."""
+        found = bootstrap([entry.mean for entry in self.entries.values()])
+        return found if found.count >= LEAST_BASELINES else Interval(found.value, None, None, found.count)
+
+
+@dataclass(frozen=True)
+class Grid:
+    baselines: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+
+def make_grid(data: StudyData) -> Grid | None:
+    """None where no change was tried on two baselines. A baseline on which fewer than half of the changes were tried is
+    left out: over all, it would stand for a few of them only."""
+    cells = {cell.name: cell for cell in data.study.cells}
+    found: dict[str, dict[str, Entry]] = {}
+    for cell in data.study.cells:
+        pairs = differences(data, cell)
+        if pairs:
+            change = _change(cell, cells[cell.against])
+            taken = cell.against in found.get(change, {})  # by a cell that tags do not tell from this one
+            found.setdefault(cell.name if taken else change, {})[cell.against] = Entry(cell.name, pairs)
+    shared = _on_several(found)
+    tried = {name: sum(name in entries for entries in shared.values()) for name in cells}
+    kept = [name for name, count in tried.items() if count and 2 * count >= len(shared)]
+    rows = _on_several(
+        {change: {name: entries[name] for name in kept if name in entries} for change, entries in shared.items()}
+    )
+    places = {name: place for place, name in enumerate(cells)}
+    ordered = sorted(rows, key=lambda change: min(places[entry.cell] for entry in rows[change].values()))
+    return Grid(tuple(kept), tuple(Change(change, rows[change]) for change in ordered)) if rows else None
+
+
+def _on_several(found: Mapping[str, Mapping[str, Entry]]) -> dict[str, Mapping[str, Entry]]:
+    return {change: entries for change, entries in found.items() if len(entries) > 1}
+
+
+def _change(cell: Cell, baseline: Cell) -> str:
+    return ", ".join(value for key, value in cell.tags.items() if baseline.tags.get(key) != value) or cell.name
+
+
+def differences(data: StudyData, cell: Cell) -> dict[int, float]:
+    """A cell's Succ. less that of its baseline, by seed. Runs of different lengths are not compared."""
+    if not cell.against:
+        return {}
+    ours, theirs = _ends(data, cell.name), _ends(data, cell.against)
+    pairs = {seed: (ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())}
+    return {seed: us[1] - them[1] for seed, (us, them) in pairs.items() if us[0] == them[0]}
+
+
+def _ends(data: StudyData, cell: str) -> dict[int, tuple[int, float]]:
+    """By seed: the steps and Succ."""
+    told = {run.seed: (run.steps, converged_success(run, data.study.plan)) for run in data.cell(cell, DONE)}
+    return {seed: (steps, value) for seed, (steps, value) in told.items() if value is not None}
