@@ -133,6 +133,7 @@ def test_every_form_has_the_grid(tmp_path: Path) -> None:
     assert "4 of 6" in line
     assert "+5.0 (-10.0 and +20.0)" in line
     assert "| epo | 6 of 9 | +20.0 [" in render(data, "md")
+    assert r"| cell | seeds | Start | Succ.\* | Succ. |" in render(data, "md")
     assert "The same change on several baselines" in render(data, "latex")
     page = render(data, "html")
     assert page.count('class="tick tinted"') == 5  # one for each entry

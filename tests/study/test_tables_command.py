@@ -40,6 +40,15 @@ def test_results_of_a_folder_go_into_it(here: Path) -> None:
     assert {"tables.md", "tables.tex", "tables.csv", "index.html"} <= files(here / "runs/made/results")
 
 
+def test_a_hundred_curves_are_not_named_one_by_one(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isentrope.cli.study._MOST_NAMED", 4)
+    code, told = study("runs/made", "--tables")
+    curves = [name for name in files(here / "runs/made/results") if name.endswith(".svg")]
+    assert code == 0
+    assert not any(name in told for name in curves)
+    assert f"and {len(curves)} curves in runs/made/results" in told
+
+
 @pytest.mark.parametrize("given", ["docs/made", "docs/made/runs.jsonl.xz"])
 def test_results_of_a_compact_form_do_not_go_among_the_documents(here: Path, given: str) -> None:
     before = files(here / "docs")
