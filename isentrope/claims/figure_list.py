@@ -118,6 +118,17 @@ SEAL = (
     ),
     _long("seal-gigpo", "of GiGPO", {"gigpo-long": "GiGPO", "gigpo-seal-long": "GiGPO with SEAL"}),
     _turns("entropy", "Token entropy", _ENTROPY),
+    Figure(
+        "seal-turns-where",
+        f"Token entropy by part of the response, long runs {_OVER_TURNS}, seed by seed",
+        _ENTROPY,
+        tuple(
+            Part({"grpo-turns-long": ""}, told, f"entropy/{part}")
+            for told, part in (("thoughts", "think"), ("actions", "action"), ("the rest", "other"))
+        ),
+        by_seed=("grpo-turns-long",),
+        smooth=True,
+    ),
     _long(
         "seal-weighing",
         "with one of the two settings",

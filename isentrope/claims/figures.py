@@ -31,6 +31,7 @@ class Part:
 
     cells: Mapping[str, str]
     title: str = ""
+    key: str = ""  # a metric of its own instead of the figure's
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,9 @@ def panels_of(data: StudyData, figure: Figure) -> list[Panel]:
     panels: list[Panel] = []
     for part in figure.parts:
         lines: list[Series] = []
+        ours = replace(figure, key=part.key or figure.key)
         for cell, label in part.cells.items():
-            lines += _lines(data, figure, cell, label, colors, alone=len(figure.parts) == 1)
+            lines += _lines(data, ours, cell, label, colors, alone=len(figure.parts) == 1)
         if lines:
             cells = [data.cell(cell, DONE) for cell in part.cells]
             title = f"{part.title}, {_seeds(cells)}; step" if part.title else ""

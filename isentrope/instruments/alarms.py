@@ -51,7 +51,8 @@ class Eruption:
             return None
         rise = self.phases.eruptions[-1]
         numbers = {"onset": rise.onset, "before": rise.before, "top": rise.top, "amplitude": rise.amplitude}
-        return Trouble(risen(rise), "the methods seal, epo or aem; a smaller learn.lr; more learn.kl", numbers)
+        remedy = "learn.aggregation=token if it is turn; the method seal; a smaller learn.lr; more learn.kl"
+        return Trouble(risen(rise), remedy, numbers)
 
     def state_dict(self) -> dict[str, Any]:
         return {}

@@ -6,6 +6,8 @@ from isentrope.instruments.diagnosis_data import Course, slower
 
 USUAL_KL = 0.01  # learn.kl of most recipes
 COOL = 0.7  # a sampling temperature below this narrows what the policy tries
+# What docs/claims/seal.md found: with both undone nearly every long run erupts, with either of the two none did.
+WEIGHING = "learn.aggregation=token or learn.divide_by_std=true"
 BONUSES = {"entropy_bonus": "coefficient", "ea": "alpha"}  # methods that push entropy up, and by which setting
 
 
@@ -15,6 +17,10 @@ def to_calm(course: Course) -> tuple[str, ...]:
     heat = temperature(course)
     if heat is not None and heat > 1:
         found.append(f"a lower sampling temperature (it is {heat:g})")
+    if course.setting("learn.aggregation") == "turn" and course.setting("learn.divide_by_std") is False:
+        found.append(WEIGHING)
+    if "aem" in course.methods:
+        found.append("no aem")
     found.append("a larger method.seal.alpha" if "seal" in course.methods else "seal")
     return (*found, slower(course), *_more_kl(course))
 

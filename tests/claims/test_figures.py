@@ -66,6 +66,16 @@ def test_panels_share_colours_by_name(study: StudyData) -> None:
     assert second.title == "Hot, 2 seeds; step"
 
 
+def test_a_panel_may_have_a_metric_of_its_own() -> None:
+    runs = [run_of("grpo", 0, steps=3, entropy__token=[1.0, 2.0, 3.0], entropy__think=[4.0, 5.0, 6.0])]
+    parts = (Part({"grpo": ""}, "all"), Part({"grpo": ""}, "thoughts", "entropy/think"))
+    figure = Figure("e", "Entropy", "entropy/token", parts, by_seed=("grpo",))
+    whole, thoughts = panels_of(study_of(runs, {"grpo": ""}), figure)
+    assert whole.series[0].y == pytest.approx([1, 2, 3])
+    assert thoughts.series[0].y == pytest.approx([4, 5, 6])
+    assert whole.series[0].color == thoughts.series[0].color
+
+
 def test_shares_stay_between_0_and_1() -> None:
     runs = [run_of("grpo", seed, [0.1 + 0.4 * seed, 0.9]) for seed in range(3)]
     figure = Figure("s", "Success", SUCCESS, (Part({"grpo": "GRPO"}),), shares=True)

@@ -121,6 +121,47 @@ def test_an_eruption_in_an_older_run_that_measured_less() -> None:
     )
 
 
+def by_part(think: float, action: float, other: float, more: float = 0.0) -> dict[str, list[float]]:
+    """Responses of 10 tokens of thought, 4 of action and 6 of the rest, all at 0.3 nats, then at these; `more` tokens
+    of the rest then."""
+    after = {"entropy/think": think, "entropy/action": action, "entropy/other": other}
+    return {
+        "entropy/token": [0.3] * 30 + [0.9] * 30,
+        **{key: [0.3] * 30 + [value] * 30 for key, value in after.items()},
+        "response/tokens": [20.0] * 30 + [20.0 + more] * 30,
+        "response/think_tokens": [10.0] * 60,
+        "response/action_tokens": [4.0] * 60,
+    }
+
+
+def test_an_eruption_says_in_which_part_of_the_responses_it_was() -> None:
+    found = named(diagnose(course(by_part(0.5, 0.3, 1.3))))["eruption"]  # 10 × 0.2 and 6 × 1: 2 and 6 nats of 8
+    assert "About 75 % of the rise was in text outside of thoughts and actions, 25 % in thoughts." in found.claim
+    assert found.evidence["rise/other"] == pytest.approx(0.75)
+    assert found.evidence["rise/action"] == pytest.approx(0)
+
+
+def test_a_part_that_grew_longer_counts_too() -> None:
+    found = named(diagnose(course(by_part(0.3, 0.8, 0.3, more=20 / 3))))[
+        "eruption"
+    ]  # 4 × 0.5, and 20 / 3 × 0.3: 2 and 2
+    assert found.evidence["rise/other"] == pytest.approx(0.5)
+    assert "50 % in actions" in found.claim
+    assert "thoughts." not in found.claim
+
+
+def test_a_part_that_fell_is_not_told_and_none_has_more_than_all() -> None:
+    claim = named(diagnose(course(by_part(0.2, 0.3, 1.3))))["eruption"].claim  # -1 and 6 nats of 5
+    assert "About 100 % of the rise was in text outside of thoughts and actions." in claim
+
+
+def test_where_is_not_told_if_the_run_did_not_measure_it() -> None:
+    values = by_part(0.5, 0.3, 1.3)
+    for key in ("entropy/other", "response/think_tokens"):
+        left = {name: numbers for name, numbers in values.items() if name != key}
+        assert "of the rise" not in named(diagnose(course(left)))["eruption"].claim
+
+
 def test_likelihood_that_falls_afterwards_is_not_said_to_come_before() -> None:
     values = erupting() | {"likelihood/valid": [-0.3] * 33 + [-0.9] * 27}
     assert "three steps before the likelihood" in named(diagnose(course(values)))["eruption"].claim

@@ -9,11 +9,12 @@ import pytest
 
 from isentrope.instruments.diagnosis import Diagnosis, diagnose
 from isentrope.instruments.diagnosis_data import Course, Finding
-from isentrope.instruments.diagnosis_remedies import to_calm, to_widen
+from isentrope.instruments.diagnosis_remedies import WEIGHING, to_calm, to_widen
 
+LEARN = {"lr": 1e-3, "kl": 0.01}
 CONFIG: dict[str, Any] = {
     "run": {"steps": 60},
-    "learn": {"lr": 1e-3, "kl": 0.01},
+    "learn": LEARN,
     "rollout": {"groups": 4, "group_size": 4, "temperature": 1.0},
     "methods": [],
 }
@@ -45,6 +46,10 @@ def finding(diagnosis: Diagnosis, name: str) -> Finding:
         ({"methods": ["seal"]}, ("a larger method.seal.alpha", SLOWER)),
         ({"methods": ["higher_temperature"]}, ("a lower sampling temperature (it is 1.2)", "seal", SLOWER)),
         ({"rollout": {"temperature": 1.5}}, ("a lower sampling temperature (it is 1.5)", "seal", SLOWER)),
+        ({"learn": LEARN | {"aggregation": "turn", "divide_by_std": False}}, (WEIGHING, "seal", SLOWER)),
+        ({"learn": LEARN | {"aggregation": "turn", "divide_by_std": True}}, ("seal", SLOWER)),
+        ({"learn": LEARN | {"aggregation": "token", "divide_by_std": False}}, ("seal", SLOWER)),
+        ({"methods": ["aem"]}, ("no aem", "seal", SLOWER)),
     ],
 )
 def test_against_an_eruption(config: dict[str, Any], remedies: tuple[str, ...]) -> None:
