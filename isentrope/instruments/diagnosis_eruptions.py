@@ -6,7 +6,7 @@ from statistics import fmean, median
 
 from isentrope.instruments.curves import ENOUGH, Curve
 from isentrope.instruments.diagnosis_data import Course, Finding
-from isentrope.instruments.diagnosis_parts import where
+from isentrope.instruments.diagnosis_parts import in_few, where
 from isentrope.instruments.diagnosis_remedies import to_calm
 from isentrope.instruments.phases import PhaseDetector
 from isentrope.instruments.rises import FALL_SHARE, SMOOTH, Rise, RiseDetector
@@ -88,6 +88,7 @@ def _erupted(course: Course, rise: Rise, falls: list[Rise], end: int) -> Finding
     claim += f"and {_afterwards(rise, course.curve('entropy/token').between(rise.peak, end))}."
     parts = [
         *where(course, rise, evidence),
+        *in_few(course, rise, evidence),
         *_interference(course, rise, evidence),
         *_companions(course, rise, end, evidence),
         *_meanwhile(course, rise, evidence),

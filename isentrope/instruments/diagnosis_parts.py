@@ -1,4 +1,4 @@
-"""Where in the responses entropy rose: in thoughts, in actions, or in what stands outside of both."""
+"""Where entropy rose: in which part of the responses, and whether in a few of them alone."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from isentrope.instruments.wording import percent
 
 AROUND = 2  # steps before and after the peak
 LEAST = 0.1  # a part with a smaller share of the rise is not mentioned
-PARTS = {"other": "text outside of thoughts and actions", "think": "thoughts", "action": "actions"}
+PARTS = {"other": "tags, stray text and thoughts that were never closed", "think": "thoughts", "action": "actions"}
 
 
 def where(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
     """What each part adds to the entropy of a whole response, before the eruption and at its peak: its tokens times
     their mean entropy. Nothing where a run did not measure it."""
-    before, peak = _sums(course, rise.onset - 1 - 2 * AROUND, rise.onset - 1), _sums(course, *_around(rise.peak))
+    before, peak = _sums(course, rise.onset - 1 - 2 * AROUND, rise.onset - 1), _sums(course, *_around(rise))
     grown = {part: peak[part] - before[part] for part in PARTS if part in before and part in peak}
     total = sum(grown.values())
     if len(grown) < len(PARTS) or total <= 0:
@@ -29,8 +29,21 @@ def where(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
     return [f"about {', '.join(said)}"]
 
 
-def _around(step: int) -> tuple[int, int]:
-    return step - AROUND, step + AROUND
+def in_few(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
+    """Whether most of it was in a few responses: then it is noise in them, and the policy is no more open elsewhere."""
+    curve = course.curve("entropy/concentration")
+    before, peak = curve.before(rise.onset).values, curve.between(*_around(rise)).values
+    if not before or not peak or fmean(peak) - fmean(before) < LEAST:
+        return []
+    evidence |= {"concentration/before": fmean(before), "concentration/peak": fmean(peak)}
+    return [
+        f"at the peak {percent(fmean(peak))} of all entropy was in one response of 20 ({percent(fmean(before))} before)"
+    ]
+
+
+def _around(rise: Rise) -> tuple[int, int]:
+    """The first and last step of the peak, none of which lies before the onset."""
+    return max(rise.onset, rise.peak - AROUND), rise.peak + AROUND
 
 
 def _sums(course: Course, first: int, last: int) -> dict[str, float]:

@@ -2,7 +2,8 @@
 
 H_j is the entropy that the sampler recorded for token j, at the temperature of the token. Everything here is a mean of
 H_j: over all tokens, over a response and then over responses, over a part of the response, over the turns from one
-number up to the next, over the episodes of one task type, over the episodes that were solved or not.
+number up to the next, over the episodes of one task type, over the episodes that were solved or not. But for one:
+whether entropy lies in a few responses, which no mean tells.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from isentrope.instruments.names import key_part
 from isentrope.instruments.spoken import ACTION, OTHER, THINK, Spoken
 
 EDGE = 10  # tokens at the start and at the end of an episode that have an entropy of their own
+FEW = 20  # one response in so many, those with most entropy
 FROM_TURN = (1, 2, 4, 8, 16, 32)  # each bucket of turns reaches up to the next
 
 
@@ -28,6 +30,7 @@ def entropy_metrics(step: Spoken) -> Metrics:
             "entropy/response": mean_of_known(entropy_U),
             "entropy/turn": mean_of_known(means_by(entropy_U, step.episode_U, episodes)),
             "entropy/episode": mean_of_known(means_by(entropy_N, step.episode_N, episodes)),
+            "entropy/concentration": _concentration(step),
             **_edges(step),
             **_by_turn(step, entropy_U),
             **_by_kind(step),
@@ -35,6 +38,14 @@ def entropy_metrics(step: Spoken) -> Metrics:
             "entropy/outcome/failed": mean_of_known(entropy_N[step.failed_E[step.episode_N]]),
         }
     )
+
+
+def _concentration(step: Spoken) -> float:
+    """NaN where there is no entropy at all, or none that is known."""
+    sums_U = np.bincount(step.response_N, np.nan_to_num(step.entropy_N), minlength=len(step.length_U))
+    few = -(-len(sums_U) // FEW)
+    total = float(sums_U.sum())
+    return float(np.sort(sums_U)[::-1][:few].sum()) / total if total > 0 else float("nan")
 
 
 def _edges(step: Spoken) -> Metrics:

@@ -75,8 +75,17 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("entropy/token", "nats", "Entropy of the next-token distribution, mean over all response tokens."),
         Entry("entropy/think", "nats", "Mean token entropy between the think tags."),
         Entry("entropy/action", "nats", "Mean token entropy between the action tags."),
-        Entry("entropy/other", "nats", "Mean token entropy outside thoughts and actions: the tags and stray text."),
+        Entry(
+            "entropy/other",
+            "nats",
+            "Mean token entropy outside thoughts and actions: tags, stray text, thoughts that were never closed.",
+        ),
         Entry("entropy/response", "nats", "Mean over responses of the mean token entropy of a response."),
+        Entry(
+            "entropy/concentration",
+            "share",
+            "Share of all entropy that is in the twentieth of the responses with most of it; high: a few are noise.",
+        ),
         Entry("entropy/turn", "nats", "Token entropy averaged over a turn, then over turns, then over episodes."),
         Entry("entropy/episode", "nats", "Mean over episodes of the mean token entropy of an episode."),
         Entry("entropy/first10", "nats", "Mean over episodes of the entropy of their first ten response tokens."),

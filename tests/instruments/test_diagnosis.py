@@ -136,7 +136,10 @@ def by_part(think: float, action: float, other: float, more: float = 0.0) -> dic
 
 def test_an_eruption_says_in_which_part_of_the_responses_it_was() -> None:
     found = named(diagnose(course(by_part(0.5, 0.3, 1.3))))["eruption"]  # 10 × 0.2 and 6 × 1: 2 and 6 nats of 8
-    assert "About 75 % of the rise was in text outside of thoughts and actions, 25 % in thoughts." in found.claim
+    assert (
+        "About 75 % of the rise was in tags, stray text and thoughts that were never closed, 25 % in thoughts."
+        in found.claim
+    )
     assert found.evidence["rise/other"] == pytest.approx(0.75)
     assert found.evidence["rise/action"] == pytest.approx(0)
 
@@ -146,13 +149,22 @@ def test_a_part_that_grew_longer_counts_too() -> None:
         "eruption"
     ]  # 4 × 0.5, and 20 / 3 × 0.3: 2 and 2
     assert found.evidence["rise/other"] == pytest.approx(0.5)
-    assert "50 % in actions" in found.claim
-    assert "thoughts." not in found.claim
+    assert "50 % of the rise was in actions" in found.claim
+    assert "in thoughts" not in found.claim
 
 
 def test_a_part_that_fell_is_not_told_and_none_has_more_than_all() -> None:
     claim = named(diagnose(course(by_part(0.2, 0.3, 1.3))))["eruption"].claim  # -1 and 6 nats of 5
-    assert "About 100 % of the rise was in text outside of thoughts and actions." in claim
+    assert "About 100 % of the rise was in tags, stray text and thoughts that were never closed." in claim
+
+
+def test_an_eruption_says_whether_it_was_in_a_few_responses() -> None:
+    values = {"entropy/token": [0.3] * 30 + [0.9] * 30}
+    few = named(diagnose(course(values | {"entropy/concentration": [0.15] * 30 + [0.7] * 30})))["eruption"]
+    assert "At the peak 70 % of all entropy was in one response of 20 (15 % before)." in few.claim
+    assert few.evidence["concentration/peak"] == pytest.approx(0.7)
+    same = named(diagnose(course(values | {"entropy/concentration": [0.15] * 30 + [0.2] * 30})))["eruption"]
+    assert "one response of 20" not in same.claim
 
 
 def test_where_is_not_told_if_the_run_did_not_measure_it() -> None:

@@ -49,6 +49,7 @@ BY_HAND = {
     "verdict/no_action": 1 / 3, "stop/terminated": 0.5, "stop/time_limit": 0.5, "failures": 1.0,
     "failures/time_limit": 1.0,
     "entropy/token": 31 / 7, "entropy/think": 2.0, "entropy/action": 4.0, "entropy/other": 25 / 5,
+    "entropy/concentration": 12 / 31,
     "entropy/response": (2.5 + 6 + 9) / 3, "entropy/turn": (4.25 + 9) / 2, "entropy/episode": (22 / 6 + 9) / 2,
     "entropy/first10": (22 / 6 + 9) / 2, "entropy/last10": (22 / 6 + 9) / 2, "surprisal/response": 12.5 / 3,
     "entropy/turns/1": (2.5 + 9) / 2, "entropy/turns/2": 6.0, "entropy/kind/heat": 22 / 6, "entropy/kind/cool": 9.0,
@@ -59,6 +60,14 @@ BY_HAND = {
 
 def test_by_hand() -> None:
     assert rollout_metrics(HAND) == pytest.approx(BY_HAND)
+
+
+def test_where_a_few_responses_hold_the_entropy() -> None:
+    calm = [turn([0.1] * 10) for _ in range(40)]
+    assert rollout_metrics([episode(*calm)])["entropy/concentration"] == pytest.approx(0.05)
+    noisy = [turn([0.1] * 10 + [5.0] * 19), *calm[1:]]  # 96 nats in one of 40 responses: two are a twentieth
+    assert rollout_metrics([episode(*noisy)])["entropy/concentration"] == pytest.approx((96 + 1) / (96 + 39))
+    assert "entropy/concentration" not in rollout_metrics([episode(turn([0.0, 0.0]))])
 
 
 def test_what_an_engine_could_not_tell_is_left_out() -> None:
@@ -163,6 +172,12 @@ def spread(episodes: list[Episode]) -> float:
     return math.sqrt(sum((value - centre) ** 2 for value in returns) / len(returns))
 
 
+def concentrated(episodes: list[Episode]) -> float | None:
+    sums = sorted((sum(each.entropies.tolist()) for one in episodes for each in one.turns), reverse=True)
+    spoken = sum(len(each.response_ids) > 0 for one in episodes for each in one.turns)
+    return sum(sums[: math.ceil(spoken / 20)]) / sum(sums) if sum(sums) > 0 else None
+
+
 def length(span: tuple[int, int] | None) -> float | None:
     return None if span is None else span[1] - span[0]
 
@@ -184,6 +199,7 @@ NAIVE: dict[str, Callable[[list[Episode]], float | None]] = {
     "entropy/action": lambda all: mean(part(all, "action")),
     "entropy/other": lambda all: mean(part(all, "other")),
     "entropy/response": over_turns(lambda each: mean(each.entropies.tolist())),
+    "entropy/concentration": concentrated,
     "entropy/turn": turn_level,
     "entropy/episode": over(tokens_of),
     "entropy/first10": over(lambda one: tokens_of(one)[:10]),
