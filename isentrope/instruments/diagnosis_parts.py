@@ -15,16 +15,16 @@ PARTS = {"other": "tags, stray text and thoughts that were never closed", "think
 
 def where(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
     """What each part adds to the entropy of a whole response, before the eruption and at its peak: its tokens times
-    their mean entropy. Nothing where a run did not measure it."""
+    their mean entropy. A part that fell has no share in the rise. Nothing where a run did not measure it."""
     before, peak = _sums(course, rise.onset - 1 - 2 * AROUND, rise.onset - 1), _sums(course, *_around(rise))
-    grown = {part: peak[part] - before[part] for part in PARTS if part in before and part in peak}
+    grown = {part: max(0.0, peak[part] - before[part]) for part in PARTS if part in before and part in peak}
     total = sum(grown.values())
     if len(grown) < len(PARTS) or total <= 0:
         return []
     shares = {part: grown[part] / total for part in PARTS}
     evidence |= {f"rise/{part}": share for part, share in shares.items()}
     told = sorted((part for part in PARTS if shares[part] >= LEAST), key=lambda part: -shares[part])
-    said = [f"{percent(min(1.0, shares[part]))} of the rise was in {PARTS[part]}" for part in told[:1]]
+    said = [f"{percent(shares[part])} of the rise was in {PARTS[part]}" for part in told[:1]]
     said += [f"{percent(shares[part])} in {PARTS[part]}" for part in told[1:]]
     return [f"about {', '.join(said)}"]
 

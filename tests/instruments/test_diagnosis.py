@@ -153,8 +153,8 @@ def test_a_part_that_grew_longer_counts_too() -> None:
     assert "in thoughts" not in found.claim
 
 
-def test_a_part_that_fell_is_not_told_and_none_has_more_than_all() -> None:
-    claim = named(diagnose(course(by_part(0.2, 0.3, 1.3))))["eruption"].claim  # -1 and 6 nats of 5
+def test_a_part_that_fell_has_no_share_in_the_rise() -> None:
+    claim = named(diagnose(course(by_part(0.2, 0.3, 1.3))))["eruption"].claim  # -1 and 6 nats
     assert "About 100 % of the rise was in tags, stray text and thoughts that were never closed." in claim
 
 
