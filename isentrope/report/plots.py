@@ -37,8 +37,14 @@ SECTIONS: dict[str, tuple[Plot, ...]] = {
     "Entropy": (
         Plot(
             "Entropy by part of the response",
-            {"entropy/token": "all tokens", "entropy/think": "thought", "entropy/action": "action"},
-            "Mean entropy of the next-token distribution over all response tokens, and inside the tags.",
+            {
+                "entropy/token": "all tokens",
+                "entropy/think": "thought",
+                "entropy/action": "action",
+                "entropy/other": "the rest",
+            },
+            "Mean entropy of the next-token distribution over all response tokens, in thoughts, in actions, and in the "
+            "rest: tags, stray text and thoughts that were never closed.",
         ),
         Plot(
             "Start and end of an episode",
@@ -51,6 +57,13 @@ SECTIONS: dict[str, tuple[Plot, ...]] = {
             "Entropy by outcome",
             {"entropy/outcome/solved": "solved", "entropy/outcome/failed": "not solved"},
             "Mean token entropy of the episodes that solved their task and of those that did not.",
+        ),
+        Plot(
+            "Entropy in a few responses",
+            {"entropy/concentration": "in one response of 20"},
+            "Share of all entropy that the twentieth of the responses with most of it holds; high: a few are noise.",
+            shares=True,
+            full=True,
         ),
         Plot(
             "Surprisal",
