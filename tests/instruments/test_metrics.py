@@ -79,6 +79,7 @@ def test_what_an_engine_could_not_tell_is_left_out() -> None:
     some = rollout_metrics([episode(unknown, turn([1.0, math.nan, 3.0], [-1.0, math.nan, -1.0])), episode(turn([4.0]))])
     assert some["entropy/token"] == pytest.approx(8 / 3)
     assert some["entropy/response"] == some["entropy/turn"] == some["entropy/first10"] == pytest.approx(3.0)
+    assert some["entropy/concentration"] == pytest.approx(0.5)  # 4 of 8 nats; what is not known counts nothing
     assert some["surprisal/response"] == pytest.approx(1.0)  # of the one response that is known whole
     assert "entropy/think" not in some
 
