@@ -12,6 +12,7 @@ from isentrope.report.style import PALETTE, plain_chart_style
 from isentrope.report.text import safe
 from isentrope.study.grid import differences as apart
 from isentrope.study.grid import make_grid
+from isentrope.study.grid_chart import signed
 from isentrope.study.read import StudyData
 from isentrope.study.statistics import Interval, bootstrap
 from isentrope.study.tables import LEAST_SEEDS
@@ -81,7 +82,7 @@ def _grid(ticks: Sequence[float], scale: Scale, bottom: int) -> str:
         kind = "zero" if tick == 0 else "grid"
         x = scale(tick)
         parts.append(f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="{_HEAD - 4}" y2="{bottom}"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{_signed(tick, 0)}</text>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{signed(tick, 0)}</text>')
     middle = (scale.start + scale.end) / 2
     name = "points of success against the baseline"
     parts.append(f'<text class="name" x="{middle:.1f}" y="{bottom + 36}" text-anchor="middle">{name}</text>')
@@ -97,7 +98,7 @@ def _row(points: Interval, name: str, scale: Scale, y: float, left: float) -> st
         drawn += f'<circle class="{kind}" cx="{scale(points.value):.1f}" cy="{y:.1f}" r="4"/>'
     drawn += _arrow(kind, scale.start, y, -1) if low < scale.low else ""
     drawn += _arrow(kind, scale.end, y, 1) if high > scale.high else ""
-    told = f"{_signed(points.value)} [{_signed(low)}, {_signed(high)}], {points.count}"
+    told = f"{signed(points.value)} [{signed(low)}, {signed(high)}], {points.count}"
     return (
         f'<text class="who" x="{left - 10:.1f}" y="{y + 4:.1f}" text-anchor="end">{safe(name)}</text>{drawn}'
         f'<text class="tick" x="{_WIDTH - 14}" y="{y + 4:.1f}" text-anchor="end">{told}</text>'
@@ -106,11 +107,6 @@ def _row(points: Interval, name: str, scale: Scale, y: float, left: float) -> st
 
 def _arrow(kind: str, x: float, y: float, way: int) -> str:
     return f'<path class="{kind} arrow" d="M{x + 7 * way:.1f} {y:.1f}l{-8 * way} -4v8z"/>'
-
-
-def _signed(value: float, places: int = 1) -> str:
-    rounded = round(value, places) + 0.0  # a zero has no sign
-    return f"{rounded:+.{places}f}".replace("-", "−") if rounded else f"{0:.{places}f}"
 
 
 def _document(inside: str, height: int) -> str:

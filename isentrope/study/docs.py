@@ -20,9 +20,8 @@ from isentrope.results.render import markdown_safe, one_line
 from isentrope.rollout.files import write_atomically
 from isentrope.study.compact import COMPACT
 from isentrope.study.curves import VALID, Drawn, charts
-from isentrope.study.grid import make_grid
+from isentrope.study.grid import TITLE, make_grid
 from isentrope.study.grid_chart import GRID, grid_svg
-from isentrope.study.grid_chart import TITLE as GRID_TITLE
 from isentrope.study.read import DONE, StudyData, read_study
 from isentrope.study.results import markdown_notes, markdown_table, render
 from isentrope.study.tables import make_tables, state
@@ -74,7 +73,7 @@ def _shown(data: StudyData) -> Iterator[Drawn]:
 def _results(data: StudyData, drawn: list[Drawn], has_grid: bool) -> str:
     blocks = [f"{state(data)}{_missing(data)}{_when(data)}"]
     if has_grid:
-        blocks.append(f"![{GRID_TITLE}]({CURVES}/{GRID})")
+        blocks.append(f"![{TITLE}]({CURVES}/{GRID})")
     if len(data.study.cells) <= MOST_CELLS:
         blocks += [markdown_table(table) for table in make_tables(data) if table.key == "results"]
         blocks += [markdown_notes(data), f"Entropy, eruptions, degeneracy and cost: [all tables]({TABLES})."]

@@ -15,6 +15,7 @@ from isentrope.study.measures import converged_success
 from isentrope.study.read import DONE, StudyData
 from isentrope.study.statistics import Interval, bootstrap
 
+TITLE = "The same change on several baselines"
 LEAST_BASELINES = 3  # for an interval over them
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from isentrope.report.axes import LETTER
 from isentrope.report.style import PALETTE, plain_chart_style
 from isentrope.report.text import clipped, safe
-from isentrope.study.grid import Change, Grid
+from isentrope.study.grid import TITLE, Change, Grid
 
 GRID = "changes.svg"
-TITLE = "The same change on several baselines"
 NOTE = "points of success (Succ.) against the baseline, small: pairs of seeds; over all: 95 % interval over baselines"
 _STRONGEST = 10.0  # points: more is no darker, or the smaller ones would all look white
 _UP, _DOWN, _DARKEST = (66, 133, 201), (224, 122, 42), 0.75
@@ -93,6 +92,6 @@ def _colour(points: float) -> str:
     return "#" + "".join(f"{round(255 + share * (part - 255)):02x}" for part in (_UP if points > 0 else _DOWN))
 
 
-def signed(points: float) -> str:
-    shown = round(points, 1) + 0.0  # a zero has no sign
-    return f"{shown:+.1f}".replace("-", "−") if shown else "0.0"
+def signed(points: float, places: int = 1) -> str:
+    shown = round(points, places) + 0.0  # a zero has no sign
+    return f"{shown:+.{places}f}".replace("-", "−") if shown else f"{0:.{places}f}"

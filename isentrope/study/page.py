@@ -8,8 +8,8 @@ from isentrope.report.shell import document, figure, nav, section
 from isentrope.report.text import clipped, safe
 from isentrope.study.cells import shared_settings
 from isentrope.study.curves import figures
-from isentrope.study.grid import make_grid
-from isentrope.study.grid_chart import HEAD, NOTE, TITLE, grid_marks, grid_size
+from isentrope.study.grid import TITLE, make_grid
+from isentrope.study.grid_chart import HEAD, NOTE, grid_marks, grid_size
 from isentrope.study.read import DONE, StudyData
 from isentrope.study.tables import TITLES, notes, state
 
@@ -20,7 +20,7 @@ _MOST_SETTINGS = 400
 def page(data: StudyData, tables: Sequence[tuple[str, str]]) -> str:
     """`tables` has the kind of each table and its markup."""
     sections = {title: "".join(made for key, made in tables if key == kind) for kind, title in TITLES.items()}
-    sections[TITLES["grid"]] = _grid(data) + sections[TITLES["grid"]]
+    sections[TITLE] = _grid(data) + sections[TITLE]
     drawn = "".join(figure(one) for one in figures(data))
     sections["Curves"] = f'<div class="grid">{drawn}</div>' if drawn else ""
     sections["Cells"] = _cells(data)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from isentrope.study.cells import Cell
-from isentrope.study.grid import Change, Grid, make_grid
+from isentrope.study.grid import TITLE, Change, Grid, make_grid
 from isentrope.study.measure_list import MEASURES, Measure, measured
 from isentrope.study.plan import Plan
 from isentrope.study.read import DONE, FAILED, StudyData, StudyRun
@@ -15,7 +15,7 @@ from isentrope.study.statistics import Interval, bootstrap, median_of, paired
 
 TITLES = {
     "results": "Success",
-    "grid": "The same change on several baselines",
+    "grid": TITLE,
     "entropy": "Entropy and eruptions",
     "degeneracy": "Degeneracy",
     "cost": "Cost",
@@ -108,7 +108,7 @@ def _grid_table(grid: Grid, data: StudyData) -> StudyTable:
         figures = [_of_seeds(entries[name].by_seed) if name in entries else None for name in grid.baselines]
         wanted = sum(planned[entry.cell] for entry in entries.values())
         rows.append(Row(change.name, {}, pairs, wanted, (*figures, _over_all(change))))
-    title = f"{TITLES['grid']}: difference in Succ. by seed; over all: over baselines"
+    title = f"{TITLE}: difference in Succ. by seed; over all: over baselines"
     return StudyTable("grid", title, columns, tuple(rows), True, ("change", "pairs"))
 
 
