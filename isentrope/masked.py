@@ -7,6 +7,8 @@ gradient.
     token      every token counts the same
     turn       tokens are averaged within a turn, turns within an episode, then episodes (EPO, Eq. 4)
     sequence   tokens are averaged within a response, then all responses count the same
+    episode    tokens are averaged within an episode, then episodes: long episodes weigh no more than short ones, and in
+               an episode a token weighs the same in long and in short responses
     constant   tokens are summed within an episode and divided by a constant length, then episodes are averaged: a
                token weighs the same whatever the length of its episode or of the batch (Dr. GRPO)
 """
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:  # keeps what reads runs free of torch
     from torch import Tensor
 
-MODES = ("token", "turn", "sequence", "constant")
+MODES = ("token", "turn", "sequence", "episode", "constant")
 IntArray = NDArray[np.int64]
 
 
@@ -38,6 +40,9 @@ def token_weights(
         return np.full(count, 1.0 / count)
     if mode == "constant":
         return np.full(count, 1.0 / (len(np.unique(episode_N)) * constant_length))
+    if mode == "episode":
+        _, episode_of, tokens_in_episode = np.unique(episode_N, return_inverse=True, return_counts=True)
+        return 1.0 / (tokens_in_episode[episode_of] * len(tokens_in_episode))
     _, turn_of, tokens_in_turn = np.unique(turn_N, return_inverse=True, return_counts=True)
     within_turn = 1.0 / tokens_in_turn[turn_of]
     if mode == "sequence":

@@ -211,8 +211,9 @@ class LearnSettings:
     kl_in: str = setting("loss", "where the KL term stands", choices=("loss", "reward"))
     aggregation: str = setting(
         "token",
-        "how token losses are averaged: over all tokens; over turns and episodes; over responses; by a constant length",
-        choices=("token", "turn", "sequence", "constant"),
+        "how token losses are averaged: over all tokens; over turns and episodes; over responses; over episodes; "
+        "by a constant length",
+        choices=("token", "turn", "sequence", "episode", "constant"),
     )
     constant_length: int = setting(
         0, "aggregation constant: tokens an episode is divided by; 0: task.max_turns × agent.max_response", low=0

@@ -19,10 +19,10 @@ from isentrope.instruments.diagnosis_data import SEVERITIES, Course, Finding
 from isentrope.instruments.diagnosis_episodes import episode_findings
 from isentrope.instruments.diagnosis_eruptions import entropy_findings
 from isentrope.instruments.diagnosis_imitation import imitation_findings
+from isentrope.instruments.diagnosis_length import length_findings
 from isentrope.instruments.diagnosis_rest import (
     alarm_findings,
     failure_findings,
-    length_findings,
     state_findings,
     switch_findings,
 )

@@ -8,6 +8,7 @@ USUAL_KL = 0.01  # learn.kl of most recipes
 COOL = 0.7  # a sampling temperature below this narrows what the policy tries
 # What docs/claims/seal.md found: with both undone nearly every long run erupts, with either of the two none did.
 WEIGHING = "learn.aggregation=token or learn.divide_by_std=true"
+WITHIN_RESPONSES = ("turn", "sequence")  # aggregations in which a token of a long response weighs less
 BONUSES = {"entropy_bonus": "coefficient", "ea": "alpha"}  # methods that push entropy up, and by which setting
 
 
@@ -17,12 +18,19 @@ def to_calm(course: Course) -> tuple[str, ...]:
     heat = temperature(course)
     if heat is not None and heat > 1:
         found.append(f"a lower sampling temperature (it is {heat:g})")
-    if course.setting("learn.aggregation") == "turn" and course.setting("learn.divide_by_std") is False:
+    if _demo_weighing(course):
         found.append(WEIGHING)
     if "aem" in course.methods:
         found.append("no aem")
     found.append("a larger method.seal.alpha" if "seal" in course.methods else "seal")
     return (*found, slower(course), *_more_kl(course))
+
+
+def other_weighing(course: Course) -> tuple[str, ...]:
+    """Against long responses in failed episodes, where those are discouraged less than short ones."""
+    if _demo_weighing(course):
+        return (WEIGHING,)
+    return ("learn.aggregation=token",) if course.setting("learn.aggregation") in WITHIN_RESPONSES else ()
 
 
 def to_widen(course: Course) -> tuple[str, ...]:
@@ -51,6 +59,10 @@ def temperature(course: Course) -> float | None:
     if "higher_temperature" in course.methods:
         return course.amount("method.higher_temperature.temperature") or 1.2
     return course.amount("rollout.temperature")
+
+
+def _demo_weighing(course: Course) -> bool:
+    return course.setting("learn.aggregation") == "turn" and course.setting("learn.divide_by_std") is False
 
 
 def _smaller(course: Course, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The state that a run is in, the alarms it gave, lost episodes, and responses that grow or shrink."""
+"""The state that a run is in, the alarms it gave, and lost episodes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from isentrope.instruments.alarms import Alarm
-from isentrope.instruments.curves import ENOUGH
 from isentrope.instruments.diagnosis_data import Course, Finding, slower
 from isentrope.instruments.diagnosis_remedies import in_the_doctors_words, to_widen
 from isentrope.instruments.stops import FAILURES
 from isentrope.instruments.wording import count, listed, percent, steps_listed
 
-LONGER, SHORTER = 1.5, 0.6  # responses that change their length by so much are worth a word
 LOST = 0.05  # share of lost episodes from which it is more than a note
 TOLD_ELSEWHERE = ("eruption",)
 
@@ -111,16 +109,3 @@ def failure_findings(course: Course) -> list[Finding]:
     severity = "warning" if share >= LOST else "note"
     claim = claim[0].upper() + claim[1:]
     return [Finding("failures", claim, severity, {"episodes": total, "share": share} | kinds, steps[:10], remedy)]
-
-
-def length_findings(course: Course) -> list[Finding]:
-    length = course.curve("response/tokens")
-    if len(length) < 2 * ENOUGH or length.start <= 0:
-        return []
-    times = length.end / length.start
-    if SHORTER < times < LONGER or abs(length.end - length.start) <= length.margin:
-        return []
-    claim = f"Responses went from {length.start:.0f} tokens to {length.end:.0f}."
-    evidence = {"start": length.start, "end": length.end}
-    remedy = ("learn.overlong=0.2, if long responses bring nothing",) if times > 1 else ()
-    return [Finding("length", claim, "note", evidence, (length.steps[-1],), remedy)]

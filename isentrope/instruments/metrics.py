@@ -102,7 +102,21 @@ def length_metrics(episodes: Sequence[Episode]) -> Metrics:
     for key, found in spans.items():
         lengths = [span[1] - span[0] for span in found if span is not None]
         metrics |= known_means({key: lengths})
-    return metrics
+    return metrics | _lengths_by_outcome(episodes)
+
+
+def _lengths_by_outcome(episodes: Sequence[Episode]) -> Metrics:
+    """An episode that broke is neither solved nor failed."""
+    ended = {
+        "solved": [episode for episode in episodes if episode.success],
+        "failed": [episode for episode in episodes if not episode.success and episode.stop not in FAILURES],
+    }
+    return known_means(
+        {
+            f"response/outcome/{name}": [len(turn.response_ids) for episode in some for turn in episode.turns]
+            for name, some in ended.items()
+        }
+    )
 
 
 def validity_metrics(episodes: Sequence[Episode]) -> Metrics:

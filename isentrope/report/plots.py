@@ -107,6 +107,11 @@ SECTIONS: dict[str, tuple[Plot, ...]] = {
                 "response/action_tokens": "action",
             },
         ),
+        Plot(
+            "Length of a response by outcome",
+            {"response/outcome/solved": "solved", "response/outcome/failed": "not solved"},
+            "If they grow where the task is not solved and nowhere else, length itself is being learnt.",
+        ),
         Plot("Length of an episode", {"episode/turns": "turns"}),
     ),
     "Degeneracy": (

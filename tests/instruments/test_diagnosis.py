@@ -454,3 +454,45 @@ def test_a_run_that_goes_on_is_said_to(tmp_path: Path) -> None:
 def test_shares_that_cannot_be_are_told_all_the_same() -> None:
     lines = [{"eval/seen/success": value, "eval/seen/games": 1.0, "kind": "eval"} for value in (3.0, 0.0)]
     assert diagnose(Course("r", "train", {}, [{"step": i} | line for i, line in enumerate(lines)])).words()
+
+
+LOST = {
+    "response/tokens": list(np.linspace(16, 20, 60)),  # solved episodes are many: the mean hardly tells
+    "response/outcome/failed": list(np.linspace(16, 48, 60)),
+    "response/outcome/solved": list(np.linspace(16, 15, 60)),
+}
+WEIGHED = {
+    ("turn", False): "learn.aggregation=token or learn.divide_by_std=true",
+    ("turn", True): "learn.aggregation=token",
+    ("sequence", False): "learn.aggregation=token",
+    ("token", False): None,
+    ("episode", False): None,
+}
+
+
+@pytest.mark.parametrize(("weighing", "advice"), WEIGHED.items())
+def test_responses_that_grow_in_failed_episodes_alone(weighing: tuple[str, bool], advice: str | None) -> None:
+    learn = {"aggregation": weighing[0], "divide_by_std": weighing[1]}
+    found = named(diagnose(course(HEALTHY | LOST, config=CONFIG | {"learn": CONFIG["learn"] | learn})))
+    finding = found["length/failed"]
+    assert finding.claim == (
+        "Responses of failed episodes went from 17 tokens to 47, those of solved ones from 16 to 15."
+    )
+    assert finding.remedy == ((advice,) if advice else ()) + ("learn.overlong=0.2, if long responses bring nothing",)
+    assert finding.severity == "warning"
+    assert "length" not in found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"response/outcome/solved": list(np.linspace(16, 24, 60))},  # they grow wherever they are
+        {"response/outcome/failed": list(np.linspace(16, 20, 60))},
+        {"response/outcome/failed": list(np.linspace(48, 16, 60))},  # shorter
+        {"response/outcome/solved": [None] * 60},  # nothing was ever solved
+    ],
+)
+def test_other_lengths_are_not_told_by_outcome(change: dict[str, list[float | None]]) -> None:
+    assert not any(name.startswith("length") for name in named(diagnose(course(HEALTHY | LOST | change))))
+    longer = {"response/tokens": list(np.linspace(16, 40, 60))}
+    assert "Responses went from 17 tokens to 39." in diagnose(course(HEALTHY | LOST | change | longer)).words()

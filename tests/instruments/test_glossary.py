@@ -12,7 +12,8 @@ from isentrope.instruments.glossary_docs import PAGE, page
 ENTRIES = [entry for section in GLOSSARY.values() for entry in section]
 WRITTEN_BY_THE_TRAINER = """
 step return/mean return/std success/all success/heat episode/turns episode/tokens response/tokens
-response/think_tokens response/action_tokens context/tokens valid_ratio verdict/no_action stop/turn_limit
+response/outcome/solved response/outcome/failed response/think_tokens response/action_tokens context/tokens
+valid_ratio verdict/no_action stop/turn_limit
 entropy/token entropy/think entropy/action entropy/other entropy/response entropy/concentration entropy/turn
 entropy/episode entropy/first10 entropy/last10 surprisal/response loss/policy loss/kl loss/total loss/epo kl/k1 kl/k2
 kl/k3 kl/old clip/fraction clip/low clip/high ratio/min ratio/max ratio/mean advantage/mean advantage/std

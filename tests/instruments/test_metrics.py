@@ -43,7 +43,8 @@ HAND = [
 ]
 BY_HAND = {
     "return/mean": 0.2, "return/std": 0.2, "success/all": 0.5, "success/heat": 1.0, "success/cool": 0.0,
-    "episode/turns": 1.5, "episode/tokens": 3.5, "response/tokens": 7 / 3, "response/think_tokens": 1.0,
+    "episode/turns": 1.5, "episode/tokens": 3.5, "response/tokens": 7 / 3, "response/outcome/solved": 3.0,
+    "response/think_tokens": 1.0,
     "response/action_tokens": 1.0, "context/tokens": (2 + 8 + 2) / 3,
     "context/dropped": 1.0, "context/shortened": 1 / 3, "valid_ratio": 2 / 3,
     "verdict/no_action": 1 / 3, "stop/terminated": 0.5, "stop/time_limit": 0.5, "failures": 1.0,
@@ -60,6 +61,12 @@ BY_HAND = {
 
 def test_by_hand() -> None:
     assert rollout_metrics(HAND) == pytest.approx(BY_HAND)
+
+
+def test_lengths_by_outcome() -> None:
+    lost = episode(turn([1, 1, 1]), turn([1]), stop="turn_limit")
+    found = rollout_metrics([*HAND, lost])  # the one of HAND that broke is neither
+    assert (found["response/outcome/solved"], found["response/outcome/failed"]) == (3.0, 2.0)
 
 
 def test_where_a_few_responses_hold_the_entropy() -> None:
@@ -179,6 +186,10 @@ def concentrated(episodes: list[Episode]) -> float | None:
     return sum(sums[: math.ceil(spoken / 20)]) / sum(sums) if sum(sums) > 0 else None
 
 
+def tokens_where(ended: Callable[[Episode], bool]) -> Callable[[list[Episode]], float | None]:
+    return lambda all: mean([float(len(each.response_ids)) for one in all if ended(one) for each in one.turns])
+
+
 def length(span: tuple[int, int] | None) -> float | None:
     return None if span is None else span[1] - span[0]
 
@@ -191,6 +202,8 @@ NAIVE: dict[str, Callable[[list[Episode]], float | None]] = {
     "episode/turns": lambda all: mean([float(len(one.turns)) for one in all]),
     "episode/tokens": lambda all: mean([float(len(tokens_of(one))) for one in all]),
     "response/tokens": over_turns(lambda each: float(len(each.response_ids))),
+    "response/outcome/solved": tokens_where(lambda one: one.success),
+    "response/outcome/failed": tokens_where(lambda one: not one.success and one.stop != "task_error"),
     "response/think_tokens": over_turns(lambda each: length(each.think_span)),
     "response/action_tokens": over_turns(lambda each: length(each.action_span)),
     "context/tokens": contexts,

@@ -30,6 +30,7 @@ def test_weights_by_hand() -> None:
     assert token_weights("token", episodes, turns) == pytest.approx([1 / 4] * 4)
     assert token_weights("sequence", episodes, turns) == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 3])
     assert token_weights("turn", episodes, turns) == pytest.approx([1 / 8, 1 / 8, 1 / 4, 1 / 2])
+    assert token_weights("episode", episodes, turns) == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])
     # Two episodes, each divided by 5 tokens: 1 / (2 · 5).
     assert token_weights("constant", episodes, turns, 5.0) == pytest.approx([1 / 10] * 4)
 
@@ -56,6 +57,16 @@ def test_order_of_tokens_and_names_do_not_matter(mode: str, rows: Tokens, order:
 
 
 @given(Batch)
+def test_episodes_weigh_the_same_and_their_tokens_too(rows: Tokens) -> None:
+    episodes, turns, _ = numbers(rows)
+    weights = token_weights("episode", episodes, turns)
+    for episode in set(episodes.tolist()):
+        own = weights[episodes == episode]
+        assert own.sum() == pytest.approx(1 / len(set(episodes.tolist())))
+        assert len(set(own.tolist())) == 1
+
+
+@given(Batch)
 def test_a_constant_length_does_not_look_at_lengths(rows: Tokens) -> None:
     episodes, turns, _ = numbers(rows)
     weights = token_weights("constant", episodes, turns, 50.0)
@@ -76,5 +87,5 @@ def test_no_tokens_and_unknown_names() -> None:
     none = np.zeros(0, dtype=np.int64)
     for mode in MODES:
         assert token_weights(mode, none, none).tolist() == []
-    with pytest.raises(ValueError, match="'median': expected one of token, turn, sequence, constant"):
+    with pytest.raises(ValueError, match="'median': expected one of token, turn, sequence, episode, constant"):
         token_weights("median", none, none)

@@ -201,6 +201,16 @@ def test_mean_over_responses(seed: int) -> None:
 
 
 @every_seed
+def test_mean_over_episodes(seed: int) -> None:
+    """A row of theirs is then a whole episode."""
+    batch = episodes(seed)
+    losses = batch.normal()
+    theirs = core.agg_loss(batch.pad(losses), batch.mask, "seq-mean-token-mean")
+    ours = token_weights("episode", batch.episode_N, batch.turn_N) @ losses.numpy()
+    assert ours == pytest.approx(float(theirs), rel=1e-7)
+
+
+@every_seed
 def test_mean_over_episodes_of_constant_length(seed: int) -> None:
     batch = episodes(seed)
     losses = batch.normal()

@@ -150,7 +150,7 @@ def test_a_constant_length_does_not_depend_on_the_padding() -> None:
     assert weights @ batch.flat(losses) == pytest.approx(narrow)
 
 
-@pytest.mark.parametrize("mode", ["token", "sequence", "turn", "constant"])
+@pytest.mark.parametrize("mode", ["token", "sequence", "turn", "episode", "constant"])
 def test_denominators_are_those_of_the_whole_batch(mode: str) -> None:
     """Our weights are split with the tokens. verl's mean of a half is over that half, unless told the counts."""
     batch = episodes(3)

@@ -117,6 +117,9 @@ def mean_over(
     if mode == "constant":
         sums = [sum(v for v, e in zip(values, episodes, strict=True) if e == episode) for episode in set(episodes)]
         return mean_of([total / constant_length for total in sums])
+    if mode == "episode":
+        of = [[v for v, e in zip(values, episodes, strict=True) if e == episode] for episode in sorted(set(episodes))]
+        return mean_of([mean_of(own) for own in of])
     turn_means: dict[int, float] = {}
     episode_of_turn: dict[int, int] = {}
     for turn in sorted(set(turns)):
