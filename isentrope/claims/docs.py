@@ -34,9 +34,12 @@ NOT_YET = "**The study has not been made yet.** No study is kept under `docs/run
 
 def kept_studies(docs: Path = DOCS) -> dict[str, StudyData]:
     """The studies under docs/runs that concern a claim, by their folders; others are there for another purpose."""
+    return {name: data for name, data in all_studies(docs).items() if _concerns_a_claim(data)}
+
+
+def all_studies(docs: Path = DOCS) -> dict[str, StudyData]:
     folders = sorted(path.parent for path in (docs / "runs").glob(f"*/{COMPACT}"))
-    found = zip(folders, read_studies(folders), strict=True)
-    return {folder.name: data for folder, data in found if _concerns_a_claim(data)}
+    return {folder.name: data for folder, data in zip(folders, read_studies(folders), strict=True)}
 
 
 def _concerns_a_claim(data: StudyData) -> bool:
@@ -46,9 +49,10 @@ def _concerns_a_claim(data: StudyData) -> bool:
 
 def figures(studies: Sequence[StudyData]) -> dict[str, str]:
     """Every figure by the name of its file."""
-    made = {OVERVIEW: forest(studies)}
-    for data in (data for data in studies if data.name == STUDY):
-        made |= {f"{one.name}.svg": draw(data, one) for several in FIGURES.values() for one in several}
+    made = {OVERVIEW: forest([data for data in studies if _concerns_a_claim(data)])}
+    wanted = [one for several in FIGURES.values() for one in several]
+    for data in studies:
+        made |= {f"{one.name}.svg": draw(data, one) for one in wanted if one.study == data.name}
     return {name: text for name, text in made.items() if text is not None}
 
 
@@ -70,7 +74,8 @@ def tables(kept: Mapping[str, StudyData]) -> dict[str, dict[str, str]]:
 
 
 def _paper(paper: str, ledger: Ledger, studies: Sequence[StudyData]) -> dict[str, str]:
-    told = [numbers(data, cells_of(FIGURES[paper])) for data in studies if data.name == STUDY]
+    shown = cells_of([figure for figure in FIGURES[paper] if figure.study == STUDY])
+    told = [numbers(data, shown) for data in studies if data.name == STUDY]
     return {"numbers": told[0] if told else NOT_YET, "verdicts": verdicts(ledger, paper)}
 
 
@@ -96,9 +101,9 @@ def _rule(claim: Claim, since: str) -> list[str]:
 
 def made(docs: Path = DOCS) -> dict[Path, str]:
     """All pages and figures as they are to be, by path. Pages keep what was written by hand."""
-    kept = kept_studies(docs)
-    files = {docs / "claims" / name: text for name, text in figures(list(kept.values())).items()}
-    for page, texts in tables(kept).items():
+    every = all_studies(docs)
+    files = {docs / "claims" / name: text for name, text in figures(list(every.values())).items()}
+    for page, texts in tables({name: data for name, data in every.items() if _concerns_a_claim(data)}).items():
         files[docs / page] = filled((docs / page).read_text(encoding="utf-8"), texts)
     return files
 

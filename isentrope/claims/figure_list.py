@@ -1,13 +1,14 @@
-"""Which figures the claims' pages have. Cells are those of recipes/studies/household.toml."""
+"""Which figures the claims' pages have. Cells are those of recipes/studies/household.toml, unless another is named."""
 
 from __future__ import annotations
 
 from isentrope.claims.figures import SUCCESS, Figure, Part
 
-STUDY = "household"  # the study that they are made from
+STUDY = "household"  # whose numbers the pages have
 _ENTROPY = "entropy/token"
 _OVER_TURNS = "averaged over turns"
 _SWITCH = ((50.0, "ActRe's stage 2"),)
+_BRANCHES = {cell: cell for cell in ("turn", "sequence", "token", "episode")}
 _EPO = {
     "grpo": "GRPO",
     "grpo-epo": "EPO",
@@ -137,6 +138,17 @@ SEAL = (
     _long("seal-turns-kl", _OVER_TURNS, {"grpo-turns-long": "GRPO", "grpo-turns-kl-long": "3.5 times the KL weight"}),
     _long("seal-turns-bonus", _OVER_TURNS, {"grpo-entreg-turns-long": "entropy bonus", "grpo-epo-turns-long": "EPO"}),
     _long("seal-turns-others", _OVER_TURNS, {"grpo-aem-turns-long": "AEM", "grpo-seal-03-turns-long": "SEAL, α = 0.3"}),
+    Figure(
+        "seal-branches",
+        "Where an eruption goes on: runs from the same policy, by aggregation",
+        "response/outcome/failed",
+        (
+            Part(_BRANCHES, "tokens of a response, failed episodes"),
+            Part(_BRANCHES, "solved episodes", "response/outcome/solved"),
+        ),
+        smooth=True,
+        study="branches",
+    ),
     _turns("duplication", "Sentences that stand more than once in a response", "degeneracy/duplication", shares=True),
     _turns("valid", "Valid actions", "valid_ratio", shares=True),
     Figure("seal-early-valid", "Valid actions at the beginning", "valid_ratio", (Part({"grpo": "GRPO"}),), last=50,

@@ -46,6 +46,7 @@ class Figure:
     smooth: bool = False
     shares: bool = False
     marks: tuple[tuple[float, str], ...] = ()
+    study: str = "household"  # the study that it is made from
 
 
 @dataclass(frozen=True)

@@ -1,39 +1,50 @@
-"""Responses that grow or shrink, and responses that grow in failed episodes alone.
+"""Responses that grow or shrink, and responses that grow where the task is not solved and nowhere else.
 
-Where losses are averaged within a response, a token of a long one weighs less. Of responses that fail alike the long
-ones are then discouraged less, and a policy that sees no way to succeed may learn to go on talking
-(docs/claims/seal.md).
+Where losses are averaged within a response, a token of a long one weighs less. Of responses that fail alike the tokens
+of long ones are then discouraged less (docs/claims/seal.md).
 """
 
 from __future__ import annotations
 
 from isentrope.instruments.curves import ENOUGH, Curve
 from isentrope.instruments.diagnosis_data import Course, Finding
-from isentrope.instruments.diagnosis_remedies import other_weighing
+from isentrope.instruments.diagnosis_remedies import to_shorten
 
 LONGER, SHORTER = 1.5, 0.6  # responses that change their length by so much are worth a word
 SAME = 1.2  # responses that grew by less have hardly grown
-OVERLONG = "learn.overlong=0.2, if long responses bring nothing"
+COMMON = 0.5  # share of the run's steps at which both outcomes must be known
 
 
 def length_findings(course: Course) -> list[Finding]:
-    length = course.curve("response/tokens")
-    solved, failed = (course.curve(f"response/outcome/{outcome}") for outcome in ("solved", "failed"))
-    if _grew_where_lost(solved, failed):
+    whole = course.curve("response/tokens")
+    solved, failed = _where_both_are_known(course, len(whole))
+    if _changed(failed) and failed.end > failed.start and solved.end < SAME * solved.start:
         claim = (
-            f"Responses of failed episodes went from {failed.start:.0f} tokens to {failed.end:.0f}, those of solved "
-            f"ones from {solved.start:.0f} to {solved.end:.0f}."
+            f"Where the task was not solved, responses went from {failed.start:.0f} tokens to {failed.end:.0f}; where "
+            f"it was, from {solved.start:.0f} to {solved.end:.0f}."
         )
         evidence = {"failed/start": failed.start, "failed/end": failed.end}
         evidence |= {"solved/start": solved.start, "solved/end": solved.end}
-        remedy = (*other_weighing(course), OVERLONG)
+        remedy = to_shorten(course, where_lost=True)
         return [Finding("length/failed", claim, "warning", evidence, (failed.steps[-1],), remedy)]
-    if not _changed(length):
+    if not _changed(whole):
         return []
-    claim = f"Responses went from {length.start:.0f} tokens to {length.end:.0f}."
-    evidence = {"start": length.start, "end": length.end}
-    remedy = (OVERLONG,) if length.end > length.start else ()
-    return [Finding("length", claim, "note", evidence, (length.steps[-1],), remedy)]
+    claim = f"Responses went from {whole.start:.0f} tokens to {whole.end:.0f}."
+    evidence = {"start": whole.start, "end": whole.end}
+    remedy = to_shorten(course, where_lost=False) if whole.end > whole.start else ()
+    return [Finding("length", claim, "note", evidence, (whole.steps[-1],), remedy)]
+
+
+def _where_both_are_known(course: Course, steps: int) -> tuple[Curve, Curve]:
+    """Lengths in solved and in failed episodes over the steps that have both; empty if those are too few to tell.
+
+    Without it a run that solved something in its beginning alone, or that was resumed from metrics without these
+    numbers, would be told with a start and an end that are not of the same steps."""
+    solved, failed = (course.curve(f"response/outcome/{outcome}") for outcome in ("solved", "failed"))
+    both = set(solved.steps) & set(failed.steps)
+    if len(both) < COMMON * steps:
+        both = set[int]()
+    return solved.at(both), failed.at(both)
 
 
 def _changed(length: Curve) -> bool:
@@ -42,9 +53,3 @@ def _changed(length: Curve) -> bool:
         return False
     times = length.end / length.start
     return not SHORTER < times < LONGER and abs(length.end - length.start) > length.margin
-
-
-def _grew_where_lost(solved: Curve, failed: Curve) -> bool:
-    if not _changed(failed) or failed.end < failed.start:
-        return False
-    return len(solved) >= 2 * ENOUGH and solved.end < SAME * solved.start

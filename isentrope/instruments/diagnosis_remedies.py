@@ -8,7 +8,7 @@ USUAL_KL = 0.01  # learn.kl of most recipes
 COOL = 0.7  # a sampling temperature below this narrows what the policy tries
 # What docs/claims/seal.md found: with both undone nearly every long run erupts, with either of the two none did.
 WEIGHING = "learn.aggregation=token or learn.divide_by_std=true"
-WITHIN_RESPONSES = ("turn", "sequence")  # aggregations in which a token of a long response weighs less
+LONG_WEIGH_LESS = ("turn", "sequence")  # aggregations in which a token of a long response weighs less
 BONUSES = {"entropy_bonus": "coefficient", "ea": "alpha"}  # methods that push entropy up, and by which setting
 
 
@@ -18,7 +18,7 @@ def to_calm(course: Course) -> tuple[str, ...]:
     heat = temperature(course)
     if heat is not None and heat > 1:
         found.append(f"a lower sampling temperature (it is {heat:g})")
-    if _demo_weighing(course):
+    if _undivided_turns(course):
         found.append(WEIGHING)
     if "aem" in course.methods:
         found.append("no aem")
@@ -26,11 +26,13 @@ def to_calm(course: Course) -> tuple[str, ...]:
     return (*found, slower(course), *_more_kl(course))
 
 
-def other_weighing(course: Course) -> tuple[str, ...]:
-    """Against long responses in failed episodes, where those are discouraged less than short ones."""
-    if _demo_weighing(course):
-        return (WEIGHING,)
-    return ("learn.aggregation=token",) if course.setting("learn.aggregation") in WITHIN_RESPONSES else ()
+def to_shorten(course: Course, where_lost: bool) -> tuple[str, ...]:
+    """Against responses that grow, or that grow in episodes that are not solved and nowhere else."""
+    weigh = where_lost and course.setting("learn.aggregation") in LONG_WEIGH_LESS
+    found = ["learn.aggregation=token"] if weigh else []
+    if not course.amount("learn.overlong"):
+        found.append("learn.overlong=0.2, if long responses bring nothing")
+    return tuple(found)
 
 
 def to_widen(course: Course) -> tuple[str, ...]:
@@ -61,8 +63,11 @@ def temperature(course: Course) -> float | None:
     return course.amount("rollout.temperature")
 
 
-def _demo_weighing(course: Course) -> bool:
-    return course.setting("learn.aggregation") == "turn" and course.setting("learn.divide_by_std") is False
+def _undivided_turns(course: Course) -> bool:
+    """Whether WEIGHING can be followed: other advantages than these are never divided."""
+    divisible = course.setting("learn.advantage") in (None, "grpo", "gigpo")
+    undivided = course.setting("learn.divide_by_std") is False
+    return divisible and undivided and course.setting("learn.aggregation") == "turn"
 
 
 def _smaller(course: Course, name: str) -> str:

@@ -43,7 +43,11 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("episode/tokens", "tokens", "Mean number of sampled tokens of an episode, all its responses together."),
         Entry("response/tokens", "tokens", "Mean number of tokens of a response."),
         Entry("response/outcome/solved", "tokens", "Mean number of tokens of a response, in solved episodes."),
-        Entry("response/outcome/failed", "tokens", "Mean number of tokens of a response, where the policy failed."),
+        Entry(
+            "response/outcome/failed",
+            "tokens",
+            "Mean number of tokens of a response, in episodes that were not solved and did not break.",
+        ),
         Entry("response/think_tokens", "tokens", "Mean number of tokens between the think tags."),
         Entry("response/action_tokens", "tokens", "Mean number of tokens between the action tags."),
         Entry("context/tokens", "tokens", "Mean number of tokens in front of a response, earlier turns included."),

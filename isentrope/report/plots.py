@@ -110,7 +110,7 @@ SECTIONS: dict[str, tuple[Plot, ...]] = {
         Plot(
             "Length of a response by outcome",
             {"response/outcome/solved": "solved", "response/outcome/failed": "not solved"},
-            "If they grow where the task is not solved and nowhere else, length itself is being learnt.",
+            "Longer only where the task is not solved: length that brings nothing.",
         ),
         Plot("Length of an episode", {"episode/turns": "turns"}),
     ),

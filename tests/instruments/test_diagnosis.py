@@ -343,7 +343,7 @@ keys = st.sampled_from(
         "success/all", "entropy/token", "valid_ratio", "kl/k3", "failures", "likelihood/valid", "grad_norm",
         "verdict/odd", "sft/loss", "degeneracy/duplication", "probe/interference/negative",
         "probe/interference/positive", "response/tokens", "eval/seen/success", "eval/seen/games",
-        "advantage/zero_groups", "stop/turn_limit",
+        "advantage/zero_groups", "stop/turn_limit", "response/outcome/solved", "response/outcome/failed",
     ]
 )  # fmt: skip
 values = st.one_of(st.none(), st.floats(allow_nan=True), st.floats(0, 1), st.text(max_size=3))
@@ -457,42 +457,65 @@ def test_shares_that_cannot_be_are_told_all_the_same() -> None:
 
 
 LOST = {
-    "response/tokens": list(np.linspace(16, 20, 60)),  # solved episodes are many: the mean hardly tells
+    "response/tokens": list(np.linspace(16, 40, 60)),
     "response/outcome/failed": list(np.linspace(16, 48, 60)),
-    "response/outcome/solved": list(np.linspace(16, 15, 60)),
+    "response/outcome/solved": list(np.linspace(16, 18, 60)),
 }
-WEIGHED = {
-    ("turn", False): "learn.aggregation=token or learn.divide_by_std=true",
-    ("turn", True): "learn.aggregation=token",
-    ("sequence", False): "learn.aggregation=token",
-    ("token", False): None,
-    ("episode", False): None,
-}
+OVERLONG = "learn.overlong=0.2, if long responses bring nothing"
+FEW_KNOWN = [None] * 32
 
 
-@pytest.mark.parametrize(("weighing", "advice"), WEIGHED.items())
-def test_responses_that_grow_in_failed_episodes_alone(weighing: tuple[str, bool], advice: str | None) -> None:
-    learn = {"aggregation": weighing[0], "divide_by_std": weighing[1]}
-    found = named(diagnose(course(HEALTHY | LOST, config=CONFIG | {"learn": CONFIG["learn"] | learn})))
+@pytest.mark.parametrize(
+    ("learn", "remedy"),
+    [
+        ({"aggregation": "turn"}, ("learn.aggregation=token", OVERLONG)),
+        ({"aggregation": "sequence"}, ("learn.aggregation=token", OVERLONG)),
+        ({"aggregation": "sequence", "overlong": 0.2}, ("learn.aggregation=token",)),
+        ({"aggregation": "token"}, (OVERLONG,)),
+        ({"aggregation": "episode"}, (OVERLONG,)),
+        ({"aggregation": "constant", "overlong": 0.2}, ()),
+    ],
+)
+def test_responses_that_grow_where_nothing_is_solved(learn: dict[str, Any], remedy: tuple[str, ...]) -> None:
+    config = CONFIG | {"learn": {"lr": 1e-5} | learn}
+    found = named(diagnose(course(HEALTHY | LOST, config=config)))
     finding = found["length/failed"]
     assert finding.claim == (
-        "Responses of failed episodes went from 17 tokens to 47, those of solved ones from 16 to 15."
+        "Where the task was not solved, responses went from 17 tokens to 47; where it was, from 16 to 18."
     )
-    assert finding.remedy == ((advice,) if advice else ()) + ("learn.overlong=0.2, if long responses bring nothing",)
-    assert finding.severity == "warning"
-    assert "length" not in found
+    assert finding.evidence == pytest.approx(
+        {"failed/start": 17.085, "failed/end": 46.915, "solved/start": 16.068, "solved/end": 17.932}, abs=0.001
+    )
+    assert (finding.remedy, finding.severity, finding.steps) == (remedy, "warning", (60,))
+    assert "length" not in found  # the same said twice
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"response/outcome/solved": list(np.linspace(16, 24, 60))},  # they grow wherever they are
-        {"response/outcome/failed": list(np.linspace(16, 20, 60))},
+        {"response/outcome/failed": list(np.linspace(16, 22, 60))},  # too little
         {"response/outcome/failed": list(np.linspace(48, 16, 60))},  # shorter
+        {"response/outcome/failed": [16.0, 60.0] * 29 + [60.0, 60.0]},  # no more than its noise
+        {"response/outcome/failed": [0.0] * 60},
         {"response/outcome/solved": [None] * 60},  # nothing was ever solved
+        {"response/outcome/solved": [16.0] * 20 + [None] * 40},  # only in the beginning
+        {key: [*FEW_KNOWN, *LOST[key][32:]] for key in list(LOST)[1:]},  # resumed from numbers without them
     ],
 )
 def test_other_lengths_are_not_told_by_outcome(change: dict[str, list[float | None]]) -> None:
-    assert not any(name.startswith("length") for name in named(diagnose(course(HEALTHY | LOST | change))))
-    longer = {"response/tokens": list(np.linspace(16, 40, 60))}
-    assert "Responses went from 17 tokens to 39." in diagnose(course(HEALTHY | LOST | change | longer)).words()
+    config = CONFIG | {"learn": {"aggregation": "turn"}}
+    found = named(diagnose(course(HEALTHY | LOST | change, config=config)))
+    assert "length/failed" not in found
+    assert found["length"].claim == "Responses went from 17 tokens to 39."
+    assert found["length"].remedy == (OVERLONG,)
+
+
+def test_lengths_are_told_from_one_and_a_half_times_on() -> None:
+    longer = {"response/outcome/failed": list(np.linspace(16, 26, 60))}
+    assert "length/failed" in named(diagnose(course(HEALTHY | LOST | longer)))
+    assert not any(name.startswith("length") for name in named(diagnose(course(HEALTHY))))
+    short = named(diagnose(course(HEALTHY | {"response/tokens": list(np.linspace(40, 16, 60))})))
+    assert short["length"].remedy == ()
+    few = {key: values[::9][:7] for key, values in LOST.items()}  # as steep, but seven steps say little
+    assert not any(name.startswith("length") for name in named(diagnose(course(few, steps=7))))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.instruments.glossary import explain
-from isentrope.instruments.metrics import eval_metrics, rollout_metrics, wilson
+from isentrope.instruments.metrics import FAILURES, eval_metrics, rollout_metrics, wilson
 from isentrope.types import Episode, Turn
 
 
@@ -203,7 +203,7 @@ NAIVE: dict[str, Callable[[list[Episode]], float | None]] = {
     "episode/tokens": lambda all: mean([float(len(tokens_of(one))) for one in all]),
     "response/tokens": over_turns(lambda each: float(len(each.response_ids))),
     "response/outcome/solved": tokens_where(lambda one: one.success),
-    "response/outcome/failed": tokens_where(lambda one: not one.success and one.stop != "task_error"),
+    "response/outcome/failed": tokens_where(lambda one: not one.success and one.stop not in FAILURES),
     "response/think_tokens": over_turns(lambda each: length(each.think_span)),
     "response/action_tokens": over_turns(lambda each: length(each.action_span)),
     "context/tokens": contexts,
@@ -240,7 +240,7 @@ def some_turns(draw: st.DrawFn) -> Turn:
 some_episodes = st.builds(
     lambda turns, kind, success, stop: episode(*turns, kind=kind, success=success, stop=stop),
     st.lists(some_turns(), max_size=4), st.sampled_from(["heat", "cool"]), st.booleans(),
-    st.sampled_from(["terminated", "task_error", "turn_limit"]),
+    st.sampled_from(["terminated", "truncated", "turn_limit", "context_limit", "clock", *FAILURES]),
 )  # fmt: skip
 
 

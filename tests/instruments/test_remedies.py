@@ -49,6 +49,8 @@ def finding(diagnosis: Diagnosis, name: str) -> Finding:
         ({"learn": LEARN | {"aggregation": "turn", "divide_by_std": False}}, (WEIGHING, "seal", SLOWER)),
         ({"learn": LEARN | {"aggregation": "turn", "divide_by_std": True}}, ("seal", SLOWER)),
         ({"learn": LEARN | {"aggregation": "token", "divide_by_std": False}}, ("seal", SLOWER)),
+        # RLOO never divides, so that cannot be advised
+        ({"learn": LEARN | {"aggregation": "turn", "divide_by_std": False, "advantage": "rloo"}}, ("seal", SLOWER)),
         ({"methods": ["aem"]}, ("no aem", "seal", SLOWER)),
     ],
 )

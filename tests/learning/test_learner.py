@@ -86,7 +86,7 @@ def written_down(policy: Policy, episodes: list[Episode], s: LearnSettings, bonu
 
 
 @pytest.mark.parametrize("full", [True, False])
-@pytest.mark.parametrize("aggregation", ["token", "turn", "sequence"])
+@pytest.mark.parametrize("aggregation", ["token", "turn", "sequence", "episode"])
 def test_gradient_is_that_of_the_equation(full: bool, aggregation: str) -> None:
     episodes, policy = make_episodes(3, full=full), small_policy()
     settings = replace(SETTINGS, aggregation=aggregation)

@@ -124,8 +124,8 @@ def test_a_value_clip_of_zero_is_no_clip() -> None:
 
 
 def test_a_sequence_is_a_response_not_a_row() -> None:
-    """verl averages over rows. Where a row holds a whole episode, ours still counts its responses one by one, and
-    `turn` averages them within their episode."""
+    """verl averages over rows. Where a row holds a whole episode, `sequence` still counts its responses one by one, and
+    `turn` averages them within their episode; `episode` is that row."""
     batch = episodes(1)
     losses = batch.normal()
     theirs = float(core.agg_loss(batch.pad(losses), batch.mask, "seq-mean-token-mean"))

@@ -129,7 +129,8 @@ def test_the_instruments_have_figures_where_they_measured(tmp_path: Path) -> Non
         "entropy/turns/1": 0.5, "entropy/turns/16": 0.1, "entropy/turns/2": 0.4, "entropy/kind/pick": 0.3,
         "entropy/outcome/solved": 0.2, "entropy/outcome/failed": 0.4, "drift/predicted": 20.0, "drift/measured": -0.1,
         "drift/agreement": 0.7, "likelihood/valid": -0.3, "degeneracy/duplication": 0.02,
-        "degeneracy/length_drift": 1.1, "probe/delta_h": 0.2, "probe/similarity/between": 0.9,
+        "degeneracy/length_drift": 1.1, "response/outcome/solved": 15.0, "response/outcome/failed": 40.0,
+        "probe/delta_h": 0.2, "probe/similarity/between": 0.9,
         "probe/interference/negative": 3.0,
     }  # fmt: skip
     records = [record_of(step, {key: value * step for key, value in values.items()}, "train") for step in (1, 2)]
@@ -140,6 +141,7 @@ def test_the_instruments_have_figures_where_they_measured(tmp_path: Path) -> Non
         "Entropy by task type",
         "Entropy by outcome",
         "Likelihood by outcome",
+        "Length of a response by outcome",
         "Repetition",
         "Drift of entropy, foretold and measured",
         "Forecasts that were right",
@@ -151,6 +153,8 @@ def test_the_instruments_have_figures_where_they_measured(tmp_path: Path) -> Non
         assert page.count(f"<h3>{title}") == 1, title  # fmt: skip
     turns = page.split("<h3>Entropy by turn")[1].split("</figure>")[0]
     assert re.findall(r"</svg>([^<]+)</li>", turns) == ["turn 1", "turns 2 to 3", "turns 16 to 31"]
+    lengths = page.split("<h3>Length of a response by outcome")[1].split("</figure>")[0]
+    assert re.findall(r"</svg>([^<]+)</li>", lengths) == ["solved", "not solved"]
     for title in ("Surprisal", "Invented things", "What the judge finds", "Σ"):
         assert f"<h3>{title}" not in page
 

@@ -9,7 +9,7 @@ import { go, on, state } from "./state.js";
 const SECTIONS = {
   Success: [/^eval\/[^/]+\/success$/, "success/all"],
   Entropy: ["entropy/token", "entropy/think", "entropy/action", "entropy/first10", "entropy/last10", "drift/agreement", "probe/delta_h"],
-  Behaviour: ["return/mean", "valid_ratio", "response/tokens", "episode/turns", "degeneracy/duplication", "degeneracy/loops", "degeneracy/hallucinated",
+  Behaviour: ["return/mean", "valid_ratio", "response/tokens", "response/outcome/solved", "response/outcome/failed", "episode/turns", "degeneracy/duplication", "degeneracy/loops", "degeneracy/hallucinated",
     "likelihood/valid", "likelihood/solved", "likelihood/failed"],
   Update: ["kl/k3", "kl/old", "clip/fraction", "grad_norm", "advantage/zero_groups", "loss/total", "mismatch/kl", "probe/interference/sum", "lr"],
   Imitation: ["sft/loss", "rft/solved"],
