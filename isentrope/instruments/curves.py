@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
@@ -70,10 +70,7 @@ class Curve:
 
     def between(self, first: int, last: int) -> Curve:
         """What lies between two steps, both included."""
-        return self.at(range(first, last + 1))
-
-    def at(self, steps: Container[int]) -> Curve:
-        kept = [(step, value) for step, value in zip(self.steps, self.values, strict=True) if step in steps]
+        kept = [(step, value) for step, value in zip(self.steps, self.values, strict=True) if first <= step <= last]
         return Curve(tuple(step for step, _ in kept), tuple(value for _, value in kept))
 
     def tail(self, numbers: int) -> Curve:

@@ -44,7 +44,12 @@ def _where_both_are_known(course: Course, steps: int) -> tuple[Curve, Curve]:
     both = set(solved.steps) & set(failed.steps)
     if len(both) < COMMON * steps:
         both = set[int]()
-    return solved.at(both), failed.at(both)
+    return _at(both, solved), _at(both, failed)
+
+
+def _at(steps: set[int], length: Curve) -> Curve:
+    kept = [(step, value) for step, value in zip(length.steps, length.values, strict=True) if step in steps]
+    return Curve(tuple(step for step, _ in kept), tuple(value for _, value in kept))
 
 
 def _changed(length: Curve) -> bool:
