@@ -11,8 +11,8 @@ from pathlib import Path
 
 from isentrope.claims.book import CLAIMS, PAPERS
 from isentrope.claims.computed import compute
-from isentrope.claims.figure_list import FIGURES, STUDY
-from isentrope.claims.figures import draw
+from isentrope.claims.figure_list import FIGURES
+from isentrope.claims.figures import STUDY, draw
 from isentrope.claims.forest import forest
 from isentrope.claims.ledger import Ledger, make_ledger, read_studies
 from isentrope.claims.numbers import cells_of, numbers
@@ -34,12 +34,16 @@ NOT_YET = "**The study has not been made yet.** No study is kept under `docs/run
 
 def kept_studies(docs: Path = DOCS) -> dict[str, StudyData]:
     """The studies under docs/runs that concern a claim, by their folders; others are there for another purpose."""
-    return {name: data for name, data in all_studies(docs).items() if _concerns_a_claim(data)}
+    return _with_claims(_all_studies(docs))
 
 
-def all_studies(docs: Path = DOCS) -> dict[str, StudyData]:
+def _all_studies(docs: Path = DOCS) -> dict[str, StudyData]:
     folders = sorted(path.parent for path in (docs / "runs").glob(f"*/{COMPACT}"))
     return {folder.name: data for folder, data in zip(folders, read_studies(folders), strict=True)}
+
+
+def _with_claims(studies: Mapping[str, StudyData]) -> dict[str, StudyData]:
+    return {name: data for name, data in studies.items() if _concerns_a_claim(data)}
 
 
 def _concerns_a_claim(data: StudyData) -> bool:
@@ -101,9 +105,9 @@ def _rule(claim: Claim, since: str) -> list[str]:
 
 def made(docs: Path = DOCS) -> dict[Path, str]:
     """All pages and figures as they are to be, by path. Pages keep what was written by hand."""
-    every = all_studies(docs)
+    every = _all_studies(docs)
     files = {docs / "claims" / name: text for name, text in figures(list(every.values())).items()}
-    for page, texts in tables({name: data for name, data in every.items() if _concerns_a_claim(data)}).items():
+    for page, texts in tables(_with_claims(every)).items():
         files[docs / page] = filled((docs / page).read_text(encoding="utf-8"), texts)
     return files
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from isentrope.claims.figures import SUCCESS, Figure, Part
 
-STUDY = "household"  # whose numbers the pages have
 _ENTROPY = "entropy/token"
 _OVER_TURNS = "averaged over turns"
 _SWITCH = ((50.0, "ActRe's stage 2"),)

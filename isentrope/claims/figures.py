@@ -18,6 +18,7 @@ from isentrope.study.read import DONE, StudyData, StudyRun
 from isentrope.study.statistics import band
 from isentrope.study.tables import LEAST_SEEDS
 
+STUDY = "household"  # that most figures are made from, and the pages' numbers
 SUCCESS = "success"  # stands for the success on the study's split
 WIDTH, HEIGHT, INCHES = 720, 300, 7.5
 BAND = f"95 % interval of the mean over seeds, from {LEAST_SEEDS} seeds up"
@@ -46,7 +47,7 @@ class Figure:
     smooth: bool = False
     shares: bool = False
     marks: tuple[tuple[float, str], ...] = ()
-    study: str = "household"  # the study that it is made from
+    study: str = STUDY  # that it is made from
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from isentrope.claims.book import CLAIMS, PAPERS, claim_of
-from isentrope.claims.figure_list import FIGURES, STUDY
-from isentrope.claims.figures import SUCCESS
+from isentrope.claims.figure_list import FIGURES
+from isentrope.claims.figures import STUDY, SUCCESS
 from isentrope.claims.ledger import make_ledger
 from isentrope.claims.numbers import cells_of, numbers, over_seeds
 from isentrope.claims.pages import SHORT, brief, ledger_table, state, verdicts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -191,22 +192,13 @@ def test_mean_over_tokens(layout: Any, seed: int) -> None:
 
 
 @every_seed
-def test_mean_over_responses(seed: int) -> None:
-    """Their 1e-8 in the denominator is all that is between the two."""
-    batch = responses(seed)
+@pytest.mark.parametrize(("mode", "rows"), [("sequence", responses), ("episode", episodes)])
+def test_mean_over_rows(seed: int, mode: str, rows: Callable[[int], Rows]) -> None:
+    """A row of theirs is a response or a whole episode. Their 1e-8 in the denominator is all the difference."""
+    batch = rows(seed)
     losses = batch.normal()
     theirs = core.agg_loss(batch.pad(losses), batch.mask, "seq-mean-token-mean")
-    ours = token_weights("sequence", batch.episode_N, batch.turn_N) @ losses.numpy()
-    assert ours == pytest.approx(float(theirs), rel=1e-7)
-
-
-@every_seed
-def test_mean_over_episodes(seed: int) -> None:
-    """A row of theirs is then a whole episode."""
-    batch = episodes(seed)
-    losses = batch.normal()
-    theirs = core.agg_loss(batch.pad(losses), batch.mask, "seq-mean-token-mean")
-    ours = token_weights("episode", batch.episode_N, batch.turn_N) @ losses.numpy()
+    ours = token_weights(mode, batch.episode_N, batch.turn_N) @ losses.numpy()
     assert ours == pytest.approx(float(theirs), rel=1e-7)
 
 
