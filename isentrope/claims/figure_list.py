@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from isentrope.claims.figures import SUCCESS, Figure, Part
+from isentrope.claims.figures import STUDY, SUCCESS, Figure, Part
 
 _ENTROPY = "entropy/token"
 _OVER_TURNS = "averaged over turns"
 _SWITCH = ((50.0, "ActRe's stage 2"),)
 _BRANCHES = {cell: cell for cell in ("turn", "sequence", "token", "episode")}
+_WEIGHED = {"grpo": "turn", "grpo-sequence": "sequence", "grpo-token": "token", "grpo-episode": "episode"}
+_ELSE = {"grpo-free": "no KL", "grpo-punished": "penalty −1", "grpo-divided-unpunished": "divided, no penalty"}
 _EPO = {
     "grpo": "GRPO",
     "grpo-epo": "EPO",
@@ -33,11 +35,15 @@ def _turns(name: str, told: str, key: str, shares: bool = False) -> Figure:
     return Figure(f"seal-turns-{name}", title, key, parts, by_seed=cells, smooth=True, shares=shares)
 
 
-def _long(name: str, told: str, cells: dict[str, str]) -> Figure:
-    """Whether entropy stays calm in long runs: a panel for each cell, seed by seed."""
+def _calm(name: str, told: str, cells: dict[str, str], study: str = STUDY) -> Figure:
+    """Whether entropy stays calm: a panel for each cell, seed by seed."""
     parts = tuple(Part({cell: ""}, label) for cell, label in cells.items())
-    title = f"Token entropy, long runs {told}, seed by seed"
-    return Figure(name, title, _ENTROPY, parts, by_seed=tuple(cells), smooth=True)
+    title = f"Token entropy{told}, seed by seed"
+    return Figure(name, title, _ENTROPY, parts, by_seed=tuple(cells), smooth=True, study=study)
+
+
+def _long(name: str, told: str, cells: dict[str, str]) -> Figure:
+    return _calm(name, f", long runs {told}", cells)
 
 
 ACTRE = (
@@ -148,6 +154,16 @@ SEAL = (
         smooth=True,
         study="branches",
     ),
+    _calm("seal-noise", ", undivided, by aggregation", _WEIGHED, study="noise"),
+    _calm("seal-noise-else", ", averaged over turns, with one more setting changed", _ELSE, study="noise"),
+    Figure(
+        "seal-noise-length",
+        "Tokens of a response, by aggregation",
+        "response/outcome/failed",
+        (Part(_WEIGHED, "failed episodes"), Part(_WEIGHED, "solved episodes", "response/outcome/solved")),
+        smooth=True,
+        study="noise",
+    ),
     _turns("duplication", "Sentences that stand more than once in a response", "degeneracy/duplication", shares=True),
     _turns("valid", "Valid actions", "valid_ratio", shares=True),
     Figure("seal-early-valid", "Valid actions at the beginning", "valid_ratio", (Part({"grpo": "GRPO"}),), last=50,
@@ -185,6 +201,7 @@ AEM = (
         by_seed=("grpo-aem-falling",),
         smooth=True,
     ),
+    _calm("aem-noise", ", averaged over turns and undivided", {"grpo": "GRPO", "grpo-aem": "AEM"}, study="noise"),
     _success(
         "aem-success",
         "with and without AEM",

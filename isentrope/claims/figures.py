@@ -6,7 +6,7 @@ text = draw(data, figure)              # SVG; None where no run has the metric
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -93,8 +93,9 @@ def panels_of(data: StudyData, figure: Figure) -> list[Panel]:
         for cell, label in part.cells.items():
             lines += _lines(data, ours, cell, label, colors, alone=len(figure.parts) == 1)
         if lines:
-            cells = [data.cell(cell, DONE) for cell in part.cells]
-            title = f"{part.title}, {_seeds(cells)}; step" if part.title else ""
+            key = _key(data, ours)
+            counts = {sum(bool(run.series(key)[0]) for run in data.cell(cell, DONE)) for cell in part.cells}
+            title = f"{part.title}, {_seeds(counts)}; step" if part.title else ""
             panels.append(Panel(lines, title=title, marks=figure.marks))
     return panels
 
@@ -166,6 +167,6 @@ def _count(seeds: int) -> str:
     return f"{seeds} seed" if seeds == 1 else f"{seeds} seeds"
 
 
-def _seeds(cells: Sequence[Sequence[StudyRun]]) -> str:
-    counts = sorted({len(runs) for runs in cells if runs})
-    return _count(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+def _seeds(counts: Set[int]) -> str:
+    drawn = sorted(counts - {0})
+    return _count(drawn[0]) if len(drawn) == 1 else f"{drawn[0]} to {drawn[-1]} seeds"

@@ -76,6 +76,13 @@ def test_a_panel_may_have_a_metric_of_its_own() -> None:
     assert whole.series[0].color == thoughts.series[0].color
 
 
+def test_only_seeds_that_are_drawn_are_counted() -> None:
+    runs = [run_of("grpo", seed, steps=3, entropy__token=[1.0, 2.0, 3.0]) for seed in range(2)]
+    runs.append(run_of("grpo", 2, steps=3, response__tokens=[4.0, 5.0, 6.0]))  # made before entropy was measured
+    figure = Figure("e", "Entropy", "entropy/token", (Part({"grpo": "bare"}, "GRPO"),))
+    assert panels_of(study_of(runs, {"grpo": ""}), figure)[0].title == "GRPO, 2 seeds; step"
+
+
 def test_shares_stay_between_0_and_1() -> None:
     runs = [run_of("grpo", seed, [0.1 + 0.4 * seed, 0.9]) for seed in range(3)]
     figure = Figure("s", "Success", SUCCESS, (Part({"grpo": "GRPO"}),), shares=True)
