@@ -15,6 +15,8 @@ from isentrope.instruments.alarm_base import Metrics, Remembers, Trouble, number
 from isentrope.instruments.rises import RiseDetector
 from isentrope.instruments.wording import percent
 
+WEIGH = "learn.aggregation=token or episode if it is turn or sequence"  # a remedy; the doctor knows what it is
+
 
 class Collapse(Remembers):
     """Entropy is nearly gone, and success has not come for it."""
@@ -97,7 +99,7 @@ class Duplication(Remembers):
         return Trouble(
             f"Sentences repeat themselves: {percent(now)} of them stand more than once in their response, "
             f"{percent(start)} in the first steps.",
-            "an earlier checkpoint with learn.aggregation=token, a smaller learn.lr or seal: what was learnt this way "
-            "tends to stay",
+            f"an earlier checkpoint, since what was learnt this way tends to stay; {WEIGH}; a smaller learn.lr; the "
+            "method seal",
             {"start": start, "now": now},
         )

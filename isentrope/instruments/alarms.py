@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isentrope.instruments.alarm_base import Metrics, Rule, Trouble, number
-from isentrope.instruments.alarm_rules import Collapse, Duplication, LikelihoodFall
+from isentrope.instruments.alarm_rules import WEIGH, Collapse, Duplication, LikelihoodFall
 from isentrope.instruments.alarm_rules_update import GradientSpike, Mismatch, NoSignal, NotFinite
 from isentrope.instruments.phases import ERUPTION, PhaseChange, PhaseDetector, risen
 
@@ -51,7 +51,7 @@ class Eruption:
             return None
         rise = self.phases.eruptions[-1]
         numbers = {"onset": rise.onset, "before": rise.before, "top": rise.top, "amplitude": rise.amplitude}
-        remedy = "learn.aggregation=token if it is turn; the method seal; a smaller learn.lr; more learn.kl"
+        remedy = f"{WEIGH}; a smaller learn.lr; more learn.kl; the method seal"
         return Trouble(risen(rise), remedy, numbers)
 
     def state_dict(self) -> dict[str, Any]:

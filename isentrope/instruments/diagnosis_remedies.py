@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from isentrope.instruments.alarm_rules import WEIGH
 from isentrope.instruments.diagnosis_data import Course, slower
 
 USUAL_KL = 0.01  # learn.kl of most recipes
 COOL = 0.7  # a sampling temperature below this narrows what the policy tries
-# What docs/claims/seal.md found: with both undone nearly every long run erupts, with either of the two none did.
-WEIGHING = "learn.aggregation=token or learn.divide_by_std=true"
+WEIGHING = "learn.aggregation=token or episode"
+DIVIDE = ", or learn.divide_by_std=true"
 LONG_WEIGH_LESS = ("turn", "sequence")  # aggregations in which a token of a long response weighs less
 BONUSES = {"entropy_bonus": "coefficient", "ea": "alpha"}  # methods that push entropy up, and by which setting
 
@@ -18,18 +19,16 @@ def to_calm(course: Course) -> tuple[str, ...]:
     heat = temperature(course)
     if heat is not None and heat > 1:
         found.append(f"a lower sampling temperature (it is {heat:g})")
-    if _undivided_turns(course):
-        found.append(WEIGHING)
+    found += weighing(course)
     if "aem" in course.methods:
         found.append("no aem")
-    found.append("a larger method.seal.alpha" if "seal" in course.methods else "seal")
-    return (*found, slower(course), *_more_kl(course))
+    seal = "a larger method.seal.alpha" if "seal" in course.methods else "seal"
+    return (*found, slower(course), *_more_kl(course), seal)
 
 
 def to_shorten(course: Course, where_lost: bool) -> tuple[str, ...]:
     """Against responses that grow, or that grow in episodes that are not solved and nowhere else."""
-    weigh = where_lost and course.setting("learn.aggregation") in LONG_WEIGH_LESS
-    found = ["learn.aggregation=token"] if weigh else []
+    found = weighing(course) if where_lost else []
     if not course.amount("learn.overlong"):
         found.append("learn.overlong=0.2, if long responses bring nothing")
     return tuple(found)
@@ -50,10 +49,18 @@ def to_widen(course: Course) -> tuple[str, ...]:
 
 def in_the_doctors_words(course: Course, remedy: str) -> tuple[str, ...]:
     """An alarm's remedies as other findings word them, so that nothing is advised twice, without what is on already."""
-    words = {"a smaller learn.lr": slower(course), "the method seal": "seal"}
-    parts = [words.get(part, part) for part in remedy.split("; ")]
+    seal = [] if "seal" in course.methods else ["seal"]
+    words = {"a smaller learn.lr": [slower(course)], "the method seal": seal, WEIGH: weighing(course)}
+    parts = [one for part in remedy.split("; ") for one in words.get(part, [part])]
     resampled = bool(course.amount("learn.resample"))
     return tuple(part for part in parts if not (resampled and part.startswith("dynamic sampling")))
+
+
+def weighing(course: Course) -> list[str]:
+    """Against noise and length in episodes that fail: docs/claims/seal.md says what was seen of each."""
+    if course.setting("learn.aggregation") not in LONG_WEIGH_LESS:
+        return []
+    return [WEIGHING + (DIVIDE if _dividing_would_help(course) else "")]
 
 
 def temperature(course: Course) -> float | None:
@@ -63,11 +70,11 @@ def temperature(course: Course) -> float | None:
     return course.amount("rollout.temperature")
 
 
-def _undivided_turns(course: Course) -> bool:
-    """Whether WEIGHING can be followed: other advantages than these are never divided."""
+def _dividing_would_help(course: Course) -> bool:
+    """Other advantages than these are never divided, and it helps by raising the penalty for invalid responses."""
     divisible = course.setting("learn.advantage") in (None, "grpo", "gigpo")
     undivided = course.setting("learn.divide_by_std") is False
-    return divisible and undivided and course.setting("learn.aggregation") == "turn"
+    return divisible and undivided and course.amount("task.invalid_reward") != 0
 
 
 def _smaller(course: Course, name: str) -> str:

@@ -18,6 +18,7 @@ from isentrope.cli.main import app
 from isentrope.instruments.curves import Curve, curve
 from isentrope.instruments.diagnosis import Diagnosis, diagnose
 from isentrope.instruments.diagnosis_data import SEVERITIES, Course, Finding
+from isentrope.instruments.diagnosis_remedies import WEIGHING
 from isentrope.instruments.wording import count, listed, percent, sentence
 from isentrope.types import Episode, Turn
 
@@ -106,7 +107,7 @@ def test_an_eruption_with_all_that_came_with_it() -> None:
         "episodes interfered 3.1 times as much as positive ones; duplication of sentences rose from 1 % to 14 % and "
         "stayed; success went from 60 % before to 20 % at the peak."
     )
-    assert finding.remedy == ("seal", "a smaller learning rate (learn.lr is 1e-05)")
+    assert finding.remedy == ("a smaller learning rate (learn.lr is 1e-05)", "seal")
     assert finding.severity == "bad"
     assert finding.evidence["likelihood_fell"] == 27
     assert finding.evidence["onset"] == 31
@@ -186,7 +187,7 @@ def test_duplication_that_went_away_is_not_said_to_stay() -> None:
 
 def test_seal_is_not_advised_where_it_is_on() -> None:
     finding = named(diagnose(course(erupting(), config=CONFIG | {"methods": ["seal"]})))["eruption"]
-    assert finding.remedy[0] == "a larger method.seal.alpha"
+    assert finding.remedy[-1] == "a larger method.seal.alpha"
 
 
 def test_cycles_are_forecast() -> None:
@@ -468,9 +469,9 @@ FEW_KNOWN = [None] * 32
 @pytest.mark.parametrize(
     ("learn", "remedy"),
     [
-        ({"aggregation": "turn"}, ("learn.aggregation=token", OVERLONG)),
-        ({"aggregation": "sequence"}, ("learn.aggregation=token", OVERLONG)),
-        ({"aggregation": "sequence", "overlong": 0.2}, ("learn.aggregation=token",)),
+        ({"aggregation": "turn"}, (WEIGHING, OVERLONG)),
+        ({"aggregation": "sequence"}, (WEIGHING, OVERLONG)),
+        ({"aggregation": "sequence", "overlong": 0.2}, (WEIGHING,)),
         ({"aggregation": "token"}, (OVERLONG,)),
         ({"aggregation": "episode"}, (OVERLONG,)),
         ({"aggregation": "constant", "overlong": 0.2}, ()),

@@ -9,9 +9,10 @@ import pytest
 
 from isentrope.instruments.diagnosis import Diagnosis, diagnose
 from isentrope.instruments.diagnosis_data import Course, Finding
-from isentrope.instruments.diagnosis_remedies import WEIGHING, to_calm, to_widen
+from isentrope.instruments.diagnosis_remedies import DIVIDE, WEIGHING, to_calm, to_widen
 
 LEARN = {"lr": 1e-3, "kl": 0.01}
+UNDIVIDED = {"divide_by_std": False}
 CONFIG: dict[str, Any] = {
     "run": {"steps": 60},
     "learn": LEARN,
@@ -36,28 +37,48 @@ def finding(diagnosis: Diagnosis, name: str) -> Finding:
 @pytest.mark.parametrize(
     ("config", "remedies"),
     [
-        ({}, ("seal", SLOWER)),
-        ({"learn": {"lr": 1e-3, "kl": 0.0}}, ("seal", SLOWER, "learn.kl=0.01 (it is 0)")),
+        ({}, (SLOWER, "seal")),
+        ({"learn": {"lr": 1e-3, "kl": 0.0}}, (SLOWER, "learn.kl=0.01 (it is 0)", "seal")),
         (
             {"methods": ["entropy_bonus"], "method": {"entropy_bonus": {"coefficient": 0.3}}},
-            ("a smaller method.entropy_bonus.coefficient (it is 0.3)", "seal", SLOWER),
+            ("a smaller method.entropy_bonus.coefficient (it is 0.3)", SLOWER, "seal"),
         ),
-        ({"methods": ["entropy_bonus"]}, ("a smaller method.entropy_bonus.coefficient", "seal", SLOWER)),
-        ({"methods": ["seal"]}, ("a larger method.seal.alpha", SLOWER)),
-        ({"methods": ["higher_temperature"]}, ("a lower sampling temperature (it is 1.2)", "seal", SLOWER)),
-        ({"rollout": {"temperature": 1.5}}, ("a lower sampling temperature (it is 1.5)", "seal", SLOWER)),
-        ({"learn": LEARN | {"aggregation": "turn", "divide_by_std": False}}, (WEIGHING, "seal", SLOWER)),
-        ({"learn": LEARN | {"aggregation": "turn", "divide_by_std": True}}, ("seal", SLOWER)),
-        ({"learn": LEARN | {"aggregation": "token", "divide_by_std": False}}, ("seal", SLOWER)),
-        # RLOO never divides, so that cannot be advised
-        ({"learn": LEARN | {"aggregation": "turn", "divide_by_std": False, "advantage": "rloo"}}, ("seal", SLOWER)),
-        ({"methods": ["aem"]}, ("no aem", "seal", SLOWER)),
+        ({"methods": ["entropy_bonus"]}, ("a smaller method.entropy_bonus.coefficient", SLOWER, "seal")),
+        ({"methods": ["seal"]}, (SLOWER, "a larger method.seal.alpha")),
+        ({"methods": ["higher_temperature"]}, ("a lower sampling temperature (it is 1.2)", SLOWER, "seal")),
+        ({"rollout": {"temperature": 1.5}}, ("a lower sampling temperature (it is 1.5)", SLOWER, "seal")),
+        ({"learn": LEARN | UNDIVIDED | {"aggregation": "turn"}}, (WEIGHING + DIVIDE, SLOWER, "seal")),
+        ({"learn": LEARN | UNDIVIDED | {"aggregation": "sequence"}}, (WEIGHING + DIVIDE, SLOWER, "seal")),
+        ({"learn": LEARN | {"aggregation": "turn", "divide_by_std": True}}, (WEIGHING, SLOWER, "seal")),
+        ({"learn": LEARN | UNDIVIDED | {"aggregation": "token"}}, (SLOWER, "seal")),
+        ({"learn": LEARN | UNDIVIDED | {"aggregation": "episode"}}, (SLOWER, "seal")),
+        # RLOO never divides, and without a penalty dividing does not help
+        ({"learn": LEARN | UNDIVIDED | {"aggregation": "turn", "advantage": "rloo"}}, (WEIGHING, SLOWER, "seal")),
+        (
+            {"learn": LEARN | UNDIVIDED | {"aggregation": "turn"}, "task": {"invalid_reward": 0.0}},
+            (WEIGHING, SLOWER, "seal"),
+        ),
+        ({"methods": ["aem"]}, ("no aem", SLOWER, "seal")),
     ],
 )
 def test_against_an_eruption(config: dict[str, Any], remedies: tuple[str, ...]) -> None:
     assert to_calm(course(config)) == remedies
     erupts = diagnose(course(config, entropy__token=[0.3] * 30 + [0.9] * 30))
     assert finding(erupts, "eruption").remedy == remedies
+
+
+@pytest.mark.parametrize(
+    ("config", "weighed"),
+    [
+        ({"learn": LEARN | {"aggregation": "turn"}}, (WEIGHING, SLOWER, "seal")),
+        ({"learn": LEARN | {"aggregation": "token"}}, (SLOWER, "seal")),
+        ({"learn": LEARN | {"aggregation": "token"}, "methods": ["seal"]}, (SLOWER,)),
+    ],
+)
+def test_against_sentences_that_repeat_themselves(config: dict[str, Any], weighed: tuple[str, ...]) -> None:
+    repeats = diagnose(course(config, degeneracy__duplication=[0.01] * 30 + [0.14] * 30))
+    earlier = "an earlier checkpoint, since what was learnt this way tends to stay"
+    assert finding(repeats, "alarm/duplication").remedy == (earlier, *weighed)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +123,7 @@ def test_a_method_that_was_switched_on_is_told_and_counts_as_on() -> None:
     erupts.events.append({"step": 33, "kind": "switch", "name": "seal", "text": text, "remedy": ""})
     told = diagnose(erupts)
     assert (finding(told, "switched").claim, finding(told, "switched").steps) == (text, (33,))
-    assert finding(told, "eruption").remedy[0] == "a larger method.seal.alpha"
+    assert finding(told, "eruption").remedy[-1] == "a larger method.seal.alpha"
 
 
 @pytest.mark.parametrize("went_on", [False, True])
