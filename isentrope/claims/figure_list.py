@@ -9,7 +9,7 @@ _OVER_TURNS = "averaged over turns"
 _SWITCH = ((50.0, "ActRe's stage 2"),)
 _BRANCHES = {cell: cell for cell in ("turn", "sequence", "token", "episode")}
 _WEIGHED = {"grpo": "turn", "grpo-sequence": "sequence", "grpo-token": "token", "grpo-episode": "episode"}
-_ELSE = {"grpo-free": "no KL", "grpo-punished": "penalty −1", "grpo-divided-unpunished": "divided, no penalty"}
+_CHANGED = {"grpo-free": "no KL", "grpo-punished": "penalty −1", "grpo-divided-unpunished": "divided, no penalty"}
 _EPO = {
     "grpo": "GRPO",
     "grpo-epo": "EPO",
@@ -35,7 +35,7 @@ def _turns(name: str, told: str, key: str, shares: bool = False) -> Figure:
     return Figure(f"seal-turns-{name}", title, key, parts, by_seed=cells, smooth=True, shares=shares)
 
 
-def _calm(name: str, told: str, cells: dict[str, str], study: str = STUDY) -> Figure:
+def _by_seed(name: str, told: str, cells: dict[str, str], study: str = STUDY) -> Figure:
     """Whether entropy stays calm: a panel for each cell, seed by seed."""
     parts = tuple(Part({cell: ""}, label) for cell, label in cells.items())
     title = f"Token entropy{told}, seed by seed"
@@ -43,7 +43,7 @@ def _calm(name: str, told: str, cells: dict[str, str], study: str = STUDY) -> Fi
 
 
 def _long(name: str, told: str, cells: dict[str, str]) -> Figure:
-    return _calm(name, f", long runs {told}", cells)
+    return _by_seed(name, f", long runs {told}", cells)
 
 
 ACTRE = (
@@ -154,8 +154,8 @@ SEAL = (
         smooth=True,
         study="branches",
     ),
-    _calm("seal-noise", ", undivided, by aggregation", _WEIGHED, study="noise"),
-    _calm("seal-noise-else", ", averaged over turns, with one more setting changed", _ELSE, study="noise"),
+    _by_seed("seal-noise", ", undivided, by aggregation", _WEIGHED, study="noise"),
+    _by_seed("seal-noise-else", ", averaged over turns, with one more setting changed", _CHANGED, study="noise"),
     Figure(
         "seal-noise-length",
         "Tokens of a response, by aggregation",
@@ -201,7 +201,7 @@ AEM = (
         by_seed=("grpo-aem-falling",),
         smooth=True,
     ),
-    _calm("aem-noise", ", averaged over turns and undivided", {"grpo": "GRPO", "grpo-aem": "AEM"}, study="noise"),
+    _by_seed("aem-noise", ", averaged over turns and undivided", {"grpo": "GRPO", "grpo-aem": "AEM"}, study="noise"),
     _success(
         "aem-success",
         "with and without AEM",

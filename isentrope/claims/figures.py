@@ -93,17 +93,14 @@ def panels_of(data: StudyData, figure: Figure) -> list[Panel]:
         for cell, label in part.cells.items():
             lines += _lines(data, ours, cell, label, colors, alone=len(figure.parts) == 1)
         if lines:
-            key = _key(data, ours)
-            counts = {sum(bool(run.series(key)[0]) for run in data.cell(cell, DONE)) for cell in part.cells}
+            counts = {len(_curves(data, ours, cell)) for cell in part.cells}
             title = f"{part.title}, {_seeds(counts)}; step" if part.title else ""
             panels.append(Panel(lines, title=title, marks=figure.marks))
     return panels
 
 
 def _lines(data: StudyData, figure: Figure, cell: str, label: str, colors: dict[str, int], alone: bool) -> list[Series]:
-    runs = data.cell(cell, DONE)
-    curves = {run.seed: _curve(run, _key(data, figure), figure.last) for run in runs}
-    curves = {seed: curve for seed, curve in curves.items() if curve[0]}
+    curves = _curves(data, figure, cell)
     if not curves:
         return []
     if cell in figure.by_seed:
@@ -120,6 +117,12 @@ def _lines(data: StudyData, figure: Figure, cell: str, label: str, colors: dict[
         named = replace(line, name=name, color=color, markers=markers, key=_key(data, figure))
         lines.append(_smoothed(named) if figure.smooth else named)
     return lines
+
+
+def _curves(data: StudyData, figure: Figure, cell: str) -> dict[int, tuple[Sequence[int], Sequence[float]]]:
+    """What there is to draw of a cell, by seed: runs without the metric are left out."""
+    curves = {run.seed: _curve(run, _key(data, figure), figure.last) for run in data.cell(cell, DONE)}
+    return {seed: curve for seed, curve in curves.items() if curve[0]}
 
 
 def _curve(run: StudyRun, key: str, last: int) -> tuple[Sequence[int], Sequence[float]]:

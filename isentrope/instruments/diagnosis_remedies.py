@@ -9,6 +9,7 @@ USUAL_KL = 0.01  # learn.kl of most recipes
 COOL = 0.7  # a sampling temperature below this narrows what the policy tries
 WEIGHING = "learn.aggregation=token or episode"
 DIVIDE = ", or learn.divide_by_std=true"
+PENALTY = "a penalty for invalid responses (task.invalid_reward is 0)"
 LONG_WEIGH_LESS = ("turn", "sequence")  # aggregations in which a token of a long response weighs less
 BONUSES = {"entropy_bonus": "coefficient", "ea": "alpha"}  # methods that push entropy up, and by which setting
 
@@ -22,8 +23,7 @@ def to_calm(course: Course) -> tuple[str, ...]:
     found += weighing(course)
     if "aem" in course.methods:
         found.append("no aem")
-    seal = "a larger method.seal.alpha" if "seal" in course.methods else "seal"
-    return (*found, slower(course), *_more_kl(course), seal)
+    return (*found, slower(course), *_more_kl(course), *_seal(course))
 
 
 def to_shorten(course: Course, where_lost: bool) -> tuple[str, ...]:
@@ -49,8 +49,7 @@ def to_widen(course: Course) -> tuple[str, ...]:
 
 def in_the_doctors_words(course: Course, remedy: str) -> tuple[str, ...]:
     """An alarm's remedies as other findings word them, so that nothing is advised twice, without what is on already."""
-    seal = [] if "seal" in course.methods else ["seal"]
-    words = {"a smaller learn.lr": [slower(course)], "the method seal": seal, WEIGH: weighing(course)}
+    words = {"a smaller learn.lr": [slower(course)], "the method seal": _seal(course), WEIGH: weighing(course)}
     parts = [one for part in remedy.split("; ") for one in words.get(part, [part])]
     resampled = bool(course.amount("learn.resample"))
     return tuple(part for part in parts if not (resampled and part.startswith("dynamic sampling")))
@@ -60,7 +59,9 @@ def weighing(course: Course) -> list[str]:
     """Against noise and length in episodes that fail: docs/claims/seal.md says what was seen of each."""
     if course.setting("learn.aggregation") not in LONG_WEIGH_LESS:
         return []
-    return [WEIGHING + (DIVIDE if _dividing_would_help(course) else "")]
+    unpunished = course.amount("task.invalid_reward") == 0
+    found = [WEIGHING + (DIVIDE if _undivided_turns(course) and not unpunished else "")]
+    return [*found, PENALTY] if unpunished else found
 
 
 def temperature(course: Course) -> float | None:
@@ -70,11 +71,16 @@ def temperature(course: Course) -> float | None:
     return course.amount("rollout.temperature")
 
 
-def _dividing_would_help(course: Course) -> bool:
-    """Other advantages than these are never divided, and it helps by raising the penalty for invalid responses."""
+def _undivided_turns(course: Course) -> bool:
+    """Whether DIVIDE can be followed, and was seen to help: other advantages than these are never divided."""
     divisible = course.setting("learn.advantage") in (None, "grpo", "gigpo")
     undivided = course.setting("learn.divide_by_std") is False
-    return divisible and undivided and course.amount("task.invalid_reward") != 0
+    return divisible and undivided and course.setting("learn.aggregation") == "turn"
+
+
+def _seal(course: Course) -> list[str]:
+    """The paper's remedy. It comes last: in our runs that erupt it did not help."""
+    return [] if "seal" in course.methods else ["seal"]
 
 
 def _smaller(course: Course, name: str) -> str:

@@ -79,8 +79,15 @@ def test_a_panel_may_have_a_metric_of_its_own() -> None:
 def test_only_seeds_that_are_drawn_are_counted() -> None:
     runs = [run_of("grpo", seed, steps=3, entropy__token=[1.0, 2.0, 3.0]) for seed in range(2)]
     runs.append(run_of("grpo", 2, steps=3, response__tokens=[4.0, 5.0, 6.0]))  # made before entropy was measured
-    figure = Figure("e", "Entropy", "entropy/token", (Part({"grpo": "bare"}, "GRPO"),))
-    assert panels_of(study_of(runs, {"grpo": ""}), figure)[0].title == "GRPO, 2 seeds; step"
+    runs += [run_of("hot", 0, steps=3, entropy__token=[1.0, 2.0, 3.0]), run_of("none", 0, steps=3)]
+    runs.append(run_of("hot", 1, steps=3, entropy__token=[None, None, 3.0]))  # drawn, but for the first two steps
+    data = study_of(runs, {"grpo": "", "hot": "", "none": ""})
+    part = Part({"grpo": "bare"}, "GRPO")
+    several = Part({"grpo": "bare", "hot": "hot", "none": "none"}, "All", "entropy/token")
+    figure = Figure("e", "Entropy", "entropy/token", (part, several))
+    assert [panel.title for panel in panels_of(data, figure)] == ["GRPO, 2 seeds; step", "All, 2 seeds; step"]
+    early = Figure("e", "Entropy", "response/tokens", (several,), last=2)
+    assert panels_of(data, early)[0].title == "All, 1 to 2 seeds; step"
 
 
 def test_shares_stay_between_0_and_1() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from isentrope.instruments.diagnosis import Diagnosis, diagnose
 from isentrope.instruments.diagnosis_data import Course, Finding
-from isentrope.instruments.diagnosis_remedies import DIVIDE, WEIGHING, to_calm, to_widen
+from isentrope.instruments.diagnosis_remedies import DIVIDE, PENALTY, WEIGHING, to_calm, to_widen
 
 LEARN = {"lr": 1e-3, "kl": 0.01}
 UNDIVIDED = {"divide_by_std": False}
@@ -44,19 +44,19 @@ def finding(diagnosis: Diagnosis, name: str) -> Finding:
             ("a smaller method.entropy_bonus.coefficient (it is 0.3)", SLOWER, "seal"),
         ),
         ({"methods": ["entropy_bonus"]}, ("a smaller method.entropy_bonus.coefficient", SLOWER, "seal")),
-        ({"methods": ["seal"]}, (SLOWER, "a larger method.seal.alpha")),
+        ({"methods": ["seal"]}, (SLOWER,)),
         ({"methods": ["higher_temperature"]}, ("a lower sampling temperature (it is 1.2)", SLOWER, "seal")),
         ({"rollout": {"temperature": 1.5}}, ("a lower sampling temperature (it is 1.5)", SLOWER, "seal")),
         ({"learn": LEARN | UNDIVIDED | {"aggregation": "turn"}}, (WEIGHING + DIVIDE, SLOWER, "seal")),
-        ({"learn": LEARN | UNDIVIDED | {"aggregation": "sequence"}}, (WEIGHING + DIVIDE, SLOWER, "seal")),
+        ({"learn": LEARN | UNDIVIDED | {"aggregation": "sequence"}}, (WEIGHING, SLOWER, "seal")),
         ({"learn": LEARN | {"aggregation": "turn", "divide_by_std": True}}, (WEIGHING, SLOWER, "seal")),
         ({"learn": LEARN | UNDIVIDED | {"aggregation": "token"}}, (SLOWER, "seal")),
         ({"learn": LEARN | UNDIVIDED | {"aggregation": "episode"}}, (SLOWER, "seal")),
-        # RLOO never divides, and without a penalty dividing does not help
+        # RLOO never divides, and dividing without a penalty did not help
         ({"learn": LEARN | UNDIVIDED | {"aggregation": "turn", "advantage": "rloo"}}, (WEIGHING, SLOWER, "seal")),
         (
             {"learn": LEARN | UNDIVIDED | {"aggregation": "turn"}, "task": {"invalid_reward": 0.0}},
-            (WEIGHING, SLOWER, "seal"),
+            (WEIGHING, PENALTY, SLOWER, "seal"),
         ),
         ({"methods": ["aem"]}, ("no aem", SLOWER, "seal")),
     ],
@@ -71,6 +71,7 @@ def test_against_an_eruption(config: dict[str, Any], remedies: tuple[str, ...]) 
     ("config", "weighed"),
     [
         ({"learn": LEARN | {"aggregation": "turn"}}, (WEIGHING, SLOWER, "seal")),
+        ({"learn": LEARN | UNDIVIDED | {"aggregation": "turn"}}, (WEIGHING + DIVIDE, SLOWER, "seal")),
         ({"learn": LEARN | {"aggregation": "token"}}, (SLOWER, "seal")),
         ({"learn": LEARN | {"aggregation": "token"}, "methods": ["seal"]}, (SLOWER,)),
     ],
@@ -123,7 +124,7 @@ def test_a_method_that_was_switched_on_is_told_and_counts_as_on() -> None:
     erupts.events.append({"step": 33, "kind": "switch", "name": "seal", "text": text, "remedy": ""})
     told = diagnose(erupts)
     assert (finding(told, "switched").claim, finding(told, "switched").steps) == (text, (33,))
-    assert finding(told, "eruption").remedy[-1] == "a larger method.seal.alpha"
+    assert "seal" not in finding(told, "eruption").remedy
 
 
 @pytest.mark.parametrize("went_on", [False, True])
