@@ -24,6 +24,7 @@ WIDTH, HEIGHT, INCHES = 720, 300, 7.5
 BAND = f"95 % interval of the mean over seeds, from {LEAST_SEEDS} seeds up"
 SMOOTHED = "smoothed over a twentieth of the steps"
 _SMOOTHED_FROM = 25  # steps; fewer need no smoothing
+Curves = dict[int, tuple[Sequence[int], Sequence[float]]]  # steps and values, by seed
 
 
 @dataclass(frozen=True)
@@ -89,18 +90,19 @@ def panels_of(data: StudyData, figure: Figure) -> list[Panel]:
     panels: list[Panel] = []
     for part in figure.parts:
         lines: list[Series] = []
-        ours = replace(figure, key=part.key or figure.key)
+        counts = set[int]()
+        ours = replace(figure, key=_key(data, replace(figure, key=part.key or figure.key)))
         for cell, label in part.cells.items():
-            lines += _lines(data, ours, cell, label, colors, alone=len(figure.parts) == 1)
+            curves = _curves(data, ours, cell)
+            counts.add(len(curves))
+            lines += _lines(curves, ours, cell, label, colors, alone=len(figure.parts) == 1)
         if lines:
-            counts = {len(_curves(data, ours, cell)) for cell in part.cells}
             title = f"{part.title}, {_seeds(counts)}; step" if part.title else ""
             panels.append(Panel(lines, title=title, marks=figure.marks))
     return panels
 
 
-def _lines(data: StudyData, figure: Figure, cell: str, label: str, colors: dict[str, int], alone: bool) -> list[Series]:
-    curves = _curves(data, figure, cell)
+def _lines(curves: Curves, figure: Figure, cell: str, label: str, colors: dict[str, int], alone: bool) -> list[Series]:
     if not curves:
         return []
     if cell in figure.by_seed:
@@ -108,20 +110,20 @@ def _lines(data: StudyData, figure: Figure, cell: str, label: str, colors: dict[
     else:
         told = f" ({_count(len(curves))})" if alone else ""
         made = [(f"{label}{told}", _mean_line(list(curves.values()), figure.shares))]
-    markers = figure.key == SUCCESS or figure.key.startswith(("eval/", "probe/"))
+    markers = figure.key.startswith(("eval/", "probe/"))
     lines: list[Series] = []
     for name, line in made:
         if figure.banded and cell not in figure.banded:
             line = replace(line, low=None, high=None)
         color = colors.setdefault(name, len(colors)) % COLORS
-        named = replace(line, name=name, color=color, markers=markers, key=_key(data, figure))
+        named = replace(line, name=name, color=color, markers=markers, key=figure.key)
         lines.append(_smoothed(named) if figure.smooth else named)
     return lines
 
 
-def _curves(data: StudyData, figure: Figure, cell: str) -> dict[int, tuple[Sequence[int], Sequence[float]]]:
-    """What there is to draw of a cell, by seed: runs without the metric are left out."""
-    curves = {run.seed: _curve(run, _key(data, figure), figure.last) for run in data.cell(cell, DONE)}
+def _curves(data: StudyData, figure: Figure, cell: str) -> Curves:
+    """What there is to draw of a cell: runs without the metric are left out."""
+    curves = {run.seed: _curve(run, figure.key, figure.last) for run in data.cell(cell, DONE)}
     return {seed: curve for seed, curve in curves.items() if curve[0]}
 
 

@@ -48,6 +48,7 @@ def _where_both_are_known(course: Course, steps: int) -> tuple[Curve, Curve]:
 
 
 def _at(steps: set[int], length: Curve) -> Curve:
+    """No method of Curve beside `between`: the claims' rules are pinned to that class, to the letter."""
     kept = [(step, value) for step, value in zip(length.steps, length.values, strict=True) if step in steps]
     return Curve(tuple(step for step, _ in kept), tuple(value for _, value in kept))
 
