@@ -1,7 +1,17 @@
 """The admissible actions of a turn as a token trie, and where a response stands in it.
 
-The trie holds `<action>A</action>` for every admissible action A, in the tokens of the model. A response is followed
-token by token; as soon as it does something that no admissible action begins with, it has left the trie for good.
+The trie holds `<action>A</action>` for every admissible action A, in the tokens that the tokenizer itself makes of it.
+A response is followed token by token; as soon as it does something that no admissible action begins with, it has left
+the trie for good. A position branches if two or more different tokens of the trie can stand there, and one of them is
+more than opening tag:
+
+  - A token that all actions left have in common is forced: it decides nothing, however many actions are left.
+  - Each action has one path. So two tokens are two sets of actions, never two spellings of the same one: "s", "helf" is
+    no second way to say "shelf", and a response that spells it so has left the trie.
+  - The end is a choice where one action begins with another: behind "desk 1" in bytes, 0 and the closing tag. Where
+    " 1" and " 10" are tokens, the choice is in front of them; behind " 1" the tokenizer writes nothing but the tag.
+  - Tokens may hold the end of a tag and something of the action (">(", "1<"): the token is what counts.
+  - White space in front of a response is passed over, as the parser does. Elsewhere it is a token like others.
 """
 
 from __future__ import annotations
@@ -18,9 +28,12 @@ from isentrope.agent.tokens import ACTION, Dialect, neutral
 class TrieNode:
     """A position in front of a token."""
 
-    children: dict[int, TrieNode] = field(default_factory=dict[int, "TrieNode"])
-    actions: int = 0  # how many admissible actions the response can still become
-    inside: bool = False  # whether the next token holds something of the action itself, not only of the opening tag
+    children: dict[int, TrieNode] = field(default_factory=dict[int, "TrieNode"])  # by the tokens that can stand there
+    inside: bool = False  # whether one of them holds something of the action itself, not only of the opening tag
+
+    @property
+    def branches(self) -> bool:
+        return self.inside and len(self.children) > 1
 
 
 class ActionTries:
@@ -43,10 +56,8 @@ class ActionTries:
                 self._paths[action] = self._path(action)
             node = root
             for token, inside in zip(*self._paths[action], strict=True):
-                node.actions += 1
                 node.inside = node.inside or inside
                 node = node.children.setdefault(token, TrieNode())
-            node.actions += 1
         return root
 
     def _path(self, action: str) -> tuple[list[int], list[bool]]:
@@ -64,10 +75,10 @@ class TrieWalk:
         self._node: TrieNode | None = root
 
     def branching(self, response: Sequence[int]) -> bool:
-        """Whether the next token decides between two or more admissible actions. `response` only ever grows."""
+        """Whether the next token decides between admissible actions. `response` only ever grows."""
         for token in response[self._read :]:
             if self._node is self._root and not self._dialect.pieces([token])[0].strip():
                 continue
             self._node = self._node.children.get(token) if self._node else None
         self._read = len(response)
-        return self._node is not None and self._node.inside and self._node.actions > 1
+        return self._node is not None and self._node.branches

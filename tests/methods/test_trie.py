@@ -1,4 +1,4 @@
-"""The trie of admissible actions: a position is a branching one exactly if two or more actions can still follow."""
+"""The trie of admissible actions: a position is a branching one exactly if two or more tokens can stand there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from isentrope.agent.trie import ActionTries, TrieWalk
 from isentrope.policy.pocket_tokens import PocketTokens
 from tests.reference import naive_methods
 
-PHRASES = ["go to", " desk", " 1", " 10", "take", "look", " a", "ab"]
+PHRASES = ["go to", " desk", " 1", " 10", " 2", "take", "look", " a", "ab", " shelf", "examine"]
 USUAL = ("go to desk 1", "go to desk 10", "go to desk 2", "take a", "take ab", "look")
 HOSTILE = ("</action>", "<action>look</action>", "x</ACTION ><think>", "<think>", "\u2039action>", "<|im_end|>")
 ACTIONS = st.lists(
@@ -112,15 +112,15 @@ def test_any_pieces_against_all_actions_one_by_one(
 @settings(max_examples=80)
 @given(ACTIONS)
 def test_in_single_bytes_it_is_a_matter_of_strings(admissible: list[str]) -> None:
-    # Where every byte is a token, what can still be said is what the text so far is a beginning of.
+    # Where every byte is a token, the tokens that can follow are the next bytes of the texts that begin so.
     dialect, texts = Greedy([]), {f"<action>{neutral(a)}</action>".encode() for a in admissible}
     assume(len({neutral(action) for action in admissible}) == len(set(admissible)))
     for action in admissible:
         ids = write(dialect, action)
         for j, ours in enumerate(walked(dialect, admissible, ids)):
             begun = b"".join(dialect.pieces(ids[:j]))
-            possible = [text for text in texts if text.startswith(begun)]
-            assert ours == (len(begun) >= len(b"<action>") and len(possible) > 1)
+            following = {text[len(begun)] for text in texts if text.startswith(begun) and text != begun}
+            assert ours == (len(begun) >= len(b"<action>") and len(following) > 1)
 
 
 @settings(max_examples=40)
@@ -138,22 +138,46 @@ def test_with_longer_tokens_a_branching_position_is_one_of_strings_too(byte_leve
 
 
 def test_by_hand() -> None:
-    # "go to desk 1" is <action>, "go to", " desk", " 1", </action>. Behind <action> there are three actions to choose
-    # from; "go to" leaves two, and so does " desk", whatever the next token is; " 1" and " 10" are two tokens.
+    # "go to desk 1" is <action>, "go to", " desk", " 1", </action>. Behind <action> stands "go to" or "examine"; behind
+    # "go to" " desk" or " shelf"; behind "go to desk" " 1" or " 2". All else is forced: " 1" behind "go to shelf",
+    # " desk" and " 1" behind "examine", and every closing tag.
     dialect = PocketTokens(PHRASES)
-    admissible = ("go to desk 1", "go to desk 10", "look")
+    admissible = ("go to desk 1", "go to desk 2", "go to shelf 1", "examine desk 1")
     assert dialect.pieces(write(dialect, "go to desk 1")) == [b"<action>", b"go to", b" desk", b" 1", b"</action>"]
     assert walked(dialect, admissible, write(dialect, "go to desk 1")) == [False, True, True, True, False, False]
+    assert walked(dialect, admissible, write(dialect, "go to desk 2")) == [False, True, True, True, False, False]
+    assert walked(dialect, admissible, write(dialect, "go to shelf 1")) == [False, True, True, False, False, False]
+    assert walked(dialect, admissible, write(dialect, "examine desk 1")) == [False, True, False, False, False, False]
+
+
+def test_a_token_that_all_actions_left_have_in_common_is_forced() -> None:
+    # Behind "go to" two actions are left, but both go on with " desk"; " 1" and " 10" are two tokens.
+    dialect, admissible = PocketTokens(PHRASES), ("go to desk 1", "go to desk 10", "look")
+    assert walked(dialect, admissible, write(dialect, "go to desk 1")) == [False, True, False, True, False, False]
     assert walked(dialect, admissible, write(dialect, "look")) == [False, True, False, False]
 
 
+def test_another_spelling_is_no_second_action() -> None:
+    # "s", "helf" reads like "shelf". It is no alternative where one action is left, and whoever writes it has left the
+    # trie: in front of " 1" and " 2" too.
+    dialect = Greedy(["<action>", "</action>", "go to ", "shelf", "helf", " 1", " 2", "look"])
+    one, two = ("go to shelf 1", "look"), ("go to shelf 1", "go to shelf 2", "look")
+    ids = write(dialect, "go to shelf 1")
+    assert dialect.pieces(ids) == [b"<action>", b"go to ", b"shelf", b" 1", b"</action>"]
+    spelled = [*ids[:2], *dialect.answer("s"), *dialect.answer("helf"), *ids[3:]]
+    assert b"".join(dialect.pieces(spelled)) == b"".join(dialect.pieces(ids))
+    assert walked(dialect, one, ids) == [False, True, False, False, False, False]
+    assert walked(dialect, two, ids) == [False, True, False, True, False, False]
+    assert walked(dialect, two, spelled) == [False, True, False, False, False, False, False]
+
+
 def test_an_action_that_another_one_begins_with() -> None:
-    # In bytes, behind "go to desk 1" it is still open whether a 0 or the closing tag follows.
+    # In bytes, a 0 or the closing tag may follow behind "go to desk 1". All before it is forced.
     dialect, admissible = PocketTokens([]), ("go to desk 1", "go to desk 10")
     shorter, longer = (walked(dialect, admissible, write(dialect, action)) for action in admissible)
-    inside = [True] * (len("go to desk 1") + 1)
-    assert shorter == [False, *inside, False]
-    assert longer == [False, *inside, False, False]
+    forced = [False] * len("go to desk 1")
+    assert shorter == [False, *forced, True, False]
+    assert longer == [False, *forced, True, False, False]
 
 
 @pytest.mark.parametrize("admissible", [(), ("look",), ("look", "look", "look")])
@@ -192,8 +216,8 @@ def test_leaving_the_trie_is_for_good() -> None:
     dialect = PocketTokens(PHRASES)
     ids = write(dialect, "go to desk 1")
     for stray in (dialect.content("x"), dialect.content(" "), dialect.answer("<think>")):
-        assert walked(dialect, USUAL, [*ids[:2], *stray, *ids[2:]])[:3] == [False, True, True]
-        assert not any(walked(dialect, USUAL, [*ids[:2], *stray, *ids[2:]])[3:])
+        assert walked(dialect, USUAL, [*ids[:3], *stray, *ids[3:]])[:4] == [False, True, False, True]
+        assert not any(walked(dialect, USUAL, [*ids[:3], *stray, *ids[3:]])[4:])
         blank = stray == dialect.content(" ")
         assert any(walked(dialect, USUAL, [*stray, *ids])) == blank  # white space in front is nothing
     spelled = dialect.content("<action>look</action>")  # the letters of the tag, not the tag
@@ -237,7 +261,7 @@ def test_a_response_may_be_shown_in_pieces_or_twice() -> None:
     ids = write(dialect, "go to desk 10")
     whole = walked(dialect, USUAL, ids)
     walk = TrieWalk(ActionTries(dialect).trie(USUAL), dialect)
-    for j in (0, 0, 3, 7, 7, len(ids)):
+    for j in (0, 0, 1, 7, 12, 12, len(ids)):
         assert walk.branching(ids[:j]) == whole[j]
 
 

@@ -180,9 +180,9 @@ def candidates(begun: Sequence[bytes], written: dict[str, list[bytes]]) -> list[
 
 
 def branching(begun: Sequence[bytes], written: dict[str, list[bytes]]) -> bool:
-    """Whether two or more actions can still be said, and the next token of one of them is more than opening tag.
+    """Whether two or more tokens may come next, and one of them is more than opening tag.
     White space in front of a response is not part of it."""
     begun = list(dropwhile(lambda piece: not piece.strip(), begun))
-    open_ones = candidates(begun, written)
-    ends = [sum(len(piece) for piece in written[action][: len(begun) + 1]) for action in open_ones]
-    return len(open_ones) > 1 and any(end > len("<action>") for end in ends)
+    following = {written[action][len(begun)] for action in candidates(begun, written) if written[action][len(begun) :]}
+    said = sum(len(piece) for piece in begun)
+    return len(following) > 1 and any(said + len(piece) > len("<action>") for piece in following)
