@@ -1,3 +1,3 @@
 """Isentrope: reinforcement learning for multi-turn LLM agents, with the policy's entropy in view and under control."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

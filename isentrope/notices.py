@@ -42,10 +42,9 @@ def check_prompt(config: RunConfig) -> None:
 
 
 def _size(policy: Policy, config: RunConfig) -> str:
-    counts = [(name, p.numel() / 1e6, p.requires_grad) for name, p in policy.module.named_parameters()]
-    model = sum(count for name, count, _ in counts if "lora_" not in name)
-    learning = sum(count for _, count, learns in counts if learns)
-    return f"{model:.3g} million parameters" + (f", {learning:.2g} million learn" if config.policy.lora_rank else "")
+    learning = sum(p.numel() / 1e6 for p in policy.module.parameters() if p.requires_grad)
+    adapted = f", {learning:.2g} million learn" if config.policy.lora_rank else ""
+    return f"{policy.size / 1e6:.3g} million parameters{adapted}"
 
 
 def say_start(watch: Watch, config: RunConfig, policy: Policy, folder: RunFolder, found: Path | None) -> None:

@@ -18,6 +18,7 @@ def policies(config: RunConfig, folder: RunFolder, found: Path | None) -> tuple[
         policy = load_checkpoint(found / "policy", config.policy, run, config.learn, config.critic, longest)
     else:
         policy = load_policy(config.policy, run, config.learn, config.critic, longest)
+        folder.write_start(policy)
         folder.write_reference(policy)
     folder.write_tokens(policy.dialect)
     if config.learn.gradient_checkpointing:

@@ -48,6 +48,7 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
             policy = load_checkpoint(found / "policy", config.policy, run, learn, max_context=longest)
         else:
             policy = load_policy(config.policy, run, learn, max_context=longest)
+            folder.write_start(policy)
         folder.write_tokens(policy.dialect)
         if config.learn.gradient_checkpointing:
             policy.model.compute_twice()

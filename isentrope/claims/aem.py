@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
+import math
+
 from isentrope.claims.common import better
-from isentrope.claims.measures import change, over, share_of_time
+from isentrope.claims.measures import log_change, log_mean, share_of_time
 from isentrope.claims.record import Claim, Measure, Part, Select
 
 BARE = Select("grpo")
 WEIGHED = Select("grpo", "aem")
 FALLING_OUT = Select("grpo", "aem", "falling")  # leave_out: what lets the entropy fall has no voice
 RISING_OUT = Select("grpo", "aem", "rising")
-MOVED = 0.05  # of the entropy that the run began with
+MOVED = math.log(1.05)  # against the entropy that the run began with
+APART = math.log(1.02)  # against the entropy of the other arm
 
 DRIFT = Measure(
-    change,
-    "change of entropy/token: mean of steps 41 to 50 against steps 1 to 3, over the latter",
+    log_change,
+    "logarithm of entropy/token, mean of steps 41 to 50, over that of steps 1 to 3",
     ("entropy/token",),
     (("key", "entropy/token"), ("first", 3), ("end", 50), ("last", 10)),
+    spread=0.17,
+    spread_lm=0.14,
 )
 EARLY = Measure(
-    over,
-    "entropy/token, mean over the first fifth of the steps",
+    log_mean,
+    "logarithm of entropy/token, mean over the first fifth of the steps",
     ("entropy/token",),
     (("key", "entropy/token"), ("begin", 0.0), ("end", 0.2)),
+    spread=0.04,
+    spread_lm=0.03,
 )
 LATE = Measure(
-    over,
-    "entropy/token, mean over the last fifth of the steps",
+    log_mean,
+    "logarithm of entropy/token, mean over the last fifth of the steps",
     ("entropy/token",),
     (("key", "entropy/token"), ("begin", 0.8), ("end", 1.0)),
+    spread=0.14,
+    spread_lm=0.075,
 )
 SHAPING = Measure(
     share_of_time,
     "share of a step's time that methods take to shape the advantages",
     ("seconds/shape",),
     (("key", "seconds/shape"),),
+    spread=0.0005,
 )
+
+_START, _BATCH, _CONTROL = "times its start", "times the full batch", "times the control"
+_TRUE = math.log(1.2)  # a drift that should not be missed
+_DRIFTS = ("entropy rises from its start", "entropy falls from its start")
+_ABOVE = ("entropy ends above that of the full batch", "entropy ends below that of the full batch")
+_HIGHER = ("entropy is higher with AEM", "entropy is lower with AEM")
 
 CLAIMS = (
     Claim(
@@ -44,11 +60,14 @@ CLAIMS = (
         "Entropy follows the sign of A · (S - H): without the responses that should lower it (A > 0 and w > 1, or "
         "A < 0 and w < 1) it rises, without the other two kinds it falls, and the full batch lies between.",
         (
-            Part("rises", FALLING_OUT, DRIFT, 0.0, MOVED, unit="of its start"),
-            Part("falls", RISING_OUT, DRIFT, 0.0, -MOVED, upwards=False, unit="of its start"),
-            Part("above the full batch", FALLING_OUT, DRIFT, 0.0, MOVED, (BARE,), unit="of its start"),
+            Part("rises", FALLING_OUT, DRIFT, 0.0, MOVED, unit=_START, expect=_TRUE, means=_DRIFTS),
+            Part("falls", RISING_OUT, DRIFT, 0.0, -MOVED, upwards=False, unit=_START, expect=-_TRUE, means=_DRIFTS),
             Part(
-                "below the full batch", RISING_OUT, DRIFT, 0.0, -MOVED, (BARE,), upwards=False, unit="of its start"
+                "above the full batch", FALLING_OUT, DRIFT, 0.0, MOVED, (BARE,), unit=_BATCH, expect=_TRUE, means=_ABOVE
+            ),
+            Part(
+                "below the full batch", RISING_OUT, DRIFT, 0.0, -MOVED, (BARE,), upwards=False, unit=_BATCH,
+                expect=-_TRUE, means=_ABOVE,
             ),
         ),
         least_steps=50,
@@ -62,8 +81,11 @@ CLAIMS = (
         "AEM",
         "With AEM entropy is higher than without it early in training, and lower late.",
         (
-            Part("early", WEIGHED, EARLY, 0.0, 0.02, (BARE,), "relative", unit="of the control"),
-            Part("late", WEIGHED, LATE, 0.0, -0.02, (BARE,), "relative", upwards=False, unit="of the control"),
+            Part("early", WEIGHED, EARLY, 0.0, APART, (BARE,), unit=_CONTROL, expect=math.log(1.1), means=_HIGHER),
+            Part(
+                "late", WEIGHED, LATE, 0.0, -APART, (BARE,), upwards=False, unit=_CONTROL, expect=-math.log(1.1),
+                means=_HIGHER,
+            ),
         ),
         least_steps=100,
         needs="aem and bare on GRPO",
@@ -83,7 +105,8 @@ CLAIMS = (
         "M4",
         "AEM",
         "AEM costs about 1 % of a step.",
-        (Part("time of a step", WEIGHED, SHAPING, 0.02, 0.02, upwards=False, unit="of a step"),),
+        (Part("time of a step", WEIGHED, SHAPING, 0.02, 0.02, upwards=False, unit="of a step", expect=0.01,
+              means=("of a step's time goes into AEM", "")),),
         least_steps=30,
         needs="aem on GRPO; seconds/shape in the timings",
         caveat="About 1 %: at most 2 %.",

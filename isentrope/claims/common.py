@@ -1,33 +1,63 @@
-"""Comparisons that several papers make."""
+"""Comparisons and premises that several papers' claims share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import fmean
+from isentrope.claims.eruptions import erupts
+from isentrope.claims.measures import converged_success, rise_while_measured
+from isentrope.claims.record import BOTH, CONTROL, Measure, Part, Premise, Select
 
-from isentrope.claims.measures import converged_success
-from isentrope.claims.record import Measure, Part, Select
+FLOOR, CEILING = 0.05, 0.95  # a control outside of these leaves no room to see a method in
+WORTH = 0.02  # the smallest gain in success that we would call one
+NO_WORSE = -0.03  # a loss in success up to this is none
+EXPECTED = 0.05  # the gain that a method of these papers should bring: the power is told for it
+HALF_ERUPT = 0.5  # share of the runs compared with that must erupt
 
 SUCCESS = Measure(
     converged_success,
     "success after convergence: mean of the evaluations in the last fifth of the steps, over all splits played",
     ("eval/{split}/success",),
+    spread=0.031,
+    spread_lm=0.06,
+    alike=(FLOOR, CEILING),
+    by_kind=True,
 )
-FLOOR, CEILING = 0.05, 0.95  # a control outside of these leaves no room to see a method in
-WORTH = 0.02  # the smallest gain in success that we would call one
-NO_WORSE = -0.03  # a loss in success up to this is none
+STILL_RISING = Measure(
+    rise_while_measured,
+    "rise of the training success in the last fifth of the steps, by a line through the last two fifths",
+    ("success/all",),
+    (("key", "success/all"),),
+)
+ERUPTS = Measure(erupts, "share of the runs in which entropy erupts", ("entropy/token",))
+
+SOLVES_SOME = Premise("the control solves some games", CONTROL, SUCCESS, FLOOR, "an easier world, or a better start")
+LEAVES_ROOM = Premise("the control leaves room", CONTROL, SUCCESS, CEILING, "a harder world", upwards=False)
+STOPPED_RISING = Premise(
+    "both arms have stopped rising", BOTH, STILL_RISING, WORTH, "more steps, until both arms are flat", upwards=False
+)  # fmt: skip
+CONVERGED_WITH_ROOM = (SOLVES_SOME, LEAVES_ROOM, STOPPED_RISING)
 
 
-def room(successes: Sequence[float]) -> str | None:
-    """A world that is solved, or never solved, without the method cannot tell what the method does."""
-    level = fmean(successes)
-    if FLOOR <= level <= CEILING:
-        return None
-    return f"the runs compared with are at success {level:.2f}: no room outside of {FLOOR:g} to {CEILING:g}"
+def erupting(runs: Select | str) -> Premise:
+    """Entropy erupts in the runs that a method is to calm, or that a claim on eruptions is about."""
+    return Premise(
+        "entropy erupts in the baseline", runs, ERUPTS, HALF_ERUPT,
+        "a setting in which at least half of the bare runs erupt",
+    )  # fmt: skip
 
 
 def better(
-    name: str, runs: Select, *against: Select, least: float = WORTH, border: float = 0.0, counts: bool = True
+    name: str,
+    runs: Select,
+    *against: Select,
+    least: float = WORTH,
+    border: float = 0.0,
+    expect: float = EXPECTED,
+    counts: bool = True,
+    premises: tuple[Premise, ...] = (),
 ) -> Part:
     """`runs` end with more success than the first of `against` that there is."""
-    return Part(name, runs, SUCCESS, border, least, against, counts=counts, unit="success", ground=room)
+    more, less = (f"{runs.words()} ends {way} {against[0].words()}" for way in ("above", "below"))
+    return Part(
+        name, runs, SUCCESS, border, least, against, counts=counts, unit="success", expect=expect,
+        premises=(*CONVERGED_WITH_ROOM, *premises), means=(more, less),
+    )  # fmt: skip

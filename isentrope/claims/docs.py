@@ -13,15 +13,17 @@ from isentrope.claims.book import CLAIMS, PAPERS
 from isentrope.claims.computed import compute
 from isentrope.claims.figure_list import FIGURES
 from isentrope.claims.figures import STUDY, draw
+from isentrope.claims.first.judge import find as find_first
+from isentrope.claims.first.rules import first_edition
 from isentrope.claims.forest import forest
 from isentrope.claims.ledger import Ledger, make_ledger, read_studies
 from isentrope.claims.numbers import cells_of, numbers
-from isentrope.claims.pages import ledger_table, page_of, state, verdicts
-from isentrope.claims.record import Claim
+from isentrope.claims.pages import editions_table, ledger_table, page_of, state, verdicts
+from isentrope.claims.record import Claim, Part, Verdict
 from isentrope.claims.registry import read_book
 from isentrope.claims.render import computed_to_markdown, runs_to_markdown
 from isentrope.claims.select import matches, place
-from isentrope.claims.words import compared, rule
+from isentrope.claims.words import compared, power_in_words, premise_in_words, rule
 from isentrope.marked import filled
 from isentrope.rollout.files import write_atomically
 from isentrope.study.compact import COMPACT
@@ -29,6 +31,7 @@ from isentrope.study.read import DONE, StudyData
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 OVERVIEW = "overview.svg"
+FIRST_STUDIES = ("alfworld", "household", "noise", "quick")  # that the first edition was applied to
 NOT_YET = "**The study has not been made yet.** No study is kept under `docs/runs`, so nothing is decided.\n"
 
 
@@ -69,12 +72,19 @@ def tables(kept: Mapping[str, StudyData]) -> dict[str, dict[str, str]]:
     pages = {
         "claims.md": {
             "ledger": head + ledger_table(ledger),
+            "editions": editions_table(ledger, _first_verdicts(studies)) if studies else NOT_YET,
             "computed": computed_to_markdown(compute()),
             "runs": runs_to_markdown(ledger, {data.name: f"runs/{folder}" for folder, data in kept.items()}),
         },
         "claims/rules.md": {"rules": rules()},
     }
     return pages | {f"claims/{page_of(paper)}": _paper(paper, ledger, studies) for paper in PAPERS}
+
+
+def _first_verdicts(studies: Sequence[StudyData]) -> dict[str, Verdict]:
+    """What the first edition says of the studies that it judged when it was frozen."""
+    kept = [data for data in studies if data.name in FIRST_STUDIES]
+    return {claim.id: find_first(claim, kept).verdict for claim in first_edition()}
 
 
 def _paper(paper: str, ledger: Ledger, studies: Sequence[StudyData]) -> dict[str, str]:
@@ -97,10 +107,17 @@ def rules() -> str:
 def _rule(claim: Claim, since: str) -> list[str]:
     lines = [f"### {claim.id}", "", claim.says, ""]
     for part in claim.parts:
-        name = part.name if part.counts else f"{part.name} (no voice)"
-        lines.append(f"- *{name}*: {compared(part)}; {part.measure.words}. It {rule(part, claim)}.")
+        lines += _part(part, claim)
     tail = f"At least {claim.least_seeds} seeds and {claim.least_steps} steps. Needs {claim.needs}. "
     return [*lines, "", f"{tail}{claim.caveat} Rule of {since}.".replace("  ", " ")]
+
+
+def _part(part: Part, claim: Claim) -> list[str]:
+    name = part.name if part.counts else f"{part.name} (no voice)"
+    control = f" (of the controls: {part.control_measure.words})" if part.control_measure else ""
+    lines = [f"- *{name}*: {compared(part)}; {part.measure.words}{control}. It {rule(part, claim)}."]
+    lines += [f"  - Premise: {premise_in_words(premise)}." for premise in part.premises]
+    return lines + [f"  - Power: {told}." for told in power_in_words(part, claim)]
 
 
 def made(docs: Path = DOCS) -> dict[Path, str]:

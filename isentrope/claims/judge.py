@@ -1,160 +1,246 @@
-"""From the runs of studies to what is found of a claim. Pure: the same runs, in any order, give the same finding.
+"""From the runs of studies to what is found of a claim. Pure: the same runs, in any order, give the same findings.
 
-A part of a claim is judged in each setting by itself. A setting in which all parts hold lets the claim hold there; one
-part that does not hold refutes it there. Settings that come to opposite verdicts leave the claim undecided.
+A claim is judged for each language model by itself, and there in each setting. In a setting:
+
+    not testable here   a premise of a part with a voice fails, and no other part is refuted
+    holds               every part with a voice holds: its interval lies beyond the border, its mean is large enough
+    does not hold       one part's interval does not reach the least that counts
+    undecided           anything else
+
+The more settings and parts there are, the more often chance alone would decide. With K settings in which something can
+be tested and V parts with a voice, a part holds by its interval at 1 - α/K, and is refuted by that at 1 - α/(K V).
+Settings that come to opposite verdicts leave the claim undecided.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from statistics import fmean, stdev
+from dataclasses import dataclass, replace
+from statistics import fmean
 
-from isentrope.claims.intervals import MOST, decide, mean_interval, seeds_needed, share_interval
-from isentrope.claims.record import Claim, Finding, Interval, Part, PartFinding, Verdict
-from isentrope.claims.select import Placed, Unit, cells_of, chosen, controls, left_out, matches, place, usable
-from isentrope.study.read import StudyData
+from isentrope.claims.decide import MOST, decide, said, seeds_needed, share_interval
+from isentrope.claims.inference import Estimate, Sample, one_arm, two_arms
+from isentrope.claims.premises import check
+from isentrope.claims.record import (
+    CONTROL,
+    TREATED,
+    Claim,
+    Finding,
+    Interval,
+    Part,
+    PartFinding,
+    PremiseFinding,
+    Select,
+    Verdict,
+)
+from isentrope.claims.select import Placed, cells_of, cells_with, left_out, matches, pooled, samples, usable
 
 
-def find(claim: Claim, studies: Sequence[StudyData]) -> Finding:
-    """The verdict on a claim: by setting, then over the settings."""
-    placed = place(studies)
+@dataclass(frozen=True)
+class _Measured:
+    """A part in a setting, before it is decided."""
+
+    part: Part
+    found: PartFinding  # with the reason, if there is nothing to decide
+    estimate: Estimate | None = None
+
+    @property
+    def to_decide(self) -> bool:
+        return self.estimate is not None and self.found.verdict != Verdict.untestable
+
+
+def find(claim: Claim, placed: Sequence[Placed]) -> tuple[Finding, ...]:
+    """What is found of a claim, for each model that its runs train."""
     concerned = [one for one in placed if any(matches(part.runs, one) for part in claim.parts)]
-    settings = sorted({one.setting for one in [one for one in concerned if one.run.steps] or concerned})
-    found: list[tuple[PartFinding, ...]] = []
+    begun = [one for one in concerned if one.run.steps] or concerned
+    if not begun:
+        return (_nothing(claim),)
+    return tuple(_find(claim, placed, begun, model) for model in sorted({one.model for one in begun}))
+
+
+def _nothing(claim: Claim) -> Finding:
+    wanted = [select for part in claim.parts if part.counts for select in (part.runs, *part.against[:1])]
+    cells = "; ".join(dict.fromkeys(select.words() for select in wanted))
+    return Finding(claim.id, Verdict.open, "no runs", (), f"{claim.least_seeds} seeds of each of: {cells}")
+
+
+def _find(claim: Claim, placed: Sequence[Placed], begun: Sequence[Placed], model: str) -> Finding:
+    settings = sorted({one.setting for one in begun if one.model == model})
+    measured: list[list[_Measured]] = []
     for setting in settings:
-        here = [one for one in placed if one.setting == setting]
-        found.append(tuple(_judge(claim, part, here, setting) for part in claim.parts))
-    verdicts = [_of_setting(parts) for parts in found]
+        here = [one for one in placed if one.setting == setting and one.model == model]
+        measured.append([_measure(claim, part, here, setting) for part in claim.parts])
+    testable = sum(any(one.to_decide and one.part.counts for one in parts) for parts in measured)
+    level = 1 - (1 - claim.confidence) / max(1, testable)
+    strict = 1 - (1 - claim.confidence) / max(1, testable * claim.voices)
+    found = [tuple(_decided(claim, one, level, strict) for one in parts) for parts in measured]
+    return replace(_over_settings(claim, settings, found), model=model)
+
+
+def _over_settings(claim: Claim, settings: Sequence[str], found: Sequence[tuple[PartFinding, ...]]) -> Finding:
     every = tuple(part for parts in found for part in parts)
-    if not found:
-        wanted = [select for part in claim.parts if part.counts for select in (part.runs, *part.against[:1])]
-        cells = "; ".join(dict.fromkeys(select.words() for select in wanted))
-        return Finding(claim.id, Verdict.open, "no runs", (), f"{claim.least_seeds} seeds of each of: {cells}")
-    decided = {verdict for verdict in verdicts if verdict != Verdict.open}
+    looked_at = [parts for parts in found if any(part.counts and part.runs for part in parts)]
+    if looked_at and len(looked_at) < len(found):  # settings that have no run of any part with a voice say nothing
+        settings, found = [parts[0].setting for parts in looked_at], looked_at
+    verdicts = [of_setting(parts) for parts in found]
+    decided = {verdict for verdict in verdicts if verdict in (Verdict.holds, Verdict.fails)}
     if len(decided) > 1:
-        said = "; ".join(f"{one}: {verdict}" for one, verdict in zip(settings, verdicts, strict=True))
-        return Finding(claim.id, Verdict.open, f"settings disagree ({said})", every, "")
+        told = "; ".join(f"{one}: {verdict}" for one, verdict in zip(settings, verdicts, strict=True))
+        return Finding(claim.id, Verdict.open, f"settings disagree ({told})", every, "")
     if decided:
         verdict = decided.pop()
-        where = [one for one, found_there in zip(settings, verdicts, strict=True) if found_there == verdict]
-        reason = _deciding(verdict, found[settings.index(where[0])])
-        return Finding(claim.id, verdict, reason, every)
-    nearest = max(found, key=lambda parts: sum(len(part.seeds) for part in parts))
-    waits = [part for part in nearest if part.counts and part.verdict == Verdict.open]
-    return Finding(claim.id, Verdict.open, _joined(waits, "reason"), every, _joined(waits, "decides"))
+        return Finding(claim.id, verdict, _joined(_voices(found[verdicts.index(verdict)], verdict), "reason"), every)
+    verdict = Verdict.open if Verdict.open in verdicts else Verdict.untestable
+    nearest = max(
+        (parts for parts, one in zip(found, verdicts, strict=True) if one == verdict),
+        key=lambda parts: sum(len(part.runs) for part in parts),
+    )
+    waits = _voices(nearest, verdict)
+    return Finding(claim.id, verdict, _joined(waits, "reason"), every, _joined(waits, "decides"))
 
 
-def _of_setting(parts: Sequence[PartFinding]) -> Verdict:
+def of_setting(parts: Sequence[PartFinding]) -> Verdict:
     voices = [part.verdict for part in parts if part.counts]
-    if Verdict.fails in voices:
-        return Verdict.fails
+    for verdict in (Verdict.fails, Verdict.untestable):
+        if verdict in voices:
+            return verdict
     return Verdict.holds if all(voice == Verdict.holds for voice in voices) else Verdict.open
 
 
-def _deciding(verdict: Verdict, parts: Sequence[PartFinding]) -> str:
-    return _joined([part for part in parts if part.counts and part.verdict == verdict], "reason")
+def _voices(parts: Sequence[PartFinding], verdict: Verdict) -> list[PartFinding]:
+    return [part for part in parts if part.counts and part.verdict == verdict]
 
 
 def _joined(parts: Sequence[PartFinding], field: str) -> str:
     """What parts say; the same word is said once."""
-    said: dict[str, list[str]] = {}
+    told: dict[str, list[str]] = {}
     for part in parts:
         text = str(getattr(part, field))
         if text:
-            said.setdefault(text, []).append(part.part)
-    if len(said) == 1:
-        return next(iter(said))
-    return "; ".join(f"{', '.join(names)}: {text}" for text, names in said.items())
+            told.setdefault(text, []).append(part.part)
+    if len(told) == 1:
+        return next(iter(told))
+    return "; ".join(f"{', '.join(names)}: {text}" for text, names in told.items())
 
 
-def _judge(claim: Claim, part: Part, here: Sequence[Placed], setting: str) -> PartFinding:
-    treated, compared = chosen(part, here), controls(part, here)
-    notes, cells = left_out([*treated, *compared], claim), cells_of(part)
+def _measure(claim: Claim, part: Part, here: Sequence[Placed], setting: str) -> _Measured:
+    arms = _arms(part, here)
+    every = [*arms[TREATED], *arms[CONTROL]]
+    notes, cells = left_out(every, claim), cells_of(part)
     empty = PartFinding(part.name, setting, Verdict.open, "", part.counts, notes=notes, unit=part.unit)
-    if not treated or (part.against and not compared):
-        missing = part.runs if not treated else part.against[0]
-        return _open(empty, f"no runs of {missing.words()}", f"{claim.least_seeds} seeds of {cells}")
-    treated, compared = usable(treated, claim), usable(compared, claim)
-    if not treated or (part.against and not compared):
-        return _open(
-            empty,
-            f"no finished run of at least {claim.least_steps} steps",
-            f"{claim.least_seeds} such seeds of {cells}",
-        )
+
+    def nothing(reason: str, decides: str) -> _Measured:
+        return _Measured(part, replace(empty, reason=reason, decides=decides))
+
+    lacking = [select for select, runs in _asked(part, arms) if not runs]
+    if lacking:
+        return nothing(f"no runs of {lacking[0].words()}", f"{claim.least_seeds} seeds of {cells}")
+    arms = {name: usable(runs, claim) for name, runs in arms.items()}
+    if not all(runs for _, runs in _asked(part, arms)):
+        reason = f"no finished run of at least {claim.least_steps} steps"
+        return nothing(reason, f"{claim.least_seeds} such seeds of {cells}")
+    all_here = usable(here, claim)
+    premises = tuple(check(premise, arms, all_here) for premise in part.premises)
+    empty = replace(empty, premises=premises)
+    failed = [one for one in premises if one.met is False]
+    if failed:  # the effect is shown all the same, and decides nothing
+        shown = _estimated(claim, part, arms, all_here, empty)
+        told = replace(shown.found, verdict=Verdict.untestable, **_why_not(failed), **_names(arms))
+        return replace(shown, found=replace(told, seeds=_seeds(arms[TREATED])))
+    unknown = [one for one in premises if one.met is None]
+    if unknown:
+        return nothing(f"premise ({unknown[0].name}): {unknown[0].told}", claim.needs)
+    return _estimated(claim, part, arms, all_here, empty)
+
+
+def _arms(part: Part, here: Sequence[Placed]) -> dict[str, list[Placed]]:
+    """Treated runs, and of the kinds of controls that the rule names the first that there are runs of, with all runs
+    that equal them by definition. A run is in one arm only."""
+    treated = [one for one in here if matches(part.runs, one)]
+    control = next((found for select in part.against if (found := pooled(select, here))), list[Placed]())
+    return {TREATED: treated, CONTROL: [one for one in control if one not in treated]}
+
+
+def _asked(part: Part, arms: Mapping[str, Sequence[Placed]]) -> list[tuple[Select, Sequence[Placed]]]:
+    return [(part.runs, arms[TREATED]), *((select, arms[CONTROL]) for select in part.against[:1])]
+
+
+def _why_not(failed: Sequence[PremiseFinding]) -> dict[str, str]:
+    reason = "; ".join(f"premise fails ({one.name}): {one.told}" for one in failed)
+    return {"reason": reason, "decides": "; ".join(dict.fromkeys(one.remedy for one in failed))}
+
+
+def _names(arms: Mapping[str, Sequence[Placed]]) -> dict[str, tuple[str, ...]]:
+    return {"runs": tuple(one.name for one in arms[TREATED]), "controls": tuple(one.name for one in arms[CONTROL])}
+
+
+def _seeds(runs: Sequence[Placed]) -> tuple[int, ...]:
+    return tuple(sorted({one.run.seed for one in runs}))
+
+
+def _estimated(
+    claim: Claim, part: Part, arms: Mapping[str, Sequence[Placed]], here: Sequence[Placed], empty: PartFinding
+) -> _Measured:
+    treated, control = arms[TREATED], arms[CONTROL]
     if part.fit is not None:
-        reasons = {one.name: part.fit(one.run) for one in treated}
-        treated = [one for one in treated if reasons[one.name] is None]
-        unfit = [reason for reason in reasons.values() if reason]
-        if not treated:
-            return _open(empty, unfit[0], f"{claim.least_seeds} seeds of {cells} where this is not so")
-        empty = replace(empty, notes=(*notes, f"{len(unfit)} runs left out: {unfit[0]}")) if unfit else empty
-    numbers, bases = _numbers(part, treated), _numbers(part, compared)
-    if not numbers or (part.against and not bases):
-        return _open(empty, f"the runs do not tell {part.measure.words}", claim.needs)
-    if part.ground is not None and (why := part.ground(list(bases.values() if part.against else numbers.values()))):
-        return _open(empty, why, "a setting where this is not so")
-    effects = _effects(part, numbers, bases)
-    if len(effects) < claim.least_seeds:
-        kind = "pairs of runs" if part.against else "runs that tell it"
-        found = f"{len(effects)} {kind}, at least {claim.least_seeds} are needed"
-        return _open(empty, found, f"{claim.least_seeds} seeds of {cells}")
-    names, base_names = (tuple(one.name for one in runs if one.unit in effects) for runs in (treated, compared))
-    return _decided(claim, part, effects, replace(empty, runs=names, controls=base_names))
+        unfit = [reason for one in treated if (reason := part.fit(one.run))]
+        treated = [one for one in treated if part.fit(one.run) is None]
+        empty = replace(empty, notes=(*empty.notes, f"{len(unfit)} runs left out: {unfit[0]}")) if unfit else empty
+    treated, control = _telling(part, treated, False), _telling(part, control, True)
+    ours, theirs = samples(part.measure, treated), samples(part.measure_of(True), control)
+    cells = cells_of(part)
+    if not ours or (part.against and not theirs):
+        reason = f"the runs do not tell {part.measure.words}"
+        return _Measured(part, replace(empty, reason=reason, decides=claim.needs))
+    fewest = min(len(ours), len(theirs)) if part.against else len(ours)
+    empty = replace(empty, **_names({TREATED: treated, CONTROL: control}), seeds=_seeds(treated))
+    if fewest < max(2, claim.least_seeds):
+        reason = f"{fewest} runs that tell it, at least {claim.least_seeds} are needed"
+        return _Measured(part, replace(empty, reason=reason, decides=f"{claim.least_seeds} seeds of {cells}"))
+    names = {one.name for one in control}
+    others = cells_with(part.measure, [one for one in here if one.name not in names])
+    estimate = _estimate(part, ours, theirs, others)
+    notes = (*empty.notes, *_of_starts(ours, theirs))
+    return _Measured(part, replace(empty, value=estimate.value, notes=notes), estimate)
 
 
-def _open(empty: PartFinding, reason: str, decides: str) -> PartFinding:
-    return replace(empty, reason=reason, decides=decides)
+def _telling(part: Part, runs: Sequence[Placed], control: bool) -> list[Placed]:
+    return [one for one in runs if one.number(part.measure_of(control)) is not None]
 
 
-def _decided(claim: Claim, part: Part, effects: Mapping[Unit, float], found: PartFinding) -> PartFinding:
-    values = [effects[unit] for unit in sorted(effects)]
-    value = fmean(values)
-    level, strict_level = claim.confidence, 1 - (1 - claim.confidence) / max(1, claim.voices)
-    usual, strict = _interval(part, values, level), _interval(part, values, strict_level)
-    verdict, decides = decide(part, value, usual, strict), ""
-    if verdict == Verdict.open:
-        count = seeds_needed(part, value, stdev(values), level, strict_level)
-        decides = f"more than {MOST} seeds"
-        if count is not None:
-            decides = f"about {max(count, len(values) + 1)} seeds, if effect and spread stay"
-    return replace(
-        found, verdict=verdict, reason=said(part, verdict, usual), value=value, interval=usual, strict=strict,
-        seeds=tuple(sorted({seed for _, seed in effects})), decides=decides,
-    )  # fmt: skip
-
-
-def said(part: Part, verdict: Verdict, usual: Interval) -> str:
-    beyond, reach = ("above", "at least") if part.upwards else ("below", "at most")
-    if verdict == Verdict.holds:
-        size = "" if part.border == part.least else f", the mean is {reach} {part.least:g}"
-        return f"the interval lies {beyond} {part.border:g}{size}"
-    if verdict == Verdict.fails:
-        return f"the interval lies {'below' if part.upwards else 'above'} {part.least:g}"
-    inside = usual.low <= part.border <= usual.high
-    return f"the interval includes {part.border:g}" if inside else f"it may be on either side of {part.least:g}"
-
-
-def _interval(part: Part, values: Sequence[float], level: float) -> Interval:
+def _estimate(part: Part, ours: Sequence[Sample], theirs: Sequence[Sample], cells: list[list[Sample]]) -> Estimate:
     if part.shares:
-        return share_interval(fmean(values), len(values), level)
-    return mean_interval(values, level)
+        return Estimate(fmean(one.value for one in ours), 0.0, len(ours), "Wilson's interval over runs")
+    return two_arms(ours, theirs, cells) if part.against else one_arm(ours, cells)
 
 
-def _numbers(part: Part, runs: Sequence[Placed]) -> dict[Unit, float]:
-    """By algorithm and seed; several cells of one kind are averaged."""
-    found: dict[Unit, list[float]] = {}
-    for one in runs:
-        value = part.measure(one.run)
-        if value is not None:
-            found.setdefault(one.unit, []).append(value)
-    return {unit: fmean(values) for unit, values in found.items()}
+def _of_starts(ours: Sequence[Sample], theirs: Sequence[Sample]) -> tuple[str, ...]:
+    count = len({one.start for one in (*ours, *theirs)})
+    return ("all runs begin from one start: what another would do is not in the interval",) if count == 1 else ()
 
 
-def _effects(part: Part, numbers: Mapping[Unit, float], bases: Mapping[Unit, float]) -> dict[Unit, float]:
-    if not part.against:
-        return dict(numbers)
-    both = {unit: (value, bases[unit]) for unit, value in numbers.items() if unit in bases}
-    if part.compare == "relative":
-        return {unit: (value - base) / base for unit, (value, base) in both.items() if base > 0}
-    return {unit: value - base for unit, (value, base) in both.items()}
+def _decided(claim: Claim, one: _Measured, level: float, strict_level: float) -> PartFinding:
+    part, estimate = one.part, one.estimate
+    if estimate is None:
+        return one.found
+    runs = len(one.found.runs)
+
+    def interval(at: float) -> Interval:
+        return share_interval(estimate.value, runs, at) if part.shares else estimate.interval(at)
+
+    direction = part.means[0] if estimate.value > 0 else part.means[1] if estimate.value < 0 else ""
+    found = replace(
+        one.found, interval=interval(claim.confidence), error=estimate.error, freedom=estimate.freedom,
+        how=estimate.how, direction=direction,
+    )  # fmt: skip
+    if not one.to_decide:
+        return found
+    held, strict = interval(level), interval(strict_level)
+    verdict, decides = decide(part, estimate.value, held, strict), ""
+    if verdict == Verdict.open:
+        count = seeds_needed(part, estimate, runs, level, strict_level)
+        decides = f"about {count} seeds, if effect and spread stay" if count else f"more than {MOST} seeds"
+    return replace(
+        found, verdict=verdict, reason=said(part, verdict, held, level, strict_level), held=held, strict=strict,
+        levels=(level, strict_level), decides=decides,
+    )  # fmt: skip

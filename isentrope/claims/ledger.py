@@ -1,4 +1,4 @@
-"""The ledger: every claim with its verdict, the age of its rule, and what is mathematics."""
+"""The ledger: every claim with its verdicts, one for each language model, and the age of its rule."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from isentrope.claims.book import CLAIMS
 from isentrope.claims.judge import find
 from isentrope.claims.record import Claim, Finding, Verdict
 from isentrope.claims.registry import Book, notes_on, present, read_book
+from isentrope.claims.select import place
 from isentrope.errors import RunError
 from isentrope.study.read import StudyData, read_study
 
@@ -18,7 +19,7 @@ from isentrope.study.read import StudyData, read_study
 @dataclass(frozen=True)
 class Line:
     claim: Claim
-    finding: Finding
+    findings: tuple[Finding, ...]  # by model; one without a model, if there are no runs
     since: str  # when the rule last changed; empty: never recorded
 
 
@@ -28,24 +29,33 @@ class Ledger:
     lines: tuple[Line, ...]
 
     @property
-    def counts(self) -> dict[Verdict, int]:
-        counted = Counter(line.finding.verdict for line in self.lines)
+    def findings(self) -> list[Finding]:
+        return [found for line in self.lines for found in line.findings]
+
+    @property
+    def models(self) -> list[str]:
+        return sorted({found.model for found in self.findings if found.model})
+
+    def counts(self, model: str) -> dict[Verdict, int]:
+        counted = Counter(found.verdict for found in self.findings if found.model == model)
         return {verdict: counted[verdict] for verdict in Verdict}
 
     @property
     def runs(self) -> int:
-        return len({run for line in self.lines for run in line.finding.runs})
+        return len({run for found in self.findings for run in found.runs})
 
 
 def make_ledger(studies: Sequence[StudyData], claims: Sequence[Claim] = CLAIMS, book: Book | None = None) -> Ledger:
     book, now = read_book() if book is None else book, present()
     begun = {f"{study.name}/{run.name}": run.begun for study in studies for run in study.runs}
-    lines: list[Line] = []
+    placed, lines = place(studies), list[Line]()
     for claim in claims:
-        found = find(claim, studies)
-        notes = notes_on(claim, book, now, [begun[run] for run in found.runs])
+        noted = [
+            replace(found, rule_notes=notes_on(claim, book, now, [begun[run] for run in found.runs]))
+            for found in find(claim, placed)
+        ]
         entries = book.get(claim.id, ())
-        lines.append(Line(claim, replace(found, rule_notes=notes), entries[-1].date if entries else ""))
+        lines.append(Line(claim, tuple(noted), entries[-1].date if entries else ""))
     return Ledger(tuple(study.name for study in studies), tuple(lines))
 
 

@@ -35,15 +35,7 @@ def over(run: StudyRun, key: str, begin: float = 0.0, end: float = 1.0) -> float
 
 def converged_success(run: StudyRun) -> float | None:
     """Succ.: mean success of the evaluations in the last fifth of the steps, then over the splits."""
-    splits = sorted(
-        {
-            key
-            for row in run.evals
-            for key in row
-            if key.startswith("eval/") and key.endswith("/success") and key.count("/") == 2
-        }
-    )
-    means = [converged(*run.series(key), run.steps, CONVERGED) for key in splits]
+    means = [converged(*run.series(key), run.steps, CONVERGED) for key in splits_of(run)]
     found = [value for value in means if value is not None]
     return fmean(found) if found and len(found) == len(means) else None
 
@@ -102,3 +94,73 @@ def share_of_time(run: StudyRun, key: str) -> float | None:
 
 def mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
+
+
+def log_mean(run: StudyRun, key: str, begin: float, end: float) -> float | None:
+    """Logarithm of the mean of a metric over a part of the run."""
+    found = over(run, key, begin, end)
+    return math.log(found) if found is not None and found > 0 else None
+
+
+def log_change(run: StudyRun, key: str, first: float, end: float, last: float) -> float | None:
+    """Logarithm of the mean of the `last` numbers up to a step over that of the `first` ones."""
+    relative = change(run, key, first, end, last)
+    return math.log1p(relative) if relative is not None and relative > -1 else None
+
+
+def early_log_change(run: StudyRun, key: str, share: float) -> float | None:
+    """The same over the first part of the run: its last five steps against the run's first three."""
+    return log_change(run, key, 3, max(8, math.floor(share * run.steps)), 5)
+
+
+def log_seconds_per_token(run: StudyRun) -> float | None:
+    found = seconds_per_token(run)
+    return None if found is None else math.log(found)
+
+
+def first_values(run: StudyRun, key: str, count: float) -> float | None:
+    """The mean of a metric over the first steps."""
+    return mean(curve_of(run, key).between(1, int(count)).values)
+
+
+def success_between(run: StudyRun, begin: float, end: float) -> float | None:
+    """Mean success of the evaluations from a share of the steps to another, both included, then over the splits."""
+    means = [mean(window(run, key, begin, end)) for key in splits_of(run)]
+    return fmean(value for value in means if value is not None) if means and None not in means else None
+
+
+def splits_of(run: StudyRun) -> list[str]:
+    """The keys of the success on each split that was played."""
+    keys = {key for row in run.evals for key in row}
+    return sorted(key for key in keys if key.startswith("eval/") and key.endswith("/success") and key.count("/") == 2)
+
+
+def rise(run: StudyRun, key: str, begin: float, end: float) -> float | None:
+    """How much a metric rises over a part of the run: its last fifth against its first."""
+    fifth = (end - begin) / 5
+    last, first = over(run, key, end - fifth, end), over(run, key, begin, begin + fifth)
+    return None if last is None or first is None else last - first
+
+
+def rise_while_measured(run: StudyRun, key: str) -> float | None:
+    """How much a metric rises in the last fifth of the steps, by the slope of a line through the last two fifths."""
+    first = (1 - 2 * CONVERGED) * run.steps - 1e-9
+    found = curve_of(run, key).between(math.ceil(first), run.steps)
+    if len(found.values) < 3:
+        return None
+    steps, level = fmean(found.steps), fmean(found.values)
+    spread = math.fsum((step - steps) ** 2 for step in found.steps)
+    slope = math.fsum((s - steps) * (v - level) for s, v in zip(found.steps, found.values, strict=True)) / spread
+    return slope * CONVERGED * run.steps
+
+
+def success_by_kind(run: StudyRun) -> dict[str, tuple[float, float]]:
+    """Succ. and number of games by split and kind of game; empty where a kind was not played in each evaluation."""
+    rows = [row for row in run.evals if row["step"] > 0 and row["step"] >= (1 - CONVERGED) * run.steps - 1e-9]
+    keys = sorted({key for row in rows for key in row if key.startswith("eval/") and "/success/" in key})
+    told: dict[str, tuple[float, float]] = {}
+    for key in keys:
+        games = key.replace("/success/", "/games/")
+        if all(key in row and games in row for row in rows):
+            told[key] = fmean(float(row[key]) for row in rows), fmean(float(row[games]) for row in rows)
+    return told

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from isentrope.claims.decide import FACTOR
 from isentrope.claims.ledger import Ledger, Line
-from isentrope.claims.record import Finding, PartFinding, Verdict
+from isentrope.claims.record import Claim, Finding, PartFinding, Verdict
 from isentrope.claims.render import safe_cell, summary
-from isentrope.claims.words import MARKS, shown_parts, telling
+from isentrope.claims.words import MARKS, counts_of, effect, in_words, runs_of, shown_parts, telling
 
 # each claim in few words; in full it stands on its paper's page
 SHORT = {
@@ -43,34 +44,62 @@ def page_of(paper: str) -> str:
 
 
 def ledger_table(ledger: Ledger) -> str:
-    """A row for each claim, with a link to where the reasons stand."""
-    head = ["| | claim | verdict | effect [95 % interval] | seeds | of |", "|---|---|---|---|---|---|"]
-    return "\n".join([safe_cell(summary(ledger)), "", *head, *(_row(line) for line in ledger.lines)]) + "\n"
+    """A row for each claim and model, with a link to where the reasons stand."""
+    head = ["| | claim | model | verdict | effect [95 % interval] | runs | of |", "|---|---|---|---|---|---|---|"]
+    rows = [_row(line, found) for line in ledger.lines for found in line.findings]
+    return "\n".join([safe_cell(summary(ledger)), "", *head, *rows]) + "\n"
 
 
-def _row(line: Line) -> str:
-    claim, finding = line.claim, line.finding
-    told = [part for part in telling(finding) if part.value is not None]
+def _row(line: Line, finding: Finding) -> str:
+    claim, parts = line.claim, telling(finding)
+    told = [part for part in parts if part.value is not None]
     named = len([part for part in claim.parts if part.counts]) > 1
     effects = [f"{part.part}: {brief(part)}" if named else brief(part) for part in told]
-    counts = sorted({len(part.seeds) for part in told}) or [0]
-    seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    link = f"[{claim.id}](claims/{page_of(claim.paper)}#{claim.id.lower()})"
+    failed = dict.fromkeys(one.name for part in parts for one in part.premises if one.met is False)
+    if finding.verdict == Verdict.untestable:
+        effects = [f"not so: {'; '.join(failed)}", *effects]
     effect = "<br>".join(safe_cell(text) for text in effects)
-    where = safe_cell(told[0].setting) if told else ""
-    cells = [link, SHORT[claim.id], _verdict(finding), effect, seeds, where]
+    where = safe_cell(parts[0].setting) if told or failed else ""
+    cells = [
+        _link(claim),
+        SHORT[claim.id],
+        safe_cell(finding.model),
+        _verdict(finding),
+        effect,
+        counts_of(finding),
+        where,
+    ]
     return f"| {' | '.join(cells)} |"
+
+
+def _link(claim: Claim) -> str:
+    return f"[{claim.id}](claims/{page_of(claim.paper)}#{claim.id.lower()})"
+
+
+def editions_table(ledger: Ledger, first: Mapping[str, Verdict]) -> str:
+    """Both editions side by side: `first` has the first one's verdicts by claim."""
+    models = ledger.models
+    lines = [f"| | claim | first edition | {' | '.join(f'second, {safe_cell(model)}' for model in models)} |"]
+    lines.append("|---" * (3 + len(models)) + "|")
+    for line in ledger.lines:
+        by_model = {found.model: _verdict(found) for found in line.findings}
+        before = first.get(line.claim.id)
+        cells = [_link(line.claim), SHORT[line.claim.id], _mark(before) if before else ""]
+        lines.append(f"| {' | '.join([*cells, *(by_model.get(model, 'no runs') for model in models)])} |")
+    return "\n".join(lines) + "\n"
 
 
 def brief(part: PartFinding) -> str:
     """`+2.7 [−0.9, +6.2] points`, `−20.8 [−25.5, −16.2] % of its start`, `+0.36 [+0.098, +0.63] nats`."""
     if part.value is None or part.interval is None:
         return ""
+    if part.unit.startswith(FACTOR):
+        return effect(part) + in_words(part)
     percent = part.unit == "success" or part.unit.startswith("of ")
     numbers = [part.value, part.interval.low, part.interval.high]
     value, low, high = (_signed(100 * number, True) if percent else _signed(number, False) for number in numbers)
     unit = "points" if part.unit == "success" else f"% {part.unit}" if percent else part.unit
-    return f"{value} [{low}, {high}] {unit}"
+    return f"{value} [{low}, {high}] {unit}{in_words(part)}"
 
 
 def _signed(value: float, percent: bool) -> str:
@@ -86,33 +115,30 @@ def verdicts(ledger: Ledger, paper: str) -> str:
 
 
 def _claim(line: Line) -> str:
-    claim, finding = line.claim, line.finding
-    lines = [
-        f"### {claim.id}",
-        "",
-        safe_cell(claim.says),
-        "",
-        f"{_verdict(finding)} ([rule](rules.md#{claim.id.lower()}))",
-        "",
-    ]
-    rows = _rows(finding)
-    if rows:
-        lines += ["| runs | part | effect [95 % interval] | seeds | | why |", "|---|---|---|---|---|---|", *rows]
-    else:
-        lines += [f"{_sentence(finding.reason)} {_sentence(f'would decide: {finding.decides}')}"]
-    for note in finding.rule_notes:
-        lines += ["", f"**Mind:** {safe_cell(note)}."]
-    return "\n".join([*lines, ""])
+    claim = line.claim
+    lines = [f"### {claim.id}", "", f"{safe_cell(claim.says)} ([rule](rules.md#{claim.id.lower()}))", ""]
+    for finding in line.findings:
+        lines += [": ".join(text for text in (safe_cell(finding.model), _verdict(finding)) if text), ""]
+        rows = _rows(finding)
+        if rows:
+            head = ["| setting | part | effect [95 % interval] | runs | | why |", "|---|---|---|---|---|---|"]
+            lines += [*head, *rows, ""]
+        else:
+            lines += [f"{_sentence(finding.reason)} {_sentence(f'would decide: {finding.decides}')}", ""]
+    notes = dict.fromkeys(note for finding in line.findings for note in finding.rule_notes)
+    lines += [text for note in notes for text in (f"**Mind:** {safe_cell(note)}.", "")]
+    return "\n".join(lines)
 
 
 def _rows(finding: Finding) -> list[str]:
     """A row for each part and setting; parts of which the same is told, without a number, share one."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for part in shown_parts(finding):
-        why = [part.reason, f"would decide: {part.decides}" if part.decides else "", *part.notes]
+        would = "would make it testable" if part.verdict == Verdict.untestable else "would decide"
+        why = [part.reason, f"{would}: {part.decides}" if part.decides else "", part.how, *part.notes]
         told = " ".join(_sentence(text) for text in why if text)
         alone = part.part if part.value is not None else ""
-        found = (alone, part.setting, brief(part), str(len(part.seeds)), MARKS[part.verdict], told)
+        found = (alone, part.setting, brief(part), runs_of(part), MARKS[part.verdict], told)
         rows.setdefault(found, []).append(part.part if part.counts else f"({part.part})")
     told = [(setting, "; ".join(names), *rest) for (_, setting, *rest), names in rows.items()]
     return [f"| {' | '.join(safe_cell(cell) for cell in cells)} |" for cells in told]
@@ -123,8 +149,12 @@ def _sentence(text: str) -> str:
 
 
 def _verdict(finding: Finding) -> str:
-    verdict = f"{MARKS[finding.verdict]} {finding.verdict}"
-    return verdict if finding.verdict == Verdict.open else f"**{verdict}**"
+    return _mark(finding.verdict)
+
+
+def _mark(verdict: Verdict) -> str:
+    told = f"{MARKS[verdict]} {verdict}"
+    return f"**{told}**" if verdict in (Verdict.holds, Verdict.fails) else told
 
 
 def state(done: Mapping[str, tuple[int, int]]) -> str:

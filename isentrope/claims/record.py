@@ -1,7 +1,12 @@
-"""What a claim is, and what is found of it. Everything here is frozen: a rule is a record that can be digested."""
+"""What a claim is, and what is found of it. Everything here is frozen: a rule is a record that can be digested.
+
+Both editions of the rules use these records. Premises, logarithms, expected sizes and words for directions came with
+the second edition; `ground` is of the first alone.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +18,7 @@ class Verdict(StrEnum):
     holds = "holds"
     fails = "does not hold"
     open = "undecided"
+    untestable = "not testable here"
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,13 @@ class Measure:
     words: str
     keys: tuple[str, ...]  # of docs/metrics.md
     options: tuple[tuple[str, float | str], ...] = ()
+    spread: float = 0.0  # expected standard deviation between runs of one cell, as the pocket model's runs had it
+    spread_lm: float = 0.0  # the same of a language model's; 0: not known, taken as the other
+    alike: tuple[float, float] = (
+        -math.inf,
+        math.inf,
+    )  # cells whose mean lies here differ about as much from run to run
+    by_kind: bool = False  # a success on fixed games, also told by kind of game: games are a source of variance
 
     def __call__(self, run: StudyRun) -> float | None:
         return self.function(run, **dict(self.options))
@@ -52,6 +65,23 @@ class Measure:
 
 Fitness = Callable[[StudyRun], str | None]  # why a run cannot speak to the claim, or None
 Ground = Callable[[Sequence[float]], str | None]  # why the controls' numbers leave no room for an effect, or None
+
+
+TREATED, CONTROL, BOTH = "treated", "control", "both"  # the arms of a part
+
+
+@dataclass(frozen=True)
+class Premise:
+    """What must be so for a part to be tested at all: a number, over the runs of an arm, on one side of a border."""
+
+    name: str
+    runs: Select | str  # runs of their own, or an arm of the part
+    measure: Measure
+    border: float
+    remedy: str  # what would make the part testable
+    upwards: bool = True  # at least the border; False: at most
+    against: Select | None = None  # the number is a ratio of the means of both; with `clear` a difference
+    clear: bool = False  # instead of a border: the 95 % interval of the difference leaves out 0, on whatever side
 
 
 @dataclass(frozen=True)
@@ -67,13 +97,20 @@ class Part:
     border: float
     least: float
     against: tuple[Select, ...] = ()  # controls: the first of these that has runs; none: the effect is the number
-    compare: str = "difference"  # or "relative": divided by the control's number
+    compare: str = "difference"  # first edition also "relative": divided by the control's number
     shares: bool = False  # the number is 0 or 1: Wilson's interval instead
     upwards: bool = True
     counts: bool = True  # False: shown, and without a voice in the verdict
-    unit: str = ""
+    unit: str = ""  # "times ...": the number is a logarithm, told as a factor
     fit: Fitness | None = None
     ground: Ground | None = None
+    premises: tuple[Premise, ...] = ()
+    means: tuple[str, str] = ("", "")  # what an effect above the border says, and what one below it says
+    control_measure: Measure | None = None  # if the controls are measured otherwise
+    expect: float = 0.0  # a true effect of this size is what the power is told for
+
+    def measure_of(self, control: bool) -> Measure:
+        return self.control_measure if control and self.control_measure is not None else self.measure
 
 
 @dataclass(frozen=True)
@@ -100,6 +137,14 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class PremiseFinding:
+    name: str
+    met: bool | None  # None: the runs do not tell
+    told: str  # the number, in words
+    remedy: str
+
+
+@dataclass(frozen=True)
 class PartFinding:
     """What one comparison found in one setting."""
 
@@ -111,6 +156,13 @@ class PartFinding:
     value: float | None = None
     interval: Interval | None = None  # of 95 %
     strict: Interval | None = None  # by which a part alone can refute the claim
+    held: Interval | None = None  # by which it can hold: wider than `interval` where there are several settings
+    levels: tuple[float, float] = (0.0, 0.0)  # of `held` and of `strict`
+    error: float = 0.0  # standard error of `value`
+    freedom: float = 0.0  # degrees of freedom of its Student's distribution
+    how: str = ""  # paired or not, and what else the interval is made of
+    premises: tuple[PremiseFinding, ...] = ()
+    direction: str = ""  # what the effect says, in words
     seeds: tuple[int, ...] = ()
     runs: tuple[str, ...] = ()
     controls: tuple[str, ...] = ()
@@ -127,6 +179,7 @@ class Finding:
     parts: tuple[PartFinding, ...] = ()
     decides: str = ""
     rule_notes: tuple[str, ...] = field(default=())  # when the rule is younger than runs it is applied to
+    model: str = ""  # the language model that the runs train, with its size; of the second edition
 
     @property
     def runs(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""When each rule was made and changed: `rules.json`, beside this file and under version control.
+"""When each rule of the second edition was made and changed: `rules.json`, beside this file, under version control.
 
     python -m isentrope.claims.registry "why"     # writes an entry for every rule that differs from its last one
 

@@ -9,28 +9,40 @@ from typing import Any
 
 from isentrope.claims.computed import Computed
 from isentrope.claims.ledger import Ledger, Line
-from isentrope.claims.record import Verdict
-from isentrope.claims.words import MARKS, comment, effects, seeds_of
+from isentrope.claims.record import Finding, Verdict
+from isentrope.claims.words import MARKS, comment, counts_of, effects
 from isentrope.results.render import one_line
 
 
+def counted(ledger: Ledger, model: str) -> str:
+    """`4 hold, 3 do not hold, 9 are undecided, 8 are not testable here` and, where it is so, `2 have no runs`."""
+    counts = ledger.counts(model)
+    told = [
+        f"{counts[Verdict.holds]} hold",
+        f"{counts[Verdict.fails]} do not hold",
+        f"{counts[Verdict.open]} are undecided",
+        f"{counts[Verdict.untestable]} are not testable here",
+    ]
+    lacking = len(ledger.lines) - sum(counts.values())
+    return ", ".join([*told, *([f"{lacking} have no runs"] if lacking else [])])
+
+
 def summary(ledger: Ledger) -> str:
-    counts = ledger.counts
-    found = f"{counts[Verdict.holds]} hold, {counts[Verdict.fails]} do not hold, {counts[Verdict.open]} are undecided"
+    found = "; ".join(f"{model}: {counted(ledger, model)}" for model in ledger.models)
     claims = "1 claim" if len(ledger.lines) == 1 else f"{len(ledger.lines)} claims"
     if not ledger.studies:
         return f"{claims}; no study was given, so nothing is decided."
     count = f"{ledger.runs} run" if ledger.runs == 1 else f"{ledger.runs} runs"
-    return f"{claims}, {count} of {', '.join(ledger.studies)}: {found}."
+    return f"{claims}, {count} of {', '.join(ledger.studies)}. {found[:1].upper()}{found[1:] or 'Nothing is decided'}."
 
 
 def to_markdown(ledger: Ledger, computed: Sequence[Computed] = ()) -> str:
     lines = [
         safe_cell(summary(ledger)),
         "",
-        "| | claim | verdict | effect, 95 % interval | seeds | why |",
-        "|---|---|---|---|---|---|",
-        *(_row(line) for line in ledger.lines),
+        "| | claim | model | verdict | effect, 95 % interval | runs | why |",
+        "|---|---|---|---|---|---|---|",
+        *(_row(line, found) for line in ledger.lines for found in line.findings),
     ]
     if computed:
         lines += ["", "By computation, without runs:", "", computed_to_markdown(computed).rstrip()]
@@ -42,8 +54,9 @@ def runs_to_markdown(ledger: Ledger, links: Mapping[str, str]) -> str:
     lines = [f"Numbers: {', '.join(f'[{safe_cell(name)}]({link})' for name, link in links.items())}.", ""]
     lines += ["| | runs and their seeds | against |", "|---|---|---|"]
     for line in ledger.lines:
-        runs = sorted({run for part in line.finding.parts for run in part.runs})
-        controls = sorted({run for part in line.finding.parts for run in part.controls})
+        parts = [part for found in line.findings for part in found.parts]
+        runs = sorted({run for part in parts for run in part.runs})
+        controls = sorted({run for part in parts for run in part.controls})
         if runs:
             lines.append(f"| {line.claim.id} | {_short(runs)} | {_short(controls)} |")
     return "\n".join(lines) + "\n"
@@ -52,7 +65,7 @@ def runs_to_markdown(ledger: Ledger, links: Mapping[str, str]) -> str:
 def to_json(ledger: Ledger, computed: Sequence[Computed] = ()) -> str:
     table = {
         "studies": list(ledger.studies),
-        "counts": {str(verdict): count for verdict, count in ledger.counts.items()},
+        "counts": {model: {str(one): count for one, count in ledger.counts(model).items()} for model in ledger.models},
         "claims": [_entry(line) for line in ledger.lines],
         "computed": [asdict(one) for one in computed],
     }
@@ -60,23 +73,23 @@ def to_json(ledger: Ledger, computed: Sequence[Computed] = ()) -> str:
 
 
 def _entry(line: Line) -> dict[str, Any]:
-    claim, finding = line.claim, line.finding
+    claim = line.claim
     told = {"id": claim.id, "paper": claim.paper, "says": claim.says, "needs": claim.needs, "caveat": claim.caveat}
-    told |= {"rule_since": line.since, "runs": list(finding.runs)}
-    return told | {key: value for key, value in asdict(finding).items() if key != "claim"}
+    found = [{"runs": list(one.runs)} | asdict(one) for one in line.findings]
+    return told | {"rule_since": line.since, "findings": found}
 
 
-def _row(line: Line) -> str:
-    finding = line.finding
+def _row(line: Line, finding: Finding) -> str:
     verdict = f"{MARKS[finding.verdict]} {finding.verdict}"
     if finding.verdict != Verdict.open:
         verdict = f"**{verdict}**"
     cells = [
         line.claim.id,
         safe_cell(line.claim.says),
+        safe_cell(finding.model),
         verdict,
         "<br>".join(safe_cell(text) for text in effects(finding)),
-        seeds_of(finding),
+        counts_of(finding),
         safe_cell(comment(finding)),
     ]
     return f"| {' | '.join(cells)} |"

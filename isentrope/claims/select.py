@@ -1,19 +1,25 @@
-"""Which runs speak to a part of a claim.
+"""Which runs speak to a part of a claim, and what each of them says.
 
 A setting is everything that tags say besides what a method is: task, model and so on, and with it the study and the
-number of steps, since schedules depend on it. Runs are only ever compared within a setting, seed by seed.
+number of steps, since schedules depend on it. Runs are only ever compared within a setting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from statistics import fmean
 
-from isentrope.claims.record import Claim, Part, Select
+from isentrope.claims.inference import Sample
+from isentrope.claims.measures import success_by_kind
+from isentrope.claims.record import Claim, Measure, Part, Select
 from isentrope.study.read import DONE, FAILED, StudyData, StudyRun
 
 DEFAULTS = {"algorithm": "", "method": "none", "variant": "full", "alpha": "0.1"}  # what a cell without the tag is
 CHOSEN = (*DEFAULTS, "order", "temperature", "leave_out", "cell")  # tags that say what is compared; all others where
+
+SIZES = {"pocket": 0.86e6, "smollm2": 134.5e6}  # parameters of models whose runs did not record them
 
 Unit = tuple[str, int]  # algorithm and seed: what is paired
 
@@ -25,6 +31,8 @@ class Placed:
     run: StudyRun
     setting: str
     name: str  # with the study's name in front
+    model: str = ""  # the language model and its size
+    known: dict[Measure, float | None] = field(default_factory=dict[Measure, float | None], compare=False, repr=False)
 
     def tag(self, key: str) -> str:
         return self.run.tags.get(key) or DEFAULTS.get(key, "")
@@ -33,11 +41,22 @@ class Placed:
     def unit(self) -> Unit:
         return self.tag("algorithm"), self.run.seed
 
+    def number(self, measure: Measure) -> float | None:
+        """What the measure says of the run; computed once, since many parts ask for the same."""
+        if measure not in self.known:
+            self.known[measure] = measure(self.run)
+        return self.known[measure]
+
+    @property
+    def start(self) -> str:
+        """The weights it began from: their fingerprint, or the name of the warm-up where none was recorded."""
+        return self.run.start or PurePath(str(self.run.config.get("policy.model", ""))).name
+
 
 def place(studies: Sequence[StudyData]) -> list[Placed]:
     """All runs, in an order that does not depend on the one given."""
     placed = [
-        Placed(run, setting_of(study.name, run.tags, run.steps), f"{study.name}/{run.name}")
+        Placed(run, setting_of(study.name, run.tags, run.steps), f"{study.name}/{run.name}", model_of(study, run))
         for study in studies
         for run in study.runs
     ]
@@ -48,6 +67,20 @@ def setting_of(study: str, tags: Mapping[str, str], steps: int) -> str:
     """In words. A run that has not begun does not know its steps: it is nowhere yet."""
     rest = [f"{key} {value}" for key, value in sorted(tags.items()) if key not in CHOSEN and value]
     return ", ".join([study, *rest, *([f"{steps} steps"] if steps else [])])
+
+
+def model_of(study: StudyData, run: StudyRun) -> str:
+    """The model that a run trains, through its warm-up, and its number of parameters: `smollm2, 134.5 M`."""
+    name = PurePath(str(run.config.get("policy.model", ""))).name
+    warmup = study.warmups.get(name)
+    base = PurePath(str(warmup.config.get("policy.model", name))).name if warmup else name
+    base = run.tags.get("model") or base
+    count = run.parameters or SIZES.get(base, 0)
+    return f"{base}, {_millions(count)}" if count else base
+
+
+def _millions(count: float) -> str:
+    return f"{count / 1e9:.3g} B" if count >= 1e9 else f"{count / 1e6:.3g} M"
 
 
 def matches(wanted: Select, one: Placed) -> bool:
@@ -70,6 +103,38 @@ def controls(part: Part, here: Sequence[Placed]) -> list[Placed]:
         if found:
             return found
     return []
+
+
+def same_by_definition(wanted: Select) -> tuple[Select, ...]:
+    """A baseline and what equals it by definition: ActRe without its first stage is the bare algorithm."""
+    plain = replace(wanted, method="none", variant="full")
+    staged = replace(wanted, method="actre", variant="no_stage1")
+    return (wanted, staged) if wanted == plain else (wanted, plain) if wanted == staged else (wanted,)
+
+
+def pooled(wanted: Select, here: Sequence[Placed]) -> list[Placed]:
+    """The runs of a kind, with those that are of the same kind by definition (A/A runs)."""
+    return [one for one in here if any(matches(select, one) for select in same_by_definition(wanted))]
+
+
+def samples(measure: Measure, runs: Sequence[Placed]) -> list[Sample]:
+    """The numbers of runs that tell it, with what inference needs to know of each."""
+    found: list[Sample] = []
+    for one in runs:
+        value = one.number(measure)
+        if value is not None:
+            found.append(Sample(value, one.unit, one.start, success_by_kind(one.run) if measure.by_kind else None))
+    return found
+
+
+def cells_with(measure: Measure, runs: Sequence[Placed]) -> list[list[Sample]]:
+    """The numbers of every cell, those left out whose mean lies where cells are not alike in spread."""
+    cells: dict[str, list[Placed]] = {}
+    for one in runs:
+        cells.setdefault(one.run.cell, []).append(one)
+    low, high = measure.alike
+    found = [samples(measure, cell) for cell in cells.values()]
+    return [cell for cell in found if len(cell) > 1 and low <= fmean(run.value for run in cell) <= high]
 
 
 def usable(runs: Sequence[Placed], claim: Claim) -> list[Placed]:

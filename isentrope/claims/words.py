@@ -6,11 +6,24 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from isentrope.claims.record import Claim, Finding, Part, PartFinding, Verdict
+from isentrope.claims.decide import FACTOR, factor, number
+from isentrope.claims.power import SEEDS, WANTED, power, seeds_for
+from isentrope.claims.record import (
+    BOTH,
+    CONTROL,
+    TREATED,
+    Claim,
+    Finding,
+    Part,
+    PartFinding,
+    Premise,
+    Select,
+    Verdict,
+)
 from isentrope.claims.registry import Entry
 
 SAME = ", if effect and spread stay"  # as judge.py says it of every number of seeds
-MARKS = {Verdict.holds: "✓", Verdict.fails: "✗", Verdict.open: "?"}
+MARKS = {Verdict.holds: "✓", Verdict.fails: "✗", Verdict.open: "?", Verdict.untestable: "–"}
 
 
 def signed(value: float) -> str:
@@ -21,10 +34,12 @@ def signed(value: float) -> str:
 
 
 def effect(part: PartFinding) -> str:
-    """`+0.031 [+0.004, +0.058] success`; empty if nothing was measured."""
+    """`+0.031 [+0.004, +0.058] success`, `× 1.13 [× 0.96, × 1.3] the control`; empty if nothing was measured."""
     if part.value is None or part.interval is None:
         return ""
-    return f"{signed(part.value)} [{signed(part.interval.low)}, {signed(part.interval.high)}] {part.unit}".rstrip()
+    told = factor if part.unit.startswith(FACTOR) else signed
+    ends = f"[{told(part.interval.low)}, {told(part.interval.high)}]"
+    return f"{told(part.value)} {ends} {part.unit.removeprefix(FACTOR)}".rstrip()
 
 
 def effects(finding: Finding) -> list[str]:
@@ -44,7 +59,7 @@ def brief(finding: Finding) -> list[str]:
     told = [part for part in telling(finding) if part.value is not None]
     if not told:
         return [comment(finding).split(". ")[0].rstrip(".")]
-    lines = [f"{MARKS[one.verdict]} {one.part}: {effect(one)}" for one in told]
+    lines = [f"{MARKS[one.verdict]} {one.part}: {effect(one)}{in_words(one)}" for one in told]
     others = [one for one in finding.parts if one.counts and one.value is not None and one.setting != told[0].setting]
     if others:
         marks, settings = Counter(one.verdict for one in others), len({one.setting for one in others})
@@ -53,7 +68,20 @@ def brief(finding: Finding) -> list[str]:
     if finding.verdict == Verdict.open:
         decides = finding.decides.replace(SAME, "")
         lines.append(f"would decide: {decides}" if decides else finding.reason.split(" (")[0])
+    if finding.verdict == Verdict.untestable:
+        lines.append(comment(finding))
     return lines + [re.sub(r" \(.*\)", "", f"MIND: {note}") for note in finding.rule_notes]  # without the reason
+
+
+def in_words(part: PartFinding) -> str:
+    """What the sign of an effect means, where the rule says it."""
+    return f" ({part.direction})" if part.direction else ""
+
+
+def runs_of(part: PartFinding) -> str:
+    """Runs and seeds told apart: `10 runs of 5 seeds against 8`."""
+    against = f" against {len(part.controls)}" if part.controls else ""
+    return f"{len(part.runs)} runs of {len(part.seeds)} seeds{against}" if part.runs else "0"
 
 
 def telling(finding: Finding) -> list[PartFinding]:
@@ -64,8 +92,9 @@ def telling(finding: Finding) -> list[PartFinding]:
             settings.setdefault(part.setting, []).append(part)
 
     def weight(parts: Sequence[PartFinding]) -> tuple[int, int]:
-        agreeing = sum(part.verdict == finding.verdict for part in parts) if finding.verdict != Verdict.open else 0
-        return agreeing, sum(len(part.seeds) for part in parts)
+        alike = [part for part in parts if part.verdict == finding.verdict]
+        measured = sum(part.value is not None for part in alike)
+        return measured if finding.verdict == Verdict.open else len(alike), sum(len(part.runs) for part in parts)
 
     return max(settings.values(), key=weight) if settings else []
 
@@ -90,6 +119,8 @@ def comment(finding: Finding) -> str:
     parts = [reason]
     if finding.verdict == Verdict.open and decides:
         parts.append(f"would decide: {decides}")
+    if finding.verdict == Verdict.untestable and decides:
+        parts.append(f"would make it testable: {decides}")
     parts += [*_notes(finding, shown), *(f"MIND: {note}" for note in finding.rule_notes)]
     return ". ".join(part[:1].upper() + part[1:] for part in parts if part) + "."
 
@@ -113,25 +144,39 @@ def _by_part(said: Iterable[tuple[str, str]]) -> str:
     return next(iter(names)) if len(names) == 1 else "; ".join(f"{', '.join(of)}: {text}" for text, of in names.items())
 
 
-def seeds_of(finding: Finding) -> str:
-    """The number of seeds of each voice, or the range."""
-    counts = sorted({len(part.seeds) for part in finding.parts if part.counts and part.value is not None})
-    if not counts:
-        return "0"
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+def counts_of(finding: Finding) -> str:
+    """How many runs the setting that tells most has, of how many seeds: the part with most of them."""
+    told = [part for part in telling(finding) if part.runs]
+    return runs_of(max(told, key=lambda part: len(part.runs))) if told else "0"
 
 
 def rule(part: Part, claim: Claim) -> str:
     """The decision rule of a part, in a sentence."""
     beyond, least, reach = ("above", "at least", "below") if part.upwards else ("below", "at most", "above")
     interval = "Wilson's interval" if part.shares else "the interval"
-    same = part.border == part.least
-    size = "" if same else f" and the mean is {least} {part.least:g}"
-    strict = 1 - (1 - claim.confidence) / max(1, claim.voices)
+    border, size = number(part.border, part.unit), number(part.least, part.unit)
+    size = "" if part.border == part.least else f" and the mean is {least} {size}"
+    alpha, voices = f"{1 - claim.confidence:.0%}".replace("%", " %"), claim.voices
+    share = f"{alpha}/K" if voices < 2 else f"{alpha}/({voices} K)"
     return (
-        f"holds if {interval} ({claim.confidence:.0%}) lies {beyond} {part.border:g}{size}; "
-        f"does not hold if {interval} ({strict:.1%}) lies {reach} {part.least:g}"
+        f"holds if {interval} at 1 - {alpha}/K lies {beyond} {border}{size}; "
+        f"does not hold if {interval} at 1 - {share} lies {reach} {number(part.least, part.unit)}"
     )
+
+
+def premise_in_words(premise: Premise) -> str:
+    """`entropy erupts in the baseline: share of ... (of the control), at least 0.5`."""
+    whose = premise.runs.words() if isinstance(premise.runs, Select) else _ARMS[premise.runs]
+    if premise.clear:
+        assert premise.against is not None
+        wanted = f"less that of {premise.against.words()}: the 95 % interval leaves out 0"
+    else:
+        over = f"over that of {premise.against.words()}: " if premise.against else ""
+        wanted = f"{over}{'at least' if premise.upwards else 'at most'} {premise.border:g}"
+    return f"{premise.name}: {premise.measure.words} ({whose}), {wanted}"
+
+
+_ARMS = {TREATED: "of the runs", CONTROL: "of the runs compared with", BOTH: "of either arm"}
 
 
 def compared(part: Part) -> str:
@@ -139,8 +184,22 @@ def compared(part: Part) -> str:
     if not part.against:
         return part.runs.words()
     others = ", or else ".join(select.words() for select in part.against)
-    how = "difference, seed by seed" if part.compare == "difference" else "relative difference, seed by seed"
-    return f"{part.runs.words()} against {others} ({how})"
+    return f"{part.runs.words()} against {others}"
+
+
+def power_in_words(part: Part, claim: Claim) -> list[str]:
+    """How often the part finds the effect that is expected, for runs of either kind of model; empty if not known."""
+    lines: list[str] = []
+    for name, spread in (("pocket model", part.measure.spread), ("language model", part.measure.spread_lm)):
+        found = {runs: power(part, claim, runs, spread) for runs in SEEDS}
+        if spread <= 0 or any(one is None for one in found.values()):
+            continue
+        shares = ", ".join(f"{one.found:.0%} with {runs}" for runs, one in found.items() if one)
+        needed = seeds_for(part, claim, spread)
+        enough = f"{WANTED:.0%} with {needed}" if needed else f"{WANTED:.0%} with more than anyone would make"
+        expected = signed(part.expect) if not part.unit.startswith(FACTOR) else factor(part.expect)
+        lines.append(f"a true {expected} ({name}, spread {spread:g}) is found in {shares} seeds an arm; in {enough}")
+    return lines
 
 
 def explain(claim: Claim, entries: list[Entry]) -> str:
@@ -153,10 +212,13 @@ def explain(claim: Claim, entries: list[Entry]) -> str:
             f"    runs      {compared(part)}",
             f"    measured  {part.measure.words}",
             f"    metrics   {', '.join(part.measure.keys)}",
+            *(f"    premise   {premise_in_words(premise)}" for premise in part.premises),
             f"    rule      {rule(part, claim)}",
+            *(f"    power     {told}" for told in power_in_words(part, claim)),
         ]
     several = "All parts with a voice must hold; one that does not hold refutes the claim. "
     together = several if claim.voices > 1 else ""
+    together += "K is the number of settings in which it can be tested. A premise that fails: not testable here. "
     lines += [
         "",
         f"{together}At least {claim.least_seeds} seeds, runs of at least {claim.least_steps} steps.",

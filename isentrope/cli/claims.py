@@ -47,9 +47,10 @@ def claims(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file; text as Markdown.")
     ] = None,
 ) -> None:
-    """Hold the papers' claims against studies: each holds, does not hold, or is undecided, by a rule fixed before.
+    """Hold the papers' claims against studies: each holds, does not hold, is undecided, or is not testable there.
 
-    Without a study it lists the claims, and what a study must have for each.
+    Rules are fixed before the runs, and each language model has a verdict of its own. Without a study it lists the
+    claims, and what a study must have for each.
     """
     from isentrope.claims.book import CLAIMS, claim_of
     from isentrope.claims.ledger import make_ledger, read_studies
@@ -104,21 +105,22 @@ def _show(ledger: Ledger, checked: Sequence[Computed], details: bool) -> None:
 
     from isentrope.claims.record import Verdict
     from isentrope.claims.render import summary
-    from isentrope.claims.words import MARKS, brief, comment, effects, seeds_of
+    from isentrope.claims.words import MARKS, brief, comment, counts_of, effects
     from isentrope.cli.safe import shown
 
-    colours = {Verdict.holds: "green", Verdict.fails: "red", Verdict.open: "yellow"}
+    colours = {Verdict.holds: "green", Verdict.fails: "red", Verdict.open: "yellow", Verdict.untestable: "dim"}
     console = Console()
     table = Table("", "claim", "verdict", "found: effect [95 % interval]", show_lines=True)
     for line in ledger.lines:
-        found = line.finding
-        seeds = [f"{seeds_of(found)} seeds"] if found.runs else []
-        table.add_row(
-            line.claim.id,
-            shown(line.claim.says),
-            shown(f"{MARKS[found.verdict]} {found.verdict}", colours[found.verdict]),
-            shown("\n".join([*effects(found), *seeds, comment(found)] if details else brief(found))),
-        )
+        for found in line.findings:
+            counts = [counts_of(found)] if found.runs else []
+            model = f"\n{found.model}" if found.model else ""
+            table.add_row(
+                line.claim.id,
+                shown(line.claim.says),
+                shown(f"{MARKS[found.verdict]} {found.verdict}{model}", colours[found.verdict]),
+                shown("\n".join([*effects(found), *counts, comment(found)] if details else brief(found))),
+            )
     console.print(table)
     if checked:
         small = Table("by computation", "statement", "verdict", "sides differ by")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +14,8 @@ from isentrope.agent.tokens import Dialect
 from isentrope.policy.fast.train_states import fast_states, trains_fast
 from isentrope.policy.head import token_head
 from isentrope.types import TokenBatch, TokenStats
+
+SAMPLED = 4096  # numbers of a tensor that its fingerprint looks at; all of them would take a minute for large models
 
 
 class Cache(Protocol):
@@ -71,6 +74,21 @@ class Policy:
     def weights(self) -> torch.dtype:
         """The precision in which the model's weights are held."""
         return self.model.head_weight().dtype
+
+    @property
+    def size(self) -> int:
+        """The number of the model's parameters, without adapters."""
+        return sum(p.numel() for name, p in self.module.named_parameters() if "lora_" not in name)
+
+    def fingerprint(self) -> str:
+        """Tells weights apart that runs begin from, adapters aside: a hash over up to `SAMPLED` numbers of each."""
+        told = hashlib.sha256()
+        for name, parameter in sorted(self.module.named_parameters()):
+            if "lora_" not in name:
+                flat = parameter.detach().flatten()
+                told.update(f"{name} {tuple(parameter.shape)}".encode())
+                told.update(flat[:: max(1, flat.numel() // SAMPLED)].float().cpu().numpy().tobytes())
+        return told.hexdigest()[:16]
 
     def compute(self) -> torch.autocast:
         """The precision everything is computed in, for sampling and training alike.

@@ -19,7 +19,7 @@ from isentrope.instruments.log import Record
 from isentrope.rollout.files import write_atomically
 from isentrope.study.folder import WARMUP, plan_from_json, plan_to_json
 from isentrope.study.plan import Study
-from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, StudyRun
+from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, StudyRun, recorded
 
 COMPACT = "runs.jsonl.xz"
 FORM = 1
@@ -76,7 +76,8 @@ def _lines(path: Path) -> Iterator[Any]:
 
 def _of_run(run: StudyRun) -> dict[str, Any]:
     told = {"cell": run.cell, "tags": dict(run.tags), "seed": run.seed, "status": run.status, "reason": run.reason}
-    told |= {"config": dict(run.config), "events": list(run.events), "begun": run.begun}
+    told |= {"config": dict(run.config), "events": list(run.events)}
+    told |= {"begun": run.begun, "version": run.version, "parameters": run.parameters, "start": run.start}
     return told | {name: _columns(getattr(run, name)) for name in _LOGS}
 
 
@@ -105,7 +106,7 @@ def _to_run(line: Mapping[str, Any]) -> StudyRun:
         status=str(line["status"]),
         reason=str(line["reason"]),
         config=dict(line["config"]),
-        begun=str(line.get("begun", ""))[:20],
+        **recorded(line),
         train=train,
         evals=evals,
         sft=sft,

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from isentrope.errors import RunError
 from isentrope.instruments.log import Record
@@ -47,6 +47,9 @@ class StudyRun:
     timings: tuple[Record, ...] = ()
     events: tuple[Record, ...] = ()
     begun: str = ""  # when, UTC, as 2026-11-15T17:00:00Z; empty: not known
+    version: str = ""  # of the package that began it
+    parameters: int = 0  # of the policy; 0: not recorded
+    start: str = ""  # fingerprint of the weights that it began from
 
     @property
     def name(self) -> str:
@@ -162,7 +165,7 @@ def _study_run(path: Path, cell: str, tags: Mapping[str, str], seed: int) -> Stu
         sft=sft,
         timings=tuple(rounded(record) for record in run.timings),
         events=tuple(rounded(record) for record in run.events),
-        begun=_begun(path),
+        **_recorded(path),
     )
 
 
@@ -175,11 +178,20 @@ def _settings(run: Run) -> dict[str, Any]:
     return settings
 
 
-def _begun(path: Path) -> str:
+def _recorded(path: Path) -> dict[str, Any]:
+    """What run.json says of a run's beginning; a run that is older than an entry does not have it."""
     try:
-        return str(json.loads((path / "run.json").read_bytes()).get("begun", ""))[:20]
-    except (OSError, ValueError, RecursionError, AttributeError):
-        return ""
+        told = json.loads((path / "run.json").read_bytes())
+        return recorded(cast("dict[str, Any]", told) if isinstance(told, dict) else {})
+    except (OSError, ValueError, RecursionError):
+        return recorded({})
+
+
+def recorded(told: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = told.get("parameters", 0)
+    words = {"begun": 20, "version": 40, "start": 64}
+    texts = {name: str(told.get(name) or "")[:most] for name, most in words.items()}
+    return {**texts, "parameters": parameters if isinstance(parameters, int) and 0 <= parameters < 10**15 else 0}
 
 
 def is_done(run: Run) -> bool:

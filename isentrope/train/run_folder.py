@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
+from isentrope import __version__
 from isentrope.agent.tokens import Dialect
 from isentrope.config.load import load_config
 from isentrope.config.on_alarm import switched_method
@@ -24,7 +25,7 @@ from isentrope.methods.options import with_options
 from isentrope.policy.policy import Policy
 from isentrope.rollout.files import write_atomically
 
-KIND = "run.json"  # which command made the folder, and when
+KIND = "run.json"  # which command made the folder, when, with which version, and from which weights
 
 
 class RunFolder:
@@ -72,11 +73,19 @@ class RunFolder:
             if not recorded.exists():
                 self._must_be_empty()
             begun = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # what rules are older or younger than
-            write_atomically(self.path / KIND, (json.dumps({"kind": self.kind, "begun": begun}) + "\n").encode())
+            self._write_kind({"kind": self.kind, "begun": begun, "version": __version__})
             write_atomically(recorded, config_to_toml(with_options(config)).encode())
         for name in ("episodes", "checkpoints"):
             with writing(self.path / name):
                 (self.path / name).mkdir(exist_ok=True)
+
+    def _write_kind(self, told: Mapping[str, Any]) -> None:
+        write_atomically(self.path / KIND, (json.dumps(dict(told)) + "\n").encode())
+
+    def write_start(self, policy: Policy) -> None:
+        """Which weights the run begins from, so that runs of several warm-ups can be told apart."""
+        told = json.loads((self.path / KIND).read_text()) if (self.path / KIND).exists() else {"kind": self.kind}
+        self._write_kind({**told, "parameters": policy.size, "start": policy.fingerprint()})
 
     def _must_be_empty(self) -> None:
         ours = ("run.lock", "warmup", KIND)
