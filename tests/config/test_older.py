@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from isentrope.cli.settings import recipe_or_run
 from isentrope.config.load import config_from_table, load_config
 from isentrope.config.older import upgraded, upgraded_leaves
 from isentrope.config.schema import RunConfig
@@ -88,6 +89,12 @@ def test_what_is_laid_over_an_old_file_wins(tmp_path: Path) -> None:
     assert load_config(above, []).learn.advantage == "gigpo_mixed"
 
 
+def test_a_run_is_evaluated_with_what_it_recorded(tmp_path: Path) -> None:
+    old_file(tmp_path, step_std=False, divide=True)
+    assert recipe_or_run(None, tmp_path, ["eval.games=3"]).learn.advantage == "gigpo_mixed"
+    assert read_run(tmp_path).setting("learn", "advantage") == "gigpo_mixed"
+
+
 def test_a_file_without_the_setting_is_of_today(tmp_path: Path) -> None:
     """The setting came with GiGPO itself, so that no earlier run lacks it."""
     table = old_table(step_std=False, divide=True)
@@ -119,9 +126,10 @@ def test_settings_by_their_full_names_are_read_alike(step_std: bool, divide: boo
     assert upgraded_leaves(flat) == flat
 
 
-def test_what_is_no_table_of_settings_is_left_alone() -> None:
-    for table in ({}, {"learn": 3}, {"learn": {"step_std": False}}, {"learn": {"step_std": 1, "advantage": []}}):
-        assert upgraded(table) == table
+@pytest.mark.parametrize("learn", [None, 3, {"step_std": False}, {"step_std": 1, "advantage": []}])
+def test_what_is_no_table_of_settings_is_left_alone(learn: Any) -> None:
+    assert upgraded({"learn": learn}) == {"learn": learn}
+    assert upgraded({}) == {}
 
 
 def kept_configs() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.study.begun import done_before
+from isentrope.config.text import config_to_toml
+from isentrope.errors import RunError
+from isentrope.methods.options import with_options
+from isentrope.study.begun import check_begun, done_before
 from isentrope.study.jobs import make_jobs
 from isentrope.study.plan import laid_over, read_plan
 from isentrope.study.read import DONE, read_study
@@ -28,3 +31,18 @@ def test_a_recipe_repeats_its_kept_runs(name: str, tmp_path: Path) -> None:
     asked = {checked.config.learn.advantage for checked in jobs if checked.job.name.startswith("gigpo")}
     made = {run.config["learn.advantage"] for run in kept.runs if run.tags["algorithm"] == "gigpo"}
     assert asked == made == {"gigpo_mixed"}
+
+
+def test_a_study_goes_on_in_the_folder_of_an_earlier_version(tmp_path: Path) -> None:
+    """Its run folders say gigpo and step_std; the study's file says gigpo_mixed today."""
+    (tmp_path / "study.toml").write_text("seeds = 1\n[cells.a]\nset = ['learn.algorithm=gigpo_mixed']\n")
+    (tmp_path / "other.toml").write_text("seeds = 1\n[cells.a]\nset = ['learn.algorithm=gigpo']\n")
+    jobs, other = (make_jobs(read_plan(tmp_path / f"{name}.toml"), tmp_path / "out") for name in ("study", "other"))
+    recorded = config_to_toml(with_options(jobs[0].config)).replace('"gigpo_mixed"', '"gigpo"')
+    folder = jobs[0].job.folder
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(recorded.replace("\nstep_weight", "\nstep_std = false\nstep_weight"))
+    (folder / "metrics.jsonl").write_text("")
+    check_begun(jobs)
+    with pytest.raises(RunError, match=r"learn\.advantage was 'gigpo_mixed', now 'gigpo'"):
+        check_begun(other)
