@@ -178,8 +178,8 @@ class LearnSettings:
     )
     divide_by_std: bool = setting(
         True,
-        "grpo, gigpo: divide by the group's standard deviation, gigpo both its parts, gigpo_mixed the episode part "
-        "alone; gae: standardise over the batch",
+        "grpo, gigpo (both parts), gigpo_mixed (the episode part): divide by the group's standard deviation; gae: "
+        "standardise over the batch",
     )
     stats: str = setting(
         "episodes",
