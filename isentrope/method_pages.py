@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isentrope.config.algorithms import ALGORITHMS
+from isentrope.config.algorithms import ALGORITHMS, GIGPO_FORMS
 from isentrope.config.describe import SettingInfo, describe
 from isentrope.config.schema import CriticSettings, LearnSettings, SftSettings
 from isentrope.config.suggest import did_you_mean
@@ -26,12 +26,13 @@ from isentrope.methods.registry import METHODS
 DOCS = Path(__file__).parents[1] / "docs"
 IMITATION = "sft-and-rft"
 
+_GIGPO = ("divide_by_std", "stats", "discount", "step_weight", "anchor", "anchor_similarity")
 # Which settings of [learn] belong to which advantage estimator and to which loss.
 ADVANTAGES: dict[str, tuple[str, ...]] = {
     "reinforce": ("stats",),
     "rloo": ("stats",),
     "grpo": ("divide_by_std", "stats"),
-    "gigpo": ("divide_by_std", "stats", "discount", "step_weight", "step_std", "anchor", "anchor_similarity"),
+    **dict.fromkeys(GIGPO_FORMS, _GIGPO),
     "gae": ("divide_by_std", "discount", "gae_lambda", "credit"),
 }
 LOSSES: dict[str, tuple[str, ...]] = {
@@ -166,7 +167,7 @@ def _algorithm_metrics(learn: LearnSettings) -> Iterator[str]:
         yield from ("loss/kl", *_keys("kl/k"))
     if learn.advantage == "gae":
         yield from _keys("critic/")
-    if learn.advantage == "gigpo":
+    if learn.advantage in GIGPO_FORMS:
         yield from _keys("gigpo/")
     if learn.resample:
         yield from _keys("resample/")

@@ -191,6 +191,14 @@ def test_as_many_episodes_for_all_methods_of_a_task() -> None:
                 assert mine.groups * mine.group_size == rollout.groups * rollout.group_size, leaf
 
 
+def test_the_papers_gigpo_divides_both_parts() -> None:
+    """As the published scripts do; never the mixed form, which no paper has."""
+    configs = {name_of(leaf): load_config(leaf).learn for leaf in LEAVES if "gigpo" in leaf.stem}
+    assert len(configs) == 10
+    for name, learn in configs.items():
+        assert (learn.algorithm, learn.advantage, learn.divide_by_std) == ("gigpo", "gigpo", True), name
+
+
 def test_baselines_have_no_entropy_bonus() -> None:
     for row in ROWS:
         if row["method"].lower() in ("grpo", "ppo", "dapo", "gspo", "gigpo", "deepswe"):

@@ -3,8 +3,12 @@
     A = A_episode + ω · A_step
 
 Steps that were taken from the same state, by any episode of one task group, form a step group. Each step has the
-discounted return G_t = Σ_k γ^(k-t) r_k from there on, and A_step is its difference from the step group's mean (divided
-by the group's unbiased standard deviation as an option). A step alone in its group gets 0.
+discounted return G_t = Σ_k γ^(k-t) r_k from there on, and A_step compares it within the step group as GRPO compares
+episodes: A_step = (G_t - mean) / (std + 1e-6), std unbiased. A step alone in its group gets 0.
+
+Both parts have one normalisation: both are divided by their group's deviation, as in the published scripts, or neither
+is. A step part that is not divided beside an episode part that is, `gigpo_mixed`, is a form nobody published: there the
+step part grows with the reward and the episode part does not.
 
 "The same state" means: equal anchors (hashes of the raw observation), or observations that are similar enough.
 """
@@ -72,6 +76,6 @@ def _similar_cluster(clusters: Sequence[tuple[str, int]], text: str, threshold: 
     return None
 
 
-def step_advantages(returns_U: NDArray[np.float64], anchor_U: Ids, divide_by_std: bool = False) -> NDArray[np.float64]:
+def step_advantages(returns_U: NDArray[np.float64], anchor_U: Ids, divide_by_std: bool = True) -> NDArray[np.float64]:
     """The step part: group-relative, the groups being those of equal anchor number."""
     return grpo(returns_U, anchor_U, divide_by_std)

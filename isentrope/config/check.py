@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from isentrope.config.address import where_problem
+from isentrope.config.algorithms import GIGPO_FORMS
 from isentrope.config.on_alarm import on_alarm_problem, switched_method
 from isentrope.config.schema import RunConfig
 from isentrope.config.suggest import did_you_mean
@@ -78,7 +79,7 @@ def _shapes(config: RunConfig) -> Iterator[str]:
 
 def _learning(config: RunConfig) -> Iterator[str]:
     learn, rollout = config.learn, config.rollout
-    if learn.advantage in ("grpo", "rloo", "gigpo") and rollout.group_size < 2:
+    if learn.advantage in ("grpo", "rloo", *GIGPO_FORMS) and rollout.group_size < 2:
         yield (
             f'rollout.group_size = {rollout.group_size} with learn.advantage = "{learn.advantage}": a group is '
             "compared with itself, so every advantage would be 0; use 2 or more"

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin
 
 from isentrope.config.kinds import allowed_values, field_kinds, inside_optional
 from isentrope.config.names import other_kind
+from isentrope.config.older import gone
 from isentrope.config.suggest import nearest, plain_name
 from isentrope.config.text import value_to_toml
 from isentrope.errors import ConfigError
@@ -44,7 +45,8 @@ def read_section(
     for key in table:
         if key not in kinds:
             told = "" if _may_hold_secret(key, table[key]) else f" = {_shown(table[key])}"
-            problems.append(f"{_join(path, key)}{told}: no such setting" + _hint(key, path, kinds, elsewhere))
+            hint = gone(_join(path, key), table) or _hint(key, path, kinds, elsewhere)
+            problems.append(f"{_join(path, key)}{told}: no such setting{hint}")
     values: dict[str, Any] = {}
     for item in fields(cast(Any, cls)):
         where = _join(path, item.name)

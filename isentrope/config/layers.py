@@ -10,6 +10,7 @@ from typing import Any, cast, get_args, get_origin
 
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.kinds import field_kinds
+from isentrope.config.older import read_settings
 from isentrope.config.on_alarm import switched_in
 from isentrope.config.schema import RunConfig
 from isentrope.config.suggest import nearest
@@ -35,7 +36,7 @@ def read_recipe(path: Path, above: tuple[Path, ...] = ()) -> Table:
 
 def _read_toml(path: Path) -> Table:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_settings(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         siblings = [sibling.name for sibling in path.parent.glob("*.toml")]
         guess = nearest(path.name, siblings)

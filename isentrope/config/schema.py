@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from isentrope.config.algorithms import ALGORITHMS
+from isentrope.config.algorithms import ALGORITHMS, GIGPO_FORMS
 
 
 def setting(
@@ -169,7 +169,7 @@ class EngineSettings:
 class LearnSettings:
     algorithm: str = setting("grpo", "the base algorithm: defaults for the settings below", choices=tuple(ALGORITHMS))
     advantage: str = setting(
-        "grpo", "how advantages are estimated", choices=("reinforce", "rloo", "grpo", "gigpo", "gae")
+        "grpo", "how advantages are estimated", choices=("reinforce", "rloo", "grpo", *GIGPO_FORMS, "gae")
     )
     loss: str = setting(
         "clip",
@@ -177,7 +177,9 @@ class LearnSettings:
         choices=("clip", "sequence", "policy_gradient"),
     )
     divide_by_std: bool = setting(
-        True, "grpo, gigpo: divide by the group's standard deviation; gae: standardise over the batch"
+        True,
+        "grpo, gigpo (both parts), gigpo_mixed (the episode part): divide by the group's standard deviation; gae: "
+        "standardise over the batch",
     )
     stats: str = setting(
         "episodes",
@@ -186,7 +188,6 @@ class LearnSettings:
     )
     discount: float = setting(1.0, "gigpo: γ per turn; gae: γ per token", low=0, high=1)
     step_weight: float = setting(1.0, "gigpo: ω, weight of the step part", low=0)
-    step_std: bool = setting(False, "gigpo: divide the step part by the step group's standard deviation")
     anchor: str = setting(
         "exact", "gigpo: states are the same if equal, or if similar enough", choices=("exact", "similar")
     )

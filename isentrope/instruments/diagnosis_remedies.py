@@ -72,7 +72,8 @@ def temperature(course: Course) -> float | None:
 
 
 def _undivided_turns(course: Course) -> bool:
-    """Whether DIVIDE can be followed, and was seen to help: other advantages than these are never divided."""
+    """Whether DIVIDE can be followed, and was seen to help: other advantages than these are never divided, and
+    gigpo_mixed only in one of its two parts, which would then be on different scales."""
     divisible = course.setting("learn.advantage") in (None, "grpo", "gigpo")
     undivided = course.setting("learn.divide_by_std") is False
     return divisible and undivided and course.setting("learn.aggregation") == "turn"

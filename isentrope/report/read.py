@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.config.older import read_settings
 from isentrope.errors import RunError
 from isentrope.instruments.log import EVENTS, METRICS, TIMINGS, Record, read_records
 
@@ -61,7 +62,7 @@ def read_run(path: Path | str) -> Run:
     config_file = path / "config.toml"
     try:
         text = config_file.read_text(encoding="utf-8") if config_file.exists() else ""
-        config = tomllib.loads(text)
+        config = read_settings(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RunError(f"could not read {config_file}: {error}") from error
     records = _log(path / METRICS)

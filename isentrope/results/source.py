@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.config.older import read_settings
 from isentrope.errors import RunError
 from isentrope.instruments.log import METRICS, read_records
 from isentrope.instruments.log import Record as Line
@@ -156,7 +157,7 @@ def _kind(path: Path) -> str:
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        table = read_settings(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RunError(f"could not read {path}: {error}; the run folder is damaged") from error
     flat: dict[str, Any] = {}

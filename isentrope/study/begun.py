@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.config.older import read_settings
 from isentrope.config.text import as_table
 from isentrope.errors import RunError
 from isentrope.instruments.log import METRICS
@@ -42,7 +42,7 @@ def check_begun(jobs: Sequence[Checked]) -> None:
         if not (folder / METRICS).is_file() or not recorded.is_file():
             continue
         try:
-            before = leaves(tomllib.loads(recorded.read_text(encoding="utf-8")))
+            before = leaves(read_settings(recorded.read_text(encoding="utf-8")))
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(f"could not read {recorded}: {error}") from error
         if told := differing(before, leaves(as_table(with_options(checked.config)))):

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.config.older import upgraded_leaves
 from isentrope.errors import RunError
 from isentrope.instruments.log import Record
 from isentrope.rollout.files import write_atomically
@@ -105,7 +106,7 @@ def _to_run(line: Mapping[str, Any]) -> StudyRun:
         seed=int(line["seed"]),
         status=str(line["status"]),
         reason=str(line["reason"]),
-        config=dict(line["config"]),
+        config=upgraded_leaves(line["config"]),
         **recorded(line),
         train=train,
         evals=evals,

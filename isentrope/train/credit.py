@@ -14,6 +14,7 @@ from isentrope.advantages.grpo import grpo
 from isentrope.advantages.overlong import overlong_penalty
 from isentrope.advantages.reinforce import reinforce
 from isentrope.advantages.rloo import rloo
+from isentrope.config.algorithms import GIGPO_FORMS
 from isentrope.config.schema import LearnSettings
 from isentrope.types import Episode, Floats, StepTokens
 
@@ -111,7 +112,7 @@ def _by_comparison(
         advantage_U = _compare(returns_E[turns.episode_U], turns.group_U, learn)
     else:
         advantage_U = _compare(returns_E, group_E, learn)[turns.episode_U]
-    if learn.advantage != "gigpo" or learn.step_weight == 0:
+    if learn.advantage not in GIGPO_FORMS or learn.step_weight == 0:
         return advantage_U
     if learn.anchor == "exact":
         anchor_U = exact_anchors(turns.group_U, [turn.anchor for e in episodes for turn in e.turns])
@@ -119,7 +120,8 @@ def _by_comparison(
         texts = [text for episode in episodes for text in _states(episode)]
         anchor_U = similar_anchors(turns.group_U, texts, learn.anchor_similarity)
     later_U = discounted_returns(reward_U, turns.episode_U, learn.discount)
-    step_U = learn.step_weight * step_advantages(later_U, anchor_U, learn.step_std)
+    divided = learn.divide_by_std and learn.advantage == "gigpo"  # gigpo_mixed never divides its step part
+    step_U = learn.step_weight * step_advantages(later_U, anchor_U, divided)
     if len(step_U):
         metrics["gigpo/shared"] = float(np.mean(np.bincount(anchor_U)[anchor_U] > 1))
         metrics["gigpo/step_part"] = float(np.abs(step_U).mean())

@@ -8,11 +8,11 @@ import os
 import re
 import threading
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from isentrope.config.older import read_settings
 from isentrope.instruments.log import METRICS, TIMINGS
 from isentrope.instruments.phases import PhaseDetector
 from isentrope.report.groups import but_the_seed, leaves
@@ -71,7 +71,7 @@ class Run:
                 return
             self._config_seen = seen
             check_is_file(path)
-            self.config = leaves(tomllib.loads(path.read_text(encoding="utf-8")))
+            self.config = leaves(read_settings(path.read_text(encoding="utf-8")))
             self.problem = ""
         except FileNotFoundError:
             self.config, self._config_seen = {}, None

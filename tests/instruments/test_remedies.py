@@ -12,7 +12,7 @@ from isentrope.instruments.diagnosis_data import Course, Finding
 from isentrope.instruments.diagnosis_remedies import DIVIDE, PENALTY, WEIGHING, to_calm, to_widen
 
 LEARN = {"lr": 1e-3, "kl": 0.01}
-UNDIVIDED = {"divide_by_std": False}
+UNDIVIDED, TURNS = {"divide_by_std": False}, {"aggregation": "turn"}
 CONFIG: dict[str, Any] = {
     "run": {"steps": 60},
     "learn": LEARN,
@@ -72,6 +72,8 @@ def test_against_an_eruption(config: dict[str, Any], remedies: tuple[str, ...]) 
     [
         ({"learn": LEARN | {"aggregation": "turn"}}, (WEIGHING, SLOWER, "seal")),
         ({"learn": LEARN | UNDIVIDED | {"aggregation": "turn"}}, (WEIGHING + DIVIDE, SLOWER, "seal")),
+        ({"learn": LEARN | UNDIVIDED | TURNS | {"advantage": "gigpo"}}, (WEIGHING + DIVIDE, SLOWER, "seal")),
+        ({"learn": LEARN | UNDIVIDED | TURNS | {"advantage": "gigpo_mixed"}}, (WEIGHING, SLOWER, "seal")),
         ({"learn": LEARN | {"aggregation": "token"}}, (SLOWER, "seal")),
         ({"learn": LEARN | {"aggregation": "token"}, "methods": ["seal"]}, (SLOWER,)),
     ],

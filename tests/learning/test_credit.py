@@ -86,7 +86,9 @@ def test_statistics_over_steps(seed: int, divide: bool) -> None:
 
 @every_seed
 @pytest.mark.parametrize("anchor", ["exact", "similar"])
-def test_gigpo(seed: int, anchor: str) -> None:
+@pytest.mark.parametrize("divide", [True, False])
+@pytest.mark.parametrize("form", ["gigpo", "gigpo_mixed"])
+def test_gigpo(seed: int, form: str, divide: bool, anchor: str) -> None:
     episodes = played(seed)
     written = Written(episodes)
     groups = [written.groups[owner] for owner in written.owners]
@@ -94,13 +96,12 @@ def test_gigpo(seed: int, anchor: str) -> None:
         states = naive_credit.exact_anchors(groups, written.texts)
     else:
         states = naive_credit.similar_anchors(groups, written.texts, 0.8)
-    later = naive_credit.discounted_returns(written.rewards, written.owners, 0.95)
-    steps = naive_credit.step_advantages(later, states, divide_by_std=True)
-    whole = written.on_tokens(naive.grpo(written.returns(), written.groups))
-    expected = [a + 0.5 * steps[turn] for a, turn in zip(whole, written.turns, strict=True)]
+    naive_form = naive_credit.gigpo if form == "gigpo" else naive_credit.gigpo_mixed
+    turns = naive_form(written.rewards, written.owners, written.groups, states, 0.95, 0.5, divide)
     settings = LearnSettings(
-        advantage="gigpo", discount=0.95, step_weight=0.5, step_std=True, anchor=anchor, anchor_similarity=0.8
+        advantage=form, discount=0.95, step_weight=0.5, divide_by_std=divide, anchor=anchor, anchor_similarity=0.8
     )
+    expected = [turns[turn] for turn in written.turns]
     np.testing.assert_allclose(found(episodes, settings), expected, rtol=1e-5, atol=1e-6)
 
 

@@ -147,8 +147,8 @@ def test_order_and_names_do_not_matter_for_equal_states(
 def test_step_advantages_by_hand() -> None:
     # State 4: returns 10 and 4, mean 7. State 5: alone. State 6: equal. With the unbiased std √18 = 4.2426: ±0.70711.
     returns, states = np.array([10.0, 3, 4, 8, 8]), np.array([4, 5, 4, 6, 6])
-    assert step_advantages(returns, states) == pytest.approx([3, 0, -3, 0, 0])
-    assert step_advantages(returns, states, divide_by_std=True) == pytest.approx([0.70711, 0, -0.70711, 0, 0], abs=1e-5)
+    assert step_advantages(returns, states, divide_by_std=False) == pytest.approx([3, 0, -3, 0, 0])
+    assert step_advantages(returns, states) == pytest.approx([0.70711, 0, -0.70711, 0, 0], abs=1e-5)
 
 
 @given(st.lists(st.tuples(Reward, st.integers(0, 4)), max_size=16), st.booleans())

@@ -60,8 +60,60 @@ def similar_anchors(groups: Sequence[int], texts: Sequence[str], threshold: floa
     return places
 
 
-def step_advantages(returns: Sequence[float], anchors: Sequence[int], divide_by_std: bool = False) -> list[float]:
-    return grpo(returns, anchors, divide_by_std)
+def step_advantages(returns: Sequence[float], anchors: Sequence[int], divide_by_std: bool) -> list[float]:
+    """(x - mean) / (std + 1e-6), the std unbiased, among the turns of one state; 0 for a turn alone in its state."""
+    advantages: list[float] = []
+    for value, anchor in zip(returns, anchors, strict=True):
+        others = [other for other, state in zip(returns, anchors, strict=True) if state == anchor]
+        if len(others) < 2 or all_equal(others):
+            advantages.append(0.0)
+        else:
+            centred = value - mean_of(others)
+            advantages.append(centred / (unbiased_std(others) + 1e-6) if divide_by_std else centred)
+    return advantages
+
+
+def gigpo(
+    rewards: Sequence[float],
+    episodes: Sequence[int],
+    groups: Sequence[int],
+    states: Sequence[int],
+    discount: float,
+    weight: float,
+    divide_by_std: bool,
+) -> list[float]:
+    """The published form, a number for every turn: A_episode + ω A_step, both divided or neither. `groups` are those of
+    the episodes, `states` those of the turns."""
+    return _two_parts(rewards, episodes, groups, states, discount, weight, divide_by_std, divide_by_std)
+
+
+def gigpo_mixed(
+    rewards: Sequence[float],
+    episodes: Sequence[int],
+    groups: Sequence[int],
+    states: Sequence[int],
+    discount: float,
+    weight: float,
+    divide_by_std: bool,
+) -> list[float]:
+    """As `gigpo`, but the step part is never divided."""
+    return _two_parts(rewards, episodes, groups, states, discount, weight, divide_by_std, False)
+
+
+def _two_parts(
+    rewards: Sequence[float],
+    episodes: Sequence[int],
+    groups: Sequence[int],
+    states: Sequence[int],
+    discount: float,
+    weight: float,
+    divide_episodes: bool,
+    divide_steps: bool,
+) -> list[float]:
+    returns = [sum(r for r, owner in zip(rewards, episodes, strict=True) if owner == i) for i in range(len(groups))]
+    whole = grpo(returns, groups, divide_episodes)
+    steps = step_advantages(discounted_returns(rewards, episodes, discount), states, divide_steps)
+    return [whole[owner] + weight * step for owner, step in zip(episodes, steps, strict=True)]
 
 
 def gae(

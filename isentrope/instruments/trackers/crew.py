@@ -15,12 +15,12 @@ import json
 import math
 import sys
 import threading
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, cast
 
+from isentrope.config.older import read_settings
 from isentrope.errors import ConfigError
 from isentrope.instruments.trackers.base import Session, Tracker
 from isentrope.instruments.trackers.mlflow import Mlflow
@@ -112,6 +112,6 @@ class Trackers:
 
     def _config(self) -> dict[str, Any]:
         try:
-            return tomllib.loads((self._run / "config.toml").read_text(encoding="utf-8"))
+            return read_settings((self._run / "config.toml").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}

@@ -1,0 +1,164 @@
+"""Files of earlier versions: what a run recorded with a setting that is gone is read as what it computed."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isentrope.cli.settings import recipe_or_run
+from isentrope.config.load import config_from_table, load_config
+from isentrope.config.older import upgraded, upgraded_leaves
+from isentrope.config.schema import RunConfig
+from isentrope.config.text import as_table, table_to_toml
+from isentrope.errors import ConfigError
+from isentrope.report.groups import leaves
+from isentrope.report.read import read_run
+
+KEPT = Path(__file__).parents[2] / "docs" / "runs"
+GIGPO = {"algorithm": "gigpo", "advantage": "gigpo", "discount": 0.95}
+
+
+def old_table(step_std: bool, divide: bool, **learn: Any) -> dict[str, Any]:
+    """What a run of an earlier version recorded: every setting, and `learn.step_std`."""
+    table = as_table(RunConfig())
+    return {**table, "learn": {**table["learn"], **GIGPO, "divide_by_std": divide, **learn, "step_std": step_std}}
+
+
+def old_file(folder: Path, step_std: bool, divide: bool, **learn: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.toml").write_text(table_to_toml(old_table(step_std, divide, **learn)))
+    return folder / "config.toml"
+
+
+def forms(config: RunConfig) -> tuple[str, str, bool]:
+    return config.learn.algorithm, config.learn.advantage, config.learn.divide_by_std
+
+
+def test_the_old_default_is_the_mixed_form(tmp_path: Path) -> None:
+    config = load_config(old_file(tmp_path, step_std=False, divide=True), [])
+    assert forms(config) == ("gigpo_mixed", "gigpo_mixed", True)
+    assert config == load_config(None, ["learn.algorithm=gigpo_mixed"])
+
+
+@pytest.mark.parametrize("divide", [True, False])
+def test_both_parts_alike_are_the_published_form(tmp_path: Path, divide: bool) -> None:
+    config = load_config(old_file(tmp_path, step_std=divide, divide=divide), [])
+    assert forms(config) == ("gigpo", "gigpo", divide)
+    assert config == load_config(None, ["learn.algorithm=gigpo", f"learn.divide_by_std={str(divide).lower()}"])
+
+
+def test_a_step_part_divided_alone_is_refused_with_a_reason(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"learn\.step_std = true.*step part alone divided.*is gone"):
+        load_config(old_file(tmp_path, step_std=True, divide=False), [])
+    assert read_run(tmp_path).setting("learn", "step_std") is True  # its numbers can still be looked at
+
+
+@pytest.mark.parametrize("advantage", ["grpo", "rloo", "reinforce", "gae"])
+@pytest.mark.parametrize("step_std", [True, False])
+def test_with_other_advantages_it_said_nothing(tmp_path: Path, advantage: str, step_std: bool) -> None:
+    config = load_config(old_file(tmp_path, step_std, divide=False, algorithm="grpo", advantage=advantage), [])
+    assert forms(config) == ("grpo", advantage, False)
+
+
+def test_an_exchanged_advantage_leaves_the_algorithm_its_name(tmp_path: Path) -> None:
+    config = load_config(old_file(tmp_path, step_std=False, divide=True, algorithm="dapo"), [])
+    assert forms(config) == ("dapo", "gigpo_mixed", True)
+
+
+@pytest.mark.parametrize("divide", [True, False])
+def test_recommended_runs_have_the_name_that_their_recipe_has_today(tmp_path: Path, divide: bool) -> None:
+    """Where nothing is divided the two forms are one; else a run could not be resumed with its recipe."""
+    config = load_config(old_file(tmp_path, step_std=False, divide=divide, algorithm="recommended"), [])
+    assert forms(config) == ("recommended", "gigpo_mixed", divide)
+    changes = ["learn.algorithm=recommended", f"learn.divide_by_std={str(divide).lower()}"]
+    assert config == load_config(None, changes)
+
+
+def test_what_is_laid_over_an_old_file_wins(tmp_path: Path) -> None:
+    old = old_file(tmp_path, step_std=False, divide=True)
+    assert forms(load_config(old, ["learn.algorithm=gigpo"])) == ("gigpo", "gigpo", True)
+    assert forms(load_config(old, ["learn.algorithm=dapo"])) == ("dapo", "grpo", True)
+    assert forms(load_config(old, ["learn.divide_by_std=false"])) == ("gigpo_mixed", "gigpo_mixed", False)
+    above = tmp_path / "above.toml"
+    above.write_text('extends = "config.toml"\n[learn]\nlr = 0.5\n')
+    assert load_config(above, []).learn.advantage == "gigpo_mixed"
+
+
+def test_a_run_is_evaluated_with_what_it_recorded(tmp_path: Path) -> None:
+    old_file(tmp_path, step_std=False, divide=True)
+    assert recipe_or_run(None, tmp_path, ["eval.games=3"]).learn.advantage == "gigpo_mixed"
+    assert read_run(tmp_path).setting("learn", "advantage") == "gigpo_mixed"
+
+
+def test_a_file_without_the_setting_is_of_today(tmp_path: Path) -> None:
+    """The setting came with GiGPO itself, so that no earlier run lacks it."""
+    table = old_table(step_std=False, divide=True)
+    del table["learn"]["step_std"]
+    assert upgraded(table) == table
+    assert forms(config_from_table(table)) == ("gigpo", "gigpo", True)
+    recipe = tmp_path / "a.toml"
+    recipe.write_text('[learn]\nalgorithm = "gigpo"\n')
+    assert forms(load_config(recipe, [])) == ("gigpo", "gigpo", True)
+
+
+@pytest.mark.parametrize("said", ["true", "false"])
+def test_a_recipe_with_the_setting_is_told_what_to_write(tmp_path: Path, said: str) -> None:
+    recipe = tmp_path / "a.toml"
+    recipe.write_text(f'[learn]\nalgorithm = "gigpo"\nstep_std = {said}\n')
+    hint = rf'learn\.step_std = {said}: no such setting any more; leave it out.*learn\.algorithm = "gigpo_mixed"'
+    with pytest.raises(ConfigError, match=hint):
+        load_config(recipe, [])
+    with pytest.raises(ConfigError, match=hint):
+        load_config(old_file(tmp_path, step_std=False, divide=True), [f"learn.step_std={said}"])
+
+
+@pytest.mark.parametrize(("step_std", "divide"), [(False, True), (True, True), (False, False), (True, False)])
+def test_settings_by_their_full_names_are_read_alike(step_std: bool, divide: bool) -> None:
+    table = old_table(step_std, divide)
+    flat = upgraded_leaves(leaves(table))
+    assert flat == leaves(upgraded(table))
+    assert list(flat) == [key for key in leaves(table) if key in flat]
+    assert upgraded_leaves(flat) == flat
+
+
+@pytest.mark.parametrize("learn", [None, 3, {"step_std": False}, {"step_std": 1, "advantage": []}])
+def test_what_is_no_table_of_settings_is_left_alone(learn: Any) -> None:
+    assert upgraded({"learn": learn}) == {"learn": learn}
+    assert upgraded({}) == {}
+
+
+def kept_configs() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Of every run in a compact study, as they stand in the file; one of each cell."""
+    for path in sorted(KEPT.glob("*/runs.jsonl.xz")):
+        with lzma.open(path, "rt", encoding="utf-8") as file:
+            runs = [json.loads(line) for line in file][1:]
+        yield from {f"{path.parent.name}/{run['cell']}": run["config"] for run in runs}.items()
+
+
+def nested(flat: dict[str, Any]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for key, value in flat.items():
+        *parts, last = key.split(".")
+        inner = table
+        for part in parts:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return table
+
+
+def test_every_kept_config_loads() -> None:
+    files = sorted(KEPT.rglob("config.toml"))
+    assert files
+    for path in files:
+        assert load_config(path, []).learn.advantage == "grpo"
+    found = {name: config_from_table(nested(upgraded_leaves(flat))) for name, flat in kept_configs()}
+    assert len(found) > 100
+    mixed = [name for name, config in found.items() if config.learn.advantage == "gigpo_mixed"]
+    assert {"household/gigpo", "household/gigpo-seal-long", "alfworld/gigpo"} <= set(mixed)
+    assert all(found[name].learn.algorithm == "gigpo_mixed" for name in mixed)
+    assert all(("/gigpo" in name) == (name in mixed) for name in found)
