@@ -10,7 +10,7 @@ FLOOR, CEILING = 0.05, 0.95  # a control outside of these leaves no room to see 
 WORTH = 0.02  # the smallest gain in success that we would call one
 NO_WORSE = -0.03  # a loss in success up to this is none
 EXPECTED = 0.05  # the gain that a method of these papers should bring: the power is told for it
-HALF_ERUPT = 0.5  # share of the runs compared with that must erupt
+ERUPTING = 0.25  # share of all runs that must erupt: half of the bare ones, if a method keeps all of its own calm
 
 SUCCESS = Measure(
     converged_success,
@@ -26,6 +26,8 @@ STILL_RISING = Measure(
     "rise of the training success in the last fifth of the steps, by a line through the last two fifths",
     ("success/all",),
     (("key", "success/all"),),
+    spread=0.027,
+    spread_lm=0.063,
 )
 ERUPTS = Measure(erupts, "share of the runs in which entropy erupts", ("entropy/token",))
 
@@ -38,10 +40,11 @@ CONVERGED_WITH_ROOM = (SOLVES_SOME, LEAVES_ROOM, STOPPED_RISING)
 
 
 def erupting(runs: Select | str) -> Premise:
-    """Entropy erupts in the runs that a method is to calm, or that a claim on eruptions is about."""
+    """Entropy erupts in the runs that a claim is about. Where a method is to calm them both arms are counted together:
+    bare runs alone would meet it by chance where they are the worse ones, and the method would look good."""
     return Premise(
-        "entropy erupts in the baseline", runs, ERUPTS, HALF_ERUPT,
-        "a setting in which at least half of the bare runs erupt",
+        "entropy erupts", runs, ERUPTS, ERUPTING, "a setting in which at least half of the bare runs erupt",
+        counted=True,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from isentrope.claims.distributions import normal_quantile
+from isentrope.claims.distributions import beta_quantile
 from isentrope.claims.inference import Estimate
 from isentrope.claims.record import Interval, Part, Verdict
 
@@ -23,12 +23,11 @@ def number(value: float, unit: str) -> str:
 
 
 def share_interval(share: float, count: float, level: float) -> Interval:
-    """Wilson's interval of a share."""
-    z = normal_quantile(level)
-    centre = share + z * z / (2 * count)
-    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    scale = 1 + z * z / count
-    return Interval(max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale))
+    """Clopper and Pearson's interval of a share: it never holds the truth less often than it says."""
+    hits, tail = share * count, (1 - level) / 2
+    low = beta_quantile(tail, hits, count - hits + 1) if hits > 0 else 0.0
+    high = beta_quantile(1 - tail, hits + 1, count - hits) if hits < count else 1.0
+    return Interval(low, high)
 
 
 def decide(part: Part, value: float, held: Interval, strict: Interval) -> Verdict:
@@ -62,25 +61,25 @@ def percent(level: float) -> str:
     return f"{100 * level:.{0 if level <= 0.95 else 1 if level < 0.99 else 2}f} %"
 
 
-def seeds_needed(part: Part, found: Estimate, runs: int, level: float, strict: float) -> int | None:
-    """Runs an arm that would decide if value and spread stayed as they are; None: more than `MOST`."""
+def seeds_needed(part: Part, found: Estimate, seeds: int, level: float, strict: float) -> int | None:
+    """Seeds an arm that would decide if value and spread stayed as they are; None: more than `MOST`."""
     sign = 1 if part.upwards else -1
     value, border, least = sign * found.value, sign * part.border, sign * part.least
     holds = value >= least
     distance = value - border if holds else least - value
-    for count in range(runs + 1, MOST + 1):
+    for count in range(seeds + 1, MOST + 1):
         if part.shares:
             around = share_interval(abs(value), count, level if holds else strict)
             reached = around.low > border if holds else around.high < least
         else:
-            reached = _grown(found, runs, count).reach(level if holds else strict) < distance
+            reached = _grown(found, seeds, count).reach(level if holds else strict) < distance
         if reached:
             return count
     return None
 
 
-def _grown(found: Estimate, runs: int, count: int) -> Estimate:
-    """The same effect of `count` runs an arm: what seeds add to the error shrinks, what games and starts add stays."""
-    seeds = (found.error**2 - found.fixed) * runs / count
-    freedom = found.freedom + 2 * (count - runs)
-    return Estimate(found.value, math.sqrt(max(0.0, seeds) + found.fixed), freedom, found.how, found.fixed)
+def _grown(found: Estimate, seeds: int, count: int) -> Estimate:
+    """The same effect of `count` seeds an arm: what seeds add to the error shrinks, what games and starts add stays."""
+    lowered = (found.error**2 - found.fixed) * seeds / count
+    freedom = found.freedom + (count - seeds)
+    return Estimate(found.value, math.sqrt(max(0.0, lowered) + found.fixed), freedom, found.how, found.fixed)

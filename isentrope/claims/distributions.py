@@ -23,11 +23,6 @@ def student_quantile(level: float, freedom: float) -> float:
     return float(_special.stdtrit(freedom, (1 + level) / 2))
 
 
-def normal_quantile(level: float) -> float:
-    """The z that holds `level` of the normal distribution between -z and z."""
-    return float(_special.ndtri((1 + level) / 2))
-
-
 def normal_below(values: Vector) -> Vector:
     """The normal distribution function."""
     return np.asarray(_special.ndtr(values), np.float64)
@@ -35,6 +30,10 @@ def normal_below(values: Vector) -> Vector:
 
 def chi_square_quantiles(shares: Vector, freedom: int) -> Vector:
     return np.asarray(_special.chdtri(freedom, 1 - shares), np.float64)
+
+
+def beta_quantile(share: float, a: float, b: float) -> float:
+    return float(_special.betaincinv(a, b, share))
 
 
 def digamma(values: Vector) -> Vector:

@@ -152,7 +152,7 @@ CLAIMS = (
         ),
         least_steps=30,
         needs="epo and bare on GRPO on one device with as many runs side by side (timings)",
-        caveat="Other runs on the device disturb the clock; a token's time in the update does not depend on how long "
-        "responses are.",
+        caveat="Other runs on the device disturb the clock: in the large study runs that are the same by definition "
+        "differ by a third and more. Only runs that had the device to themselves, or equal company, tell.",
     ),
 )  # fmt: skip

@@ -1,25 +1,28 @@
 """An effect over runs with its standard error and its degrees of freedom: what the second edition's verdicts rest on.
 
 Spread. How much the runs of a cell differ is known badly from three to five of them. So the variance of each cell is
-drawn towards that of all cells of the setting (Smyth 2004, the moderated t of limma): s² = (d₀ s₀² + d s²) / (d₀ + d),
-with d₀ + d degrees of freedom. d₀ and s₀² are fitted by moments to the cells' log variances; the more alike these are,
-the larger is d₀.
+drawn towards that of all cells of the setting (Smyth 2004, the moderated t of limma): s² = (d₀ s₀² + d s²) / (d₀ + d).
+d₀ and s₀² are fitted by moments to the cells' log variances. We trust it one way only: a small variance is raised, a
+large one stays as it is, and what is borrowed is worth at most `BORROWED` degrees of freedom, since cells do differ.
 
-Pairing. Runs of one seed are compared with each other if that gains something: if over all cells of the setting the
-variance of the paired differences is under `GAIN` of what independent runs would have. Else the runs of both arms are
-two samples (Welch), and every run counts. The choice looks at all cells, not at the effect.
+Seeds. Runs of one seed share what the seed decides, so they are averaged: a baseline and what equals it by definition,
+or two algorithms in one arm. What is counted are seeds.
+
+Pairing. Seeds are compared with each other if that gains something: if over the other cells of the setting, at least
+`TELLING` degrees of freedom of them, the variance of paired differences is under `GAIN` of what independent runs would
+have. Else the arms are two samples (Welch). The choice does not look at the cell that is judged.
 
 More sources. Evaluation games are the same for all runs, so seeds say nothing about other games: the effect on each
 kind of game tells how much it depends on games (two-way clustering: the variance over kinds beyond what chance between
 runs gives). Runs that begin from several warm-ups vary with them too: the variance between starts is added, beyond
-chance.
+chance. Degrees of freedom are Satterthwaite's over all of these.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
 import numpy as np
@@ -27,18 +30,31 @@ import numpy as np
 from isentrope.claims.distributions import Vector, digamma, inverse_trigamma, student_quantile, trigamma
 from isentrope.claims.record import Interval
 
-GAIN = 0.8  # of the unpaired variance; above it pairing is not worth the degrees of freedom
+GAIN = 0.6  # of the unpaired variance; above it pairing is not worth the degrees of freedom
+TELLING = 12  # degrees of freedom of paired differences in other cells that can tell whether pairing gains
 FEWEST_CELLS = 3  # cells from which a common spread can be told
+BORROWED = 6.0  # degrees of freedom that other cells lend at most
+EXPECTED = 2.0  # degrees of freedom that a measure's expected spread is worth where cells cannot tell
 _SMALLEST = 1e-5  # of the median variance: a smaller one counts as this
+
+
+Unit = tuple[str, int, str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a squared standard error."""
+
+    variance: float = 0.0
+    freedom: float = 1.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The numbers of an arm, by run. `unit` is what pairs: algorithm and seed; `start` the weights it began from."""
+    """A number of a run. `unit` is what pairs: algorithm, seed, and the weights it began from."""
 
     value: float
-    unit: tuple[str, int]
-    start: str = ""
+    unit: Unit
     kinds: Mapping[str, tuple[float, float]] | None = None  # success and number of games, by kind of game
 
 
@@ -48,14 +64,13 @@ class Prior:
 
     variance: float = 0.0
     freedom: float = 0.0
-    most: float = math.inf  # degrees of freedom that all cells have together
 
     def moderated(self, own: float, freedom: float) -> tuple[float, float]:
-        """The variance of a cell drawn towards the common one, and its degrees of freedom."""
-        if math.isinf(self.freedom):
-            return self.variance, max(self.most, freedom)
+        """The variance of a cell, raised towards the common one if it is below, and its degrees of freedom."""
         total = self.freedom + freedom
-        return (self.freedom * self.variance + freedom * own) / total, min(total, max(self.most, freedom))
+        if total <= 0:
+            return own, 1.0
+        return max(own, (self.freedom * self.variance + freedom * own) / total), total
 
 
 @dataclass(frozen=True)
@@ -75,68 +90,85 @@ class Estimate:
         return Interval(self.value - half, self.value + half)
 
 
-def fit_prior(cells: Sequence[tuple[float, int]]) -> Prior:
-    """From the variances of cells and their degrees of freedom, by the moments of log s²."""
+def fit_prior(cells: Sequence[tuple[float, int]], expected: float = 0.0, most: float = BORROWED) -> Prior:
+    """From the variances of cells and their degrees of freedom, by the moments of log s². Where they are too few, or do
+    not vary at all, the `expected` spread of the measure stands in."""
     known = [(own, freedom) for own, freedom in cells if freedom >= 1]
     middle = float(np.median([own for own, _ in known])) if known else 0.0
     if len(known) < FEWEST_CELLS or middle <= 0:
-        return Prior()
+        return Prior(expected**2, min(EXPECTED, most)) if expected > 0 else Prior()
     own = np.maximum([own for own, _ in known], _SMALLEST * middle)
     half = np.asarray([freedom for _, freedom in known], np.float64) / 2
     logs = np.log(own) - digamma(half) + np.log(half)
     beyond = float(np.var(logs, ddof=1) - np.mean(trigamma(half)))
-    most = float(2 * half.sum())
     if beyond <= 0:
-        return Prior(math.exp(float(np.mean(logs))), math.inf, most)
+        return Prior(math.exp(float(np.mean(logs))), most)
     freedom = 2 * inverse_trigamma(beyond)
     level = float(np.mean(logs) + digamma(np.asarray(freedom / 2))) - math.log(freedom / 2)
-    return Prior(math.exp(level), freedom, most)
+    return Prior(math.exp(level), min(freedom, most))
 
 
-def one_arm(runs: Sequence[Sample], cells: Sequence[Sequence[Sample]]) -> Estimate:
-    """The mean over runs, at least two of them."""
-    prior = fit_prior([_spread(cell) for cell in cells if len(cell) > 1])
-    own, freedom = prior.moderated(*_spread(runs))
-    starts = between_starts([(run.value, run.start) for run in runs])
-    return _estimate(fmean(run.value for run in runs), own / len(runs), freedom, starts, "")
+def one_arm(runs: Sequence[Sample], cells: Sequence[Sequence[Sample]], expected: float = 0.0) -> Estimate:
+    """The mean over seeds, at least two of them."""
+    seeds = by_seed(runs)
+    values = [value for value, _ in seeds.values()]
+    prior = fit_prior([spread(cell) for cell in cells], expected)
+    own, freedom = prior.moderated(variance(values), len(values) - 1)
+    parts = [Part(own / len(values), freedom), between_starts(list(seeds.values()))]
+    return combined(fmean(values), parts, "")
 
 
-def two_arms(treated: Sequence[Sample], control: Sequence[Sample], cells: Sequence[Sequence[Sample]]) -> Estimate:
-    """The difference of the means. `cells` are all others of the setting that have the number, without the controls."""
+def two_arms(
+    treated: Sequence[Sample], control: Sequence[Sample], cells: Sequence[Sequence[Sample]], expected: float = 0.0
+) -> Estimate:
+    """The difference of the means. `cells` are the others of the setting that have the number, without both arms."""
     games = over_games(treated, control)
-    several = len({run.start for run in (*treated, *control)}) > 1  # a pair begins from one start
-    if len(shared(treated, control)) >= 2 and (several or pairing_gain(control, cells) < GAIN):
-        return _paired(treated, control, cells, games)
-    prior = fit_prior([_spread(cell) for cell in (control, *cells) if len(cell) > 1])
-    sides = [(*prior.moderated(*_spread(arm)), len(arm)) for arm in (treated, control)]
-    parts = [own / count for own, _, count in sides]
-    seeds = math.fsum(parts)
-    spent = math.fsum(part * part / freedom for part, (_, freedom, _) in zip(parts, sides, strict=True))
-    freedom = seeds * seeds / spent if spent > 0 else math.fsum(freedom for _, freedom, _ in sides)
-    value = fmean(run.value for run in treated) - fmean(run.value for run in control)
-    return _estimate(value, seeds, freedom, games, "two samples of runs")
+    both = shared(treated, control)
+    several = len({start for _, _, start in both}) > 1  # a pair begins from one start
+    if len(both) >= 2 and (several or pairing_gain(control, cells) < GAIN):
+        return _paired(treated, control, cells, games, expected)
+    prior = fit_prior([spread(arm) for arm in (treated, control, *cells)], expected)
+    arms = [list(by_unit(arm).values()) for arm in (treated, control)]
+    moderated = [prior.moderated(_variance(values), len(values) - 1) for values in arms]
+    parts = [Part(own / len(values), freedom) for (own, freedom), values in zip(moderated, arms, strict=True)]
+    lent = prior.freedom  # both arms borrow the same: it counts once
+    most = lent + math.fsum(len(values) - 1 for values in arms)
+    starts = [between_starts([(value, unit[2]) for unit, value in by_unit(arm).items()]) for arm in (treated, control)]
+    found = combined(fmean(arms[0]) - fmean(arms[1]), [*parts, games, *starts], "two samples of seeds")
+    return replace(found, freedom=min(found.freedom, most))
 
 
 def _paired(
-    treated: Sequence[Sample], control: Sequence[Sample], cells: Sequence[Sequence[Sample]], games: float
+    treated: Sequence[Sample],
+    control: Sequence[Sample],
+    cells: Sequence[Sequence[Sample]],
+    games: Part,
+    expected: float,
 ) -> Estimate:
     pairs = differences(treated, control)
-    others = [list(differences(cell, control).values()) for cell in cells]
-    prior = fit_prior([(variance(found), len(found) - 1) for found in others if len(found) > 1])
     values = list(pairs.values())
+    others = [list(differences(cell, control).values()) for cell in cells]
+    lent = min(BORROWED, len(values) - 1.0)  # the others' differences share the control, so they tell less
+    prior = fit_prior([(variance(found), len(found) - 1) for found in others if len(found) > 1], expected, lent)
     own, freedom = prior.moderated(variance(values), len(values) - 1)
-    begun = {run.unit: run.start for run in treated}
-    starts = between_starts([(value, begun[unit]) for unit, value in pairs.items()])
-    return _estimate(fmean(values), own / len(values), freedom, games + starts, "paired by seed")
+    starts = between_starts([(value, start) for (_, _, start), value in pairs.items()])
+    return combined(fmean(values), [Part(own / len(values), freedom), games, starts], "paired by seed")
 
 
-def _estimate(value: float, seeds: float, freedom: float, fixed: float, how: str) -> Estimate:
-    return Estimate(value, math.sqrt(seeds + fixed), freedom, how, fixed)
+def combined(value: float, parts: Sequence[Part], how: str) -> Estimate:
+    """With Satterthwaite's degrees of freedom. More seeds lower the first part; of two samples the first two."""
+    total = math.fsum(part.variance for part in parts)
+    spent = math.fsum(part.variance**2 / part.freedom for part in parts if part.variance > 0)
+    freedom = total * total / spent if spent > 0 else max(part.freedom for part in parts)
+    seeds = 2 if how.startswith("two") else 1
+    return Estimate(value, math.sqrt(total), freedom, how, math.fsum(part.variance for part in parts[seeds:]))
 
 
 def pairing_gain(control: Sequence[Sample], cells: Sequence[Sequence[Sample]]) -> float:
-    """The variance of paired differences over that of independent runs, over all cells; 1 where none can tell."""
+    """The variance of paired differences over that of independent runs, over cells that are not judged; 1 where these
+    are too few to tell."""
     paired = apart = 0.0
+    telling = 0
     for cell in cells:
         both = shared(cell, control)
         if len(both) < 2:
@@ -144,42 +176,58 @@ def pairing_gain(control: Sequence[Sample], cells: Sequence[Sequence[Sample]]) -
         ours, theirs = ([arm[unit] for unit in both] for arm in (by_unit(cell), by_unit(control)))
         paired += (len(both) - 1) * variance([a - b for a, b in zip(ours, theirs, strict=True)])
         apart += (len(both) - 1) * (variance(ours) + variance(theirs))
-    return paired / apart if apart > 0 else 1.0
+        telling += len(both) - 1
+    return paired / apart if apart > 0 and telling >= TELLING else 1.0
 
 
-def by_unit(runs: Sequence[Sample]) -> dict[tuple[str, int], float]:
-    """Runs of one algorithm and seed (a baseline and what equals it by definition) are averaged."""
-    found: dict[tuple[str, int], list[float]] = {}
+def by_unit(runs: Sequence[Sample]) -> dict[Unit, float]:
+    """Runs of one algorithm, seed and start are averaged: a baseline and what equals it by definition."""
+    found: dict[Unit, list[float]] = {}
     for run in runs:
         found.setdefault(run.unit, []).append(run.value)
     return {unit: fmean(values) for unit, values in found.items()}
 
 
-def shared(ours: Sequence[Sample], theirs: Sequence[Sample]) -> list[tuple[str, int]]:
+def by_seed(runs: Sequence[Sample]) -> dict[tuple[int, str], tuple[float, str]]:
+    """The mean over all runs of a seed and start, and that start."""
+    found: dict[tuple[int, str], list[float]] = {}
+    for (_, seed, start), value in by_unit(runs).items():
+        found.setdefault((seed, start), []).append(value)
+    return {key: (fmean(values), key[1]) for key, values in found.items()}
+
+
+def shared(ours: Sequence[Sample], theirs: Sequence[Sample]) -> list[Unit]:
     return sorted({run.unit for run in ours} & {run.unit for run in theirs})
 
 
-def differences(ours: Sequence[Sample], theirs: Sequence[Sample]) -> dict[tuple[str, int], float]:
+def differences(ours: Sequence[Sample], theirs: Sequence[Sample]) -> dict[Unit, float]:
     a, b = by_unit(ours), by_unit(theirs)
     return {unit: a[unit] - b[unit] for unit in shared(ours, theirs)}
 
 
-def _spread(runs: Sequence[Sample]) -> tuple[float, int]:
-    return (variance([run.value for run in runs]), len(runs) - 1) if len(runs) > 1 else (0.0, 0)
+def spread(runs: Sequence[Sample]) -> tuple[float, int]:
+    """The variance over the seeds of a cell, and its degrees of freedom."""
+    values = list(by_unit(runs).values())
+    return _variance(values), len(values) - 1
 
 
-def over_games(treated: Sequence[Sample], control: Sequence[Sample]) -> float:
+def _variance(values: Sequence[float]) -> float:
+    return variance(values) if len(values) > 1 else 0.0
+
+
+def over_games(treated: Sequence[Sample], control: Sequence[Sample]) -> Part:
     """The variance of the effect that comes from which games were played: what the effects on kinds of games differ by,
     less what chance between runs makes them differ by."""
     kinds = _common_kinds((*treated, *control))
     if len(kinds) < 2 or min(len(treated), len(control)) < 2:
-        return 0.0
+        return Part()
     counts = np.asarray([fmean((run.kinds or {})[kind][1] for run in control) for kind in kinds])
     weights = counts / counts.sum()
     ours, theirs = (_by_kind(arm, kinds, weights) for arm in (treated, control))
-    squares = (ours.mean(0) - theirs.mean(0)) ** 2 * len(kinds) / (len(kinds) - 1)
+    squares = (ours.mean(0) - theirs.mean(0)) ** 2
     chance = ours.var(0, ddof=1) / len(ours) + theirs.var(0, ddof=1) / len(theirs)
-    return max(0.0, float((weights**2 * (squares - chance)).sum()))
+    found = float((weights**2 * (squares - chance)).sum()) * len(kinds) / (len(kinds) - 1)
+    return Part(max(0.0, found), len(kinds) - 1)
 
 
 def _common_kinds(runs: Sequence[Sample]) -> list[str]:
@@ -194,7 +242,7 @@ def _by_kind(arm: Sequence[Sample], kinds: Sequence[str], weights: Vector) -> Ve
     return table - (table @ weights)[:, None]
 
 
-def between_starts(runs: Sequence[tuple[float, str]]) -> float:
+def between_starts(runs: Sequence[tuple[float, str]]) -> Part:
     """The variance of a mean that comes from which warm-ups its runs began from; 0 where all began from one."""
     groups: dict[str, list[float]] = {}
     for value, start in runs:
@@ -202,9 +250,9 @@ def between_starts(runs: Sequence[tuple[float, str]]) -> float:
     many = [values for values in groups.values() if len(values) > 1]
     count = len(runs)
     if len(groups) < 2 or not many:
-        return 0.0
+        return Part()
     mean = fmean(value for values in groups.values() for value in values)
     within = math.fsum((len(values) - 1) * variance(values) for values in many) / (count - len(groups))
     between = math.fsum(len(values) * (fmean(values) - mean) ** 2 for values in groups.values()) / (len(groups) - 1)
     size = (count - math.fsum(len(values) ** 2 for values in groups.values()) / count) / (len(groups) - 1)
-    return max(0.0, (between - within) / size) / len(groups)
+    return Part(max(0.0, (between - within) / size) / len(groups), len(groups) - 1)

@@ -7,6 +7,9 @@ A claim is judged for each language model by itself, and there in each setting. 
     does not hold       one part's interval does not reach the least that counts
     undecided           anything else
 
+A premise that is neither clearly met nor clearly not leaves its part undecided, and so do planned runs that are not
+finished: looking again and again until something is decided would find more than there is.
+
 The more settings and parts there are, the more often chance alone would decide. With K settings in which something can
 be tested and V parts with a voice, a part holds by its interval at 1 - α/K, and is refuted by that at 1 - α/(K V).
 Settings that come to opposite verdicts leave the claim undecided.
@@ -19,7 +22,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from isentrope.claims.decide import MOST, decide, said, seeds_needed, share_interval
-from isentrope.claims.inference import Estimate, Sample, one_arm, two_arms
+from isentrope.claims.inference import Estimate, Sample, by_seed, one_arm, two_arms
 from isentrope.claims.premises import check
 from isentrope.claims.record import (
     CONTROL,
@@ -34,6 +37,7 @@ from isentrope.claims.record import (
     Verdict,
 )
 from isentrope.claims.select import Placed, cells_of, cells_with, left_out, matches, pooled, samples, usable
+from isentrope.study.read import DONE, FAILED
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,16 @@ class _Measured:
     part: Part
     found: PartFinding  # with the reason, if there is nothing to decide
     estimate: Estimate | None = None
+    unclear: bool = False  # a premise is neither met nor fails: the effect is shown and decides nothing
+
+    @property
+    def failed(self) -> bool:
+        """Whether runs of it failed."""
+        return any(" failed: " in note for note in self.found.notes)
 
     @property
     def to_decide(self) -> bool:
-        return self.estimate is not None and self.found.verdict != Verdict.untestable
+        return self.estimate is not None and self.found.verdict != Verdict.untestable and not self.unclear
 
 
 def find(claim: Claim, placed: Sequence[Placed]) -> tuple[Finding, ...]:
@@ -135,6 +145,9 @@ def _measure(claim: Claim, part: Part, here: Sequence[Placed], setting: str) -> 
     lacking = [select for select, runs in _asked(part, arms) if not runs]
     if lacking:
         return nothing(f"no runs of {lacking[0].words()}", f"{claim.least_seeds} seeds of {cells}")
+    waiting = sum(one.run.status not in (DONE, FAILED) for one in every)
+    if waiting:  # a look before all planned seeds are done, and another after, would decide more often by chance
+        return nothing(f"{waiting} planned runs are not finished", "the runs that were planned")
     arms = {name: usable(runs, claim) for name, runs in arms.items()}
     if not all(runs for _, runs in _asked(part, arms)):
         reason = f"no finished run of at least {claim.least_steps} steps"
@@ -149,7 +162,9 @@ def _measure(claim: Claim, part: Part, here: Sequence[Placed], setting: str) -> 
         return replace(shown, found=replace(told, seeds=_seeds(arms[TREATED])))
     unknown = [one for one in premises if one.met is None]
     if unknown:
-        return nothing(f"premise ({unknown[0].name}): {unknown[0].told}", claim.needs)
+        shown = _estimated(claim, part, arms, all_here, empty)
+        told = "; ".join(f"premise ({one.name}): {one.told}" for one in unknown)
+        return replace(shown, found=replace(shown.found, reason=told, decides=_remedies(unknown)), unclear=True)
     return _estimated(claim, part, arms, all_here, empty)
 
 
@@ -167,7 +182,11 @@ def _asked(part: Part, arms: Mapping[str, Sequence[Placed]]) -> list[tuple[Selec
 
 def _why_not(failed: Sequence[PremiseFinding]) -> dict[str, str]:
     reason = "; ".join(f"premise fails ({one.name}): {one.told}" for one in failed)
-    return {"reason": reason, "decides": "; ".join(dict.fromkeys(one.remedy for one in failed))}
+    return {"reason": reason, "decides": _remedies(failed)}
+
+
+def _remedies(premises: Sequence[PremiseFinding]) -> str:
+    return "; ".join(dict.fromkeys(one.remedy for one in premises))
 
 
 def _names(arms: Mapping[str, Sequence[Placed]]) -> dict[str, tuple[str, ...]]:
@@ -192,12 +211,12 @@ def _estimated(
     if not ours or (part.against and not theirs):
         reason = f"the runs do not tell {part.measure.words}"
         return _Measured(part, replace(empty, reason=reason, decides=claim.needs))
-    fewest = min(len(ours), len(theirs)) if part.against else len(ours)
+    fewest = min(len(_seeds(arm)) for arm in ((treated, control) if part.against else (treated,)))
     empty = replace(empty, **_names({TREATED: treated, CONTROL: control}), seeds=_seeds(treated))
     if fewest < max(2, claim.least_seeds):
-        reason = f"{fewest} runs that tell it, at least {claim.least_seeds} are needed"
+        reason = f"{fewest} seeds that tell it, at least {claim.least_seeds} are needed"
         return _Measured(part, replace(empty, reason=reason, decides=f"{claim.least_seeds} seeds of {cells}"))
-    names = {one.name for one in control}
+    names = {one.name for one in (*treated, *control)}
     others = cells_with(part.measure, [one for one in here if one.name not in names])
     estimate = _estimate(part, ours, theirs, others)
     notes = (*empty.notes, *_of_starts(ours, theirs))
@@ -210,12 +229,14 @@ def _telling(part: Part, runs: Sequence[Placed], control: bool) -> list[Placed]:
 
 def _estimate(part: Part, ours: Sequence[Sample], theirs: Sequence[Sample], cells: list[list[Sample]]) -> Estimate:
     if part.shares:
-        return Estimate(fmean(one.value for one in ours), 0.0, len(ours), "Wilson's interval over runs")
-    return two_arms(ours, theirs, cells) if part.against else one_arm(ours, cells)
+        seeds = by_seed(ours)
+        return Estimate(fmean(value for value, _ in seeds.values()), 0.0, len(seeds), "share of seeds")
+    spread = part.measure.spread
+    return two_arms(ours, theirs, cells, spread) if part.against else one_arm(ours, cells, spread)
 
 
 def _of_starts(ours: Sequence[Sample], theirs: Sequence[Sample]) -> tuple[str, ...]:
-    count = len({one.start for one in (*ours, *theirs)})
+    count = len({one.unit[2] for one in (*ours, *theirs)})
     return ("all runs begin from one start: what another would do is not in the interval",) if count == 1 else ()
 
 
@@ -223,10 +244,10 @@ def _decided(claim: Claim, one: _Measured, level: float, strict_level: float) ->
     part, estimate = one.part, one.estimate
     if estimate is None:
         return one.found
-    runs = len(one.found.runs)
+    seeds = len(one.found.seeds)
 
     def interval(at: float) -> Interval:
-        return share_interval(estimate.value, runs, at) if part.shares else estimate.interval(at)
+        return share_interval(estimate.value, seeds, at) if part.shares else estimate.interval(at)
 
     direction = part.means[0] if estimate.value > 0 else part.means[1] if estimate.value < 0 else ""
     found = replace(
@@ -237,8 +258,10 @@ def _decided(claim: Claim, one: _Measured, level: float, strict_level: float) ->
         return found
     held, strict = interval(level), interval(strict_level)
     verdict, decides = decide(part, estimate.value, held, strict), ""
+    if verdict == Verdict.holds and one.failed:
+        return replace(found, reason="runs failed, and those that did not may be the lucky ones")
     if verdict == Verdict.open:
-        count = seeds_needed(part, estimate, runs, level, strict_level)
+        count = seeds_needed(part, estimate, seeds, level, strict_level)
         decides = f"about {count} seeds, if effect and spread stay" if count else f"more than {MOST} seeds"
     return replace(
         found, verdict=verdict, reason=said(part, verdict, held, level, strict_level), held=held, strict=strict,

@@ -70,9 +70,13 @@ def change(run: StudyRun, key: str, first: float, end: float, last: float, relat
     return (after - start) / start if start > 0 else None
 
 
-def early_change(run: StudyRun, key: str, share: float, relative: str) -> float | None:
-    """Change over the first part of the run: its last five steps against the run's first three."""
-    return change(run, key, 3, max(8, math.floor(share * run.steps)), 5, relative)
+def early_change(run: StudyRun, key: str, share: float, relative: str, most: float = math.inf) -> float | None:
+    """Change over the first part of the run, at most so many steps: its last five against the run's first three."""
+    return change(run, key, 3, _opening(run, share, most), 5, relative)
+
+
+def _opening(run: StudyRun, share: float, most: float) -> float:
+    return min(most, max(8, math.floor(share * run.steps)))
 
 
 def seconds_per_token(run: StudyRun) -> float | None:
@@ -108,9 +112,9 @@ def log_change(run: StudyRun, key: str, first: float, end: float, last: float) -
     return math.log1p(relative) if relative is not None and relative > -1 else None
 
 
-def early_log_change(run: StudyRun, key: str, share: float) -> float | None:
-    """The same over the first part of the run: its last five steps against the run's first three."""
-    return log_change(run, key, 3, max(8, math.floor(share * run.steps)), 5)
+def early_log_change(run: StudyRun, key: str, share: float, most: float) -> float | None:
+    """As `early_change`, of logarithms."""
+    return log_change(run, key, 3, _opening(run, share, most), 5)
 
 
 def log_seconds_per_token(run: StudyRun) -> float | None:

@@ -67,12 +67,17 @@ Fitness = Callable[[StudyRun], str | None]  # why a run cannot speak to the clai
 Ground = Callable[[Sequence[float]], str | None]  # why the controls' numbers leave no room for an effect, or None
 
 
-TREATED, CONTROL, BOTH = "treated", "control", "both"  # the arms of a part
+TREATED, CONTROL = "treated", "control"  # the arms of a part
+BOTH, POOLED = "both", "pooled"  # each of them by itself; both as one group
 
 
 @dataclass(frozen=True)
 class Premise:
-    """What must be so for a part to be tested at all: a number, over the runs of an arm, on one side of a border."""
+    """What must be so for a part to be tested at all: a number, over the runs of an arm, on one side of a border.
+
+    The 90 % interval of its mean decides: beyond the border the premise is met, short of it it fails, and in between it
+    is not clear, which leaves the part undecided.
+    """
 
     name: str
     runs: Select | str  # runs of their own, or an arm of the part
@@ -81,7 +86,8 @@ class Premise:
     remedy: str  # what would make the part testable
     upwards: bool = True  # at least the border; False: at most
     against: Select | None = None  # the number is a ratio of the means of both; with `clear` a difference
-    clear: bool = False  # instead of a border: the 95 % interval of the difference leaves out 0, on whatever side
+    clear: bool = False  # instead of a border: the 95 % interval of the difference leaves out 0, else it fails
+    counted: bool = False  # a count over these very runs, no estimate: the mean itself decides
 
 
 @dataclass(frozen=True)

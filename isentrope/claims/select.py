@@ -21,8 +21,6 @@ CHOSEN = (*DEFAULTS, "order", "temperature", "leave_out", "cell")  # tags that s
 
 SIZES = {"pocket": 0.86e6, "smollm2": 134.5e6}  # parameters of models whose runs did not record them
 
-Unit = tuple[str, int]  # algorithm and seed: what is paired
-
 
 @dataclass(frozen=True)
 class Placed:
@@ -38,7 +36,8 @@ class Placed:
         return self.run.tags.get(key) or DEFAULTS.get(key, "")
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> tuple[str, int]:
+        """What the first edition pairs."""
         return self.tag("algorithm"), self.run.seed
 
     def number(self, measure: Measure) -> float | None:
@@ -123,7 +122,8 @@ def samples(measure: Measure, runs: Sequence[Placed]) -> list[Sample]:
     for one in runs:
         value = one.number(measure)
         if value is not None:
-            found.append(Sample(value, one.unit, one.start, success_by_kind(one.run) if measure.by_kind else None))
+            kinds = success_by_kind(one.run) if measure.by_kind else None
+            found.append(Sample(value, (*one.unit, one.start), kinds))
     return found
 
 

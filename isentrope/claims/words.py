@@ -11,6 +11,7 @@ from isentrope.claims.power import SEEDS, WANTED, power, seeds_for
 from isentrope.claims.record import (
     BOTH,
     CONTROL,
+    POOLED,
     TREATED,
     Claim,
     Finding,
@@ -153,7 +154,7 @@ def counts_of(finding: Finding) -> str:
 def rule(part: Part, claim: Claim) -> str:
     """The decision rule of a part, in a sentence."""
     beyond, least, reach = ("above", "at least", "below") if part.upwards else ("below", "at most", "above")
-    interval = "Wilson's interval" if part.shares else "the interval"
+    interval = "Clopper and Pearson's interval" if part.shares else "the interval"
     border, size = number(part.border, part.unit), number(part.least, part.unit)
     size = "" if part.border == part.least else f" and the mean is {least} {size}"
     alpha, voices = f"{1 - claim.confidence:.0%}".replace("%", " %"), claim.voices
@@ -176,7 +177,7 @@ def premise_in_words(premise: Premise) -> str:
     return f"{premise.name}: {premise.measure.words} ({whose}), {wanted}"
 
 
-_ARMS = {TREATED: "of the runs", CONTROL: "of the runs compared with", BOTH: "of either arm"}
+_ARMS = {TREATED: "of the runs", CONTROL: "of the runs compared with", BOTH: "of either arm", POOLED: "of both arms"}
 
 
 def compared(part: Part) -> str:
