@@ -155,6 +155,7 @@ class Scores:
     length_U: NDArray[np.int64]
     advantage_N: Floats  # as it was learnt from: after all methods
     ratio_N: Floats  # new over old probability at the first pass over the token; NaN: it was not learnt from
+    weight_N: Floats | None = None  # of its policy loss in the updates that were made; None: an older file
 
     def responses(self) -> list[tuple[int, int, int]]:
         """Episode, turn and length of each."""

@@ -28,7 +28,11 @@ INSTRUMENTS: dict[str, tuple[Entry, ...]] = {
         Entry("degeneracy/judge", "0 to 10", "How degenerate another model finds the episodes: 0 is clean."),
     ),
     "the course of the run": (
-        Entry("drift/predicted", "nats, unscaled", "Forecast of the next change of entropy: mean of A · (S - H)."),
+        Entry(
+            "drift/predicted",
+            "nats, unscaled",
+            "Forecast of the next change of entropy: mean of A · (S - H), tokens weighed as the update weighed them.",
+        ),
         Entry("drift/measured", "nats", "Token entropy of this step minus that of the step before."),
         Entry("drift/agreement", "share", "Share of the drifts so far that had the sign of the forecast before."),
         Entry("drift/correlation", "correlation", "Correlation of forecast and measured drift over the steps so far."),

@@ -30,7 +30,8 @@ def score(policy: Policy, prompt: list[int], sampled: Sampled) -> tuple[np.ndarr
     with torch.no_grad():
         hidden = policy.model.hidden(ids, torch.arange(ids.shape[1], device=at)[None], torch.zeros_like(ids))
         logits = hidden[0, len(prompt) - 1 : -1] @ policy.model.head_weight().T
-        words = torch.log_softmax(logits / torch.tensor(measured_at(sampled.temperatures), device=at)[:, None], -1).cpu()
+        heat = torch.tensor(measured_at(sampled.temperatures), device=at)
+        words = torch.log_softmax(logits / heat[:, None], -1).cpu()
     chosen = words.gather(1, torch.tensor(sampled.ids.astype(np.int64))[:, None]).squeeze(1)
     return chosen.numpy(), (-(words.exp() * words).sum(-1)).numpy()
 
