@@ -21,6 +21,14 @@ INSTRUMENTS: dict[str, tuple[Entry, ...]] = {
         Entry(
             "likelihood/failed", "nats", "Log-probability of a token, mean over episodes in which the policy failed."
         ),
+        Entry(
+            "temperature/mean", "temperature", "Mean temperature that the response tokens were sampled at; 0: greedy."
+        ),
+        Entry(
+            "temperature/not_one",
+            "share",
+            "Share of the response tokens whose entropy and log-prob were measured at another temperature than 1.",
+        ),
         Entry("degeneracy/duplication", "share", "Share of the sentences that stand more than once in their response."),
         Entry("degeneracy/loops", "share", "Share of the responses in which a stretch of tokens is repeated in a row."),
         Entry("degeneracy/hallucinated", "share", "Share of the actions that were refused and name what is not there."),
