@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from isentrope.layout import Layout, TokenSequence, lay_out, on_device, padded
 from isentrope.masked import MODES, token_weights
 from isentrope.shared_prefix import Beginning, Bundle, bundles
-from isentrope.types import Episode, Floats, StepTokens, Targets, TokenBatch, Turn
+from isentrope.types import Episode, Floats, StepTokens, Targets, TokenBatch, Turn, measured_at
 
 OTHER, THINK, ACTION = 0, 1, 2
 
@@ -87,7 +87,7 @@ def _table(turns: Sequence[tuple[int, int, Episode, Turn]], all_tokens: bool) ->
         whole["part"] += [np.zeros(skip), _parts(turn)]
     return StepTokens(
         target_N=joined(targets, np.int64),
-        temperature_N=joined(floats["temperatures"], np.float32),
+        temperature_N=measured_at(joined(floats["temperatures"], np.float32)),
         logp_N=joined(floats["logprobs"], np.float32),
         entropy_N=joined(floats["entropies"], np.float32),
         episode_N=joined(whole["episode"], np.int64),

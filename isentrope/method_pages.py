@@ -63,6 +63,8 @@ _EVERYWHERE = (
     "lr",
     "update/skipped",
     "update/count",
+    "update/dropped_tokens",
+    "update/dropped_share",
     "mismatch/logp",
     "mismatch/ratio",
     "mismatch/truncated",

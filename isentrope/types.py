@@ -34,6 +34,12 @@ Floats = NDArray[np.float32]
 Span = tuple[int, int]  # token positions inside the response, end excluded
 
 
+def measured_at(temperatures: Floats) -> Floats:
+    """The temperatures that log-probs and entropies belong to: those of sampling, but 1 for a token that was taken
+    greedily. At temperature 0 every taken token would have probability 1 and entropy 0, which says nothing."""
+    return np.where(temperatures > 0, temperatures, np.float32(1))
+
+
 @dataclass(frozen=True)
 class Turn:
     """One observation, one response, one step of the task."""
@@ -44,9 +50,9 @@ class Turn:
     context_ids: Ints  # tokens before the response; only the new ones if the turn continues the one before
     continues: bool
     response_ids: Ints
-    logprobs: Floats  # of each sampled token, at the temperature it was sampled with
+    logprobs: Floats  # of each sampled token, at the temperature it was sampled with (see `measured_at`)
     entropies: Floats  # full-vocabulary entropy in nats, same temperature
-    temperatures: Floats
+    temperatures: Floats  # 0: the likeliest token was taken
     think_span: Span | None  # what stands between the tags, the tags excluded
     action_span: Span | None
     action: str | None  # what was sent to the task, None if nothing could be parsed
@@ -116,7 +122,7 @@ class StepTokens:
     """
 
     target_N: NDArray[np.int64]
-    temperature_N: Floats
+    temperature_N: Floats  # that log-probs and entropies are measured at: see `measured_at`
     logp_N: Floats  # of the policy that sampled
     entropy_N: Floats  # likewise
     episode_N: NDArray[np.int64]  # index into the step's episodes
@@ -149,6 +155,7 @@ class Scores:
     length_U: NDArray[np.int64]
     advantage_N: Floats  # as it was learnt from: after all methods
     ratio_N: Floats  # new over old probability at the first pass over the token; NaN: it was not learnt from
+    weight_N: Floats | None = None  # of its policy loss in the updates that were made; None: an older file
 
     def responses(self) -> list[tuple[int, int, int]]:
         """Episode, turn and length of each."""

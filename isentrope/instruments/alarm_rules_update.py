@@ -103,23 +103,33 @@ class NoSignal(Remembers):
 
 
 class NotFinite:
-    """Updates had to be left out because a loss or a gradient was not finite."""
+    """Updates, or many of the tokens to learn from, had to be left out because numbers were not finite."""
 
     name = "not_finite"
+    SHARE = 0.01  # of the tokens: one of them now and then does no harm
 
     def __init__(self) -> None:
         self.skipped = 0.0
 
     def look(self, step: int, metrics: Metrics) -> Trouble | None:
-        now = number(metrics, "update/skipped")
-        if now is None or now <= self.skipped:
+        now, share = number(metrics, "update/skipped"), number(metrics, "update/dropped_share") or 0.0
+        new = max(0.0, (now or 0.0) - self.skipped)
+        self.skipped += new
+        parts: list[str] = []
+        if new > 0:
+            which = "loss or gradient was not finite" if share < 1 else "no token was left to learn from"
+            were = "was" if new == 1 else "were"
+            parts.append(
+                f"{new:.0f} of the step's updates {were} left out: {which} ({self.skipped:.0f} since the start)."
+            )
+        if share >= self.SHARE:
+            parts.append(f"Of {percent(share)} of the step's tokens a log-prob, entropy or advantage was not finite.")
+        if not parts:
             return None
-        new, self.skipped = now - self.skipped, now
         return Trouble(
-            f"{new:.0f} of the step's updates {'was' if new == 1 else 'were'} left out: loss or gradient was not "
-            f"finite ({now:.0f} since the start).",
+            " ".join(parts),
             "a smaller learn.lr; run.dtype=float32; learn.clip_high nearer to 0.2",
-            {"new": new, "skipped": now},
+            {"new": new, "skipped": self.skipped, "dropped": share},
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Entropy of the next-token distribution, in nats, at each level and cut in several ways.
 
-H_j is the entropy that the sampler recorded for token j, at the temperature of the token. Everything here is a mean of
-H_j: over all tokens, over a response and then over responses, over a part of the response, over the turns from one
-number up to the next, over the episodes of one task type, over the episodes that were solved or not. But for one:
-whether entropy lies in a few responses, which no mean tells.
+H_j is the entropy that the sampler recorded for token j, at the temperature of the token. `temperature/not_one` tells
+how many were measured elsewhere than at 1; what sets runs side by side marks them (temperature.py). Everything here is
+a mean of H_j: over all tokens, over a response and then over responses, over a part of the response, over the turns
+from one number up to the next, over the episodes of one task type, over the episodes that were solved or not. But for
+one: whether entropy lies in a few responses, which no mean tells.
 """
 
 from __future__ import annotations

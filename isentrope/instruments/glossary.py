@@ -123,9 +123,17 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("grad_norm", "norm", "Norm of the gradient before clipping, mean over the step's updates."),
         Entry("lr", "per update", "Learning rate, mean over the step's updates."),
         Entry(
-            "update/skipped", "updates", "Updates left out since the start of the run: loss or gradient was not finite."
+            "update/skipped",
+            "updates",
+            "Updates left out since the start of the run: loss or gradient, or every token's numbers, were not finite.",
         ),
         Entry("update/masked", "share", "Share of the episodes not learnt from because they were cut off."),
+        Entry(
+            "update/dropped_tokens",
+            "tokens",
+            "Tokens left out of the step's updates: a log-prob, entropy, value or advantage was not finite.",
+        ),
+        Entry("update/dropped_share", "share", "The same as a share of the step's response tokens."),
         Entry("update/count", "updates", "Updates tried in the step, those left out included."),
         Entry("mismatch/logp_mean", "nats", "Mean difference, without sign, of sampler's and trainer's log-probs."),
         Entry("mismatch/logp_max", "nats", "Largest difference, without sign, of sampler's and trainer's log-probs."),

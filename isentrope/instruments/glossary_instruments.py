@@ -21,6 +21,14 @@ INSTRUMENTS: dict[str, tuple[Entry, ...]] = {
         Entry(
             "likelihood/failed", "nats", "Log-probability of a token, mean over episodes in which the policy failed."
         ),
+        Entry(
+            "temperature/mean", "temperature", "Mean temperature that the response tokens were sampled at; 0: greedy."
+        ),
+        Entry(
+            "temperature/not_one",
+            "share",
+            "Share of the response tokens whose entropy and log-prob were measured at another temperature than 1.",
+        ),
         Entry("degeneracy/duplication", "share", "Share of the sentences that stand more than once in their response."),
         Entry("degeneracy/loops", "share", "Share of the responses in which a stretch of tokens is repeated in a row."),
         Entry("degeneracy/hallucinated", "share", "Share of the actions that were refused and name what is not there."),
@@ -28,7 +36,11 @@ INSTRUMENTS: dict[str, tuple[Entry, ...]] = {
         Entry("degeneracy/judge", "0 to 10", "How degenerate another model finds the episodes: 0 is clean."),
     ),
     "the course of the run": (
-        Entry("drift/predicted", "nats, unscaled", "Forecast of the next change of entropy: mean of A · (S - H)."),
+        Entry(
+            "drift/predicted",
+            "nats, unscaled",
+            "Forecast of the next change of entropy: mean of A · (S - H), tokens weighed as the update weighed them.",
+        ),
         Entry("drift/measured", "nats", "Token entropy of this step minus that of the step before."),
         Entry("drift/agreement", "share", "Share of the drifts so far that had the sign of the forecast before."),
         Entry("drift/correlation", "correlation", "Correlation of forecast and measured drift over the steps so far."),

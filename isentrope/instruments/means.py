@@ -24,6 +24,15 @@ def mean_of_known(values: Sequence[float] | NDArray[Any]) -> float:
     return mean(known) if len(known) else float("nan")
 
 
+def weighed_mean(values: Vector, weights: Vector) -> float:
+    """Σ w·v / Σ w over what is known and has a weight; NaN if nothing has. Equal weights give exactly the mean."""
+    counts = ~np.isnan(values) & (weights > 0)
+    if not counts.any():
+        return float("nan")
+    scaled = weights[counts] / weights[counts].max()
+    return float(np.sum(scaled * values[counts], dtype=np.float64) / np.sum(scaled, dtype=np.float64))
+
+
 def known_means(values: Mapping[str, Sequence[float] | NDArray[Any]]) -> Metrics:
     """The mean of each; keys whose mean is not known are left out."""
     return known({key: mean_of_known(found) for key, found in values.items()})

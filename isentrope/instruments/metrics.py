@@ -18,6 +18,7 @@ from isentrope.instruments.names import key_part
 from isentrope.instruments.spoken import spoken
 from isentrope.instruments.stops import FAILURES, cut_off, failures_by_kind, lost_to_faults
 from isentrope.instruments.surprisal import surprisal_metrics
+from isentrope.instruments.temperature import temperature_metrics
 from isentrope.types import Episode
 
 __all__ = ["FAILURES", "Metrics", "eval_metrics", "key_part", "rollout_metrics", "wilson"]
@@ -35,6 +36,7 @@ def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
         **entropy_metrics(step),
         **surprisal_metrics(step),
         **likelihood_metrics(step),
+        **temperature_metrics(step),
     }
 
 

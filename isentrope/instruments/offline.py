@@ -28,7 +28,8 @@ from isentrope.types import Episode, Scores
 # What episodes can tell. A number of these that the run wrote and that does not come out again is a difference.
 OF_EPISODES = (
     "entropy/", "surprisal/", "likelihood/", "degeneracy/", "drift/", "phase", "alarm/", "success/", "return/",
-    "response/", "episode/", "context/", "valid_ratio", "verdict/", "mended/", "stop/", "failures", "eval/",
+    "response/", "episode/", "context/", "temperature/", "valid_ratio", "verdict/", "mended/", "stop/",
+    "failures", "eval/",
 )  # fmt: skip
 _EVALUATION = re.compile(r"eval-(\d+)-(.+)\.parquet")
 

@@ -24,6 +24,7 @@ class Spoken:
     ids_N: Ids
     logp_N: Vector
     entropy_N: Vector
+    temperature_N: Vector
     part_N: Ids  # OTHER, THINK or ACTION
     length_U: Ids
     episode_U: Ids
@@ -60,6 +61,7 @@ def spoken(episodes: Sequence[Episode]) -> Spoken:
         ids_N=joined(turn.response_ids for turn in responses).astype(np.int64),
         logp_N=joined(turn.logprobs for turn in responses),
         entropy_N=joined(turn.entropies for turn in responses),
+        temperature_N=joined(turn.temperatures for turn in responses),
         part_N=_parts(responses),
         length_U=np.array([len(turn.response_ids) for turn in responses], dtype=np.int64),
         episode_U=np.array([number for number, _, _ in turns], dtype=np.int64),

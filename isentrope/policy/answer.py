@@ -59,7 +59,8 @@ class Answer:
 def draw_next(answers: Sequence[Answer], logits: Tensor, dialect: Dialect) -> Tensor:
     """Draw the next token of each answer from its row of raw logits and write it down; gives the tokens.
 
-    Temperature, log-prob, entropy and draw all come from the same distribution. Three numbers a token go to the host.
+    Temperature, log-prob, entropy and draw all come from the same distribution; of a greedy token (temperature 0)
+    log-prob and entropy are those at temperature 1. Three numbers a token go to the host.
     """
     device = logits.device
     chosen = [a.next_temperature(h) for a, h in zip(answers, _base_entropies(answers, logits), strict=True)]
@@ -77,7 +78,7 @@ def draw_next(answers: Sequence[Answer], logits: Tensor, dialect: Dialect) -> Te
     # float32 holds every id up to 16 million exactly, so ids and numbers travel together: one wait for the device
     values = cast("list[list[float]]", torch.stack([tokens.float(), logp, entropy]).tolist())
     for answer, token, token_logp, token_entropy, t in zip(answers, *values, chosen, strict=True):
-        answer.add(int(token), token_logp, token_entropy, t or 1.0, dialect)
+        answer.add(int(token), token_logp, token_entropy, t, dialect)
     return tokens
 
 

@@ -24,7 +24,7 @@ class Request:
     slot: int
     prompt: Sequence[int]
     uniforms: Floats
-    temperature: float
+    temperature: float  # 0: take the likeliest token
     stop: Callable[[bytes], bool]  # is the response complete, given the bytes at its end?
     temperature_of: TokenTemperature | None = None  # instead, for a response whose tokens differ
     closings: tuple[bytes, ...] = ()  # `stop` holds only right behind one of these (white space aside); none: anywhere
@@ -37,7 +37,7 @@ class Sampled:
     ids: Ints
     logprobs: Floats
     entropies: Floats
-    temperatures: Floats
+    temperatures: Floats  # 0: the likeliest token, with log-prob and entropy at temperature 1
     stop: str  # "tag", "eos", "length", or "error": there is no response and `detail` says why
     detail: str = ""
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from isentrope.instruments.temperature import MARK, entropy_temperature
 from isentrope.report.axes import COLORS
 from isentrope.report.compare_tables import results, settings
-from isentrope.report.groups import Group, grouped
+from isentrope.report.groups import Group, grouped, leaves
 from isentrope.report.overlay import SEEDS_BAND, figure_of, overlays
 from isentrope.report.read import Run, read_run
 from isentrope.report.shell import alarm_list, document, figure, key, nav, phase_key, section
@@ -65,7 +66,10 @@ def _lines(groups: Sequence[Group]) -> str:
     """Which line is which run, once for the whole page."""
     rows: list[str] = []
     for number, group in enumerate(groups):
-        told = safe(_described(group.runs[0]))
+        heat = next(
+            filter(None, (entropy_temperature(leaves(run.config), run.of_kind("train")) for run in group.runs)), ""
+        )
+        told = safe(_described(group.runs[0])) + (f" · {MARK} {safe(heat)}" if heat else "")
         seeds = ", ".join(str(run.setting("run", "seed", "?")) for run in group.runs)
         several = f" · {len(group.runs)} seeds ({safe(clipped(seeds, 60))}): their mean" if len(group.runs) > 1 else ""
         rows.append(f'<li class="stroke">{key(number % COLORS)}<b>{safe(group.name)}</b>{several} · {told}</li>')

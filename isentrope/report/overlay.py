@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from isentrope.instruments.log import Record
+from isentrope.instruments.temperature import footnotes, marked, note_for
 from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.figures import Figure, eval_series, legend_of, meaning, series_of, splits_of, unit_of
-from isentrope.report.groups import Group
+from isentrope.report.groups import Group, leaves
 from isentrope.report.plots import IMITATION, SECTIONS, Plot, expand
 from isentrope.report.read import Run
 from isentrope.report.svg import line_chart, moving_mean
@@ -83,8 +84,10 @@ def _of_plot(groups: Sequence[Group], plot: Plot, kind: str) -> Iterator[Overlay
 def overlay_of(groups: Sequence[Group], key: str, plot: Plot, kind: str) -> Overlay | None:
     """One metric of all groups; None if no run has it."""
     series: list[Series] = []
+    notes = {group.label: _note(group, key, kind) for group in groups}
     for number, group in enumerate(groups):
-        lines = [series_of(_records(run, plot, kind, key), key, group.label, number % COLORS) for run in group.runs]
+        name = marked(group.label, notes[group.label])
+        lines = [series_of(_records(run, plot, kind, key), key, name, number % COLORS) for run in group.runs]
         lines = [line for line in lines if not line.empty]
         if len(lines) == 1:
             series.append(replace(lines[0], smooth=plot.smooth, markers=plot.markers))
@@ -94,8 +97,14 @@ def overlay_of(groups: Sequence[Group], key: str, plot: Plot, kind: str) -> Over
     if not series:
         return None
     series = [replace(one, raw=len(series) <= 3) for one in series]
-    band = SEEDS_BAND if any(one.low is not None for one in series) else ""
-    return Overlay(key, plot.title, series, plot, band, meaning(key))
+    told = [SEEDS_BAND] if any(one.low is not None for one in series) else []
+    return Overlay(key, plot.title, series, plot, "; ".join([*told, *footnotes(notes)]), meaning(key))
+
+
+def _note(group: Group, key: str, kind: str) -> str | None:
+    """What has to be said of a metric that the group's runs measured at another temperature than 1."""
+    notes = (note_for(key, leaves(run.config), run.of_kind(kind)) for run in group.runs)
+    return next((note for note in notes if note), None)
 
 
 def _records(run: Run, plot: Plot, kind: str, key: str) -> list[Record]:

@@ -3,8 +3,9 @@
     RUN/episodes/scores-000012.parquet    beside step-000012.parquet
 
 A row per response that was learnt from: `episode` and `turn` as in the episode file, `advantages` as they were learnt
-from (after all methods), and `ratios` of new to old probability at the first pass over the token (NaN: the token was
-left out of the update). Written after the update, so a step under way has none yet.
+from (after all methods), `ratios` of new to old probability at the first pass over the token (NaN: the token was left
+out of the update), and `weights` of the tokens' policy losses in the updates that were made (files of older versions
+lack them). Written after the update, so a step under way has none yet.
 """
 
 from __future__ import annotations
@@ -26,15 +27,14 @@ pq: Any = pyarrow.parquet
 
 FORMAT = "1"
 _FORMAT_KEY = b"isentrope.scores"
-_SCHEMA: Any = pa.schema(
-    [
-        ("episode", pa.int64()),
-        ("turn", pa.int64()),
-        ("advantages", pa.list_(pa.float32())),
-        ("ratios", pa.list_(pa.float32())),
-    ],
-    metadata={_FORMAT_KEY: FORMAT.encode()},
-)
+_COLUMNS: dict[str, Any] = {
+    "episode": pa.int64(),
+    "turn": pa.int64(),
+    "advantages": pa.list_(pa.float32()),
+    "ratios": pa.list_(pa.float32()),
+    "weights": pa.list_(pa.float32()),
+}
+_SINCE = ("weights",)  # columns that older files lack
 
 
 def scores_path(run: Path, step: int) -> Path:
@@ -45,12 +45,13 @@ def write_scores(path: Path, scores: Scores) -> None:
     """Write the file in one piece: it is there in full or not at all."""
     offsets = np.cumsum([0, *scores.length_U.tolist()], dtype=np.int32)
     arrays = [pa.array(scores.episode_U), pa.array(scores.turn_U)]
-    for values_N in (scores.advantage_N, scores.ratio_N):
-        values = pa.array(values_N.astype(np.float32))
-        arrays.append(pa.ListArray.from_arrays(pa.array(offsets), values, type=pa.list_(pa.float32())))
+    for values_N in (scores.advantage_N, scores.ratio_N, scores.weight_N):
+        if values_N is not None:
+            values = pa.array(values_N.astype(np.float32))
+            arrays.append(pa.ListArray.from_arrays(pa.array(offsets), values, type=pa.list_(pa.float32())))
     sink = pa.BufferOutputStream()
     pq.write_table(
-        pa.Table.from_arrays(arrays, schema=_SCHEMA),
+        pa.Table.from_arrays(arrays, schema=_schema(scores.weight_N is not None)),
         sink,
         compression="zstd",
         write_statistics=False,
@@ -63,7 +64,8 @@ def read_scores(path: Path) -> Scores:
     try:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
         metadata: dict[bytes, bytes] = table.schema.metadata or {}
-        if metadata.get(_FORMAT_KEY, b"").decode(errors="replace") != FORMAT or not table.schema.equals(_SCHEMA):
+        weighed = "weights" in table.column_names
+        if metadata.get(_FORMAT_KEY, b"").decode(errors="replace") != FORMAT or table.schema != _schema(weighed):
             raise ValueError("its columns are not those of a file of scores, or another version wrote it")
         return Scores(
             episode_U=table.column("episode").to_numpy(),
@@ -71,6 +73,7 @@ def read_scores(path: Path) -> Scores:
             length_U=np.array([len(row) for row in table.column("advantages")], dtype=np.int64),
             advantage_N=_joined(table.column("advantages")),
             ratio_N=_joined(table.column("ratios")),
+            weight_N=_joined(table.column("weights")) if weighed else None,
         )
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
@@ -84,8 +87,14 @@ def check_scores(path: Path, scores: Scores, episodes: list[Episode]) -> None:
         for e, t, length in scores.responses()
     )
     total = int(scores.length_U.sum())
-    if not fits or len(scores.advantage_N) != total or len(scores.ratio_N) != total:
+    columns = [values for values in (scores.advantage_N, scores.ratio_N, scores.weight_N) if values is not None]
+    if not fits or any(len(values) != total for values in columns):
         raise RunError(f"{path} does not belong to the episodes beside it: other responses, or of other lengths")
+
+
+def _schema(weighed: bool) -> Any:
+    columns = [(name, kind) for name, kind in _COLUMNS.items() if weighed or name not in _SINCE]
+    return pa.schema(columns, metadata={_FORMAT_KEY: FORMAT.encode()})
 
 
 def _joined(column: Any) -> NDArray[np.float32]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from isentrope.instruments.temperature import footnotes, marked
 from isentrope.report.axes import COLORS, Series
 from isentrope.report.figures import Figure, meaning
 from isentrope.report.overlay import Overlay, figure_of
@@ -19,7 +20,7 @@ from isentrope.study.cells import Cell
 from isentrope.study.families import Family, families
 from isentrope.study.read import DONE, StudyData
 from isentrope.study.statistics import band
-from isentrope.study.tables import LEAST_SEEDS
+from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 
 BAND = f"band: 95% interval of the mean over seeds, from {LEAST_SEEDS} seeds up"
 SMOOTH = "line: moving mean over a twentieth of the steps"
@@ -45,14 +46,17 @@ def charts(data: StudyData) -> Iterator[Drawn]:
         VALID: Plot("Valid actions", {}, shares=True, full=True),
     }
     taken: set[str] = set()
+    noted = entropy_notes(data)
     for family in _worth_drawing(data):
         for key, plot in plots.items():
-            drawn = [_series(data, cell, key, number) for number, cell in enumerate(family.cells)]
+            heat = {cell.name: noted.get(cell.name) for cell in family.cells if key == ENTROPY}
+            drawn = [_series(data, cell, key, number, heat.get(cell.name)) for number, cell in enumerate(family.cells)]
             series = [one for one in drawn if one is not None]
             if not series:
                 continue
             notes = [SMOOTH] if not plot.markers else []
             notes += [BAND] if any(one.low is not None for one in series) else []
+            notes += footnotes(heat)
             series = series if plot.markers else smoothed(series if plot.shares else within_sight(series))
             title = f"{plot.title}: {family.name}"
             name = _free(f"{file_name(family.name)}-{_SHORT.get(key, 'success')}", taken)
@@ -82,7 +86,7 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
-def _series(data: StudyData, cell: Cell, key: str, number: int) -> Series | None:
+def _series(data: StudyData, cell: Cell, key: str, number: int, note: str | None) -> Series | None:
     curves = [run.series(key) for run in data.cell(cell.name, DONE)]
     curves = [curve for curve in curves if curve[0]]
     if not curves:
@@ -90,7 +94,7 @@ def _series(data: StudyData, cell: Cell, key: str, number: int) -> Series | None
     found = band(curves)
     several = len(curves) >= LEAST_SEEDS
     return Series(
-        name=f"{cell.name} ({len(curves)} seed{'s' if len(curves) > 1 else ''})",
+        name=f"{marked(cell.name, note)} ({len(curves)} seed{'s' if len(curves) > 1 else ''})",
         x=[float(step) for step in found.steps],
         y=[point.value for point in found.points],
         low=[_within(point.low, key) for point in found.points] if several else None,

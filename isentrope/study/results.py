@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from isentrope.instruments.temperature import marked
 from isentrope.report.text import safe
 from isentrope.results.render import aligned, latex_figure, latex_safe, markdown_safe, one_line, spreadsheet_safe
 from isentrope.rollout.files import write_atomically
@@ -48,7 +49,7 @@ def lines_of(table: StudyTable) -> tuple[list[str], list[list[str]]]:
 
 def _names(table: StudyTable, row: Row) -> list[str]:
     seeds = str(row.seeds) if row.seeds == row.planned else f"{row.seeds} of {row.planned}"
-    return [one_line(row.cell), *([one_line(row.against)] if "against" in table.names else []), seeds]
+    return [marked(one_line(row.cell), row.note), *([one_line(row.against)] if "against" in table.names else []), seeds]
 
 
 def _names_in(table: StudyTable) -> int:
@@ -133,7 +134,7 @@ def _csv(data: StudyData) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        ["table", "cell", "tags", "against", "measure", "seeds", "reached", "value", "low", "high", "by_seed"]
+        ["table", "cell", "tags", "against", "measure", "seeds", "reached", "value", "low", "high", "by_seed", "note"]
     )
     for table in make_tables(data):
         for row in table.rows:
@@ -141,7 +142,8 @@ def _csv(data: StudyData) -> str:
             names = [spreadsheet_safe(one_line(text)) for text in (row.cell, tags, row.against)]
             for measure, figure in zip(table.measures, row.figures, strict=True):
                 if figure is not None:
-                    writer.writerow([table.key, *names, measure.key, *_cells(figure)])
+                    note = spreadsheet_safe(one_line(row.note))
+                    writer.writerow([table.key, *names, measure.key, *_cells(figure), note])
     return out.getvalue()
 
 

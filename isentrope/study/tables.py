@@ -4,8 +4,9 @@ against the one that it is compared with, paired by seed."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from isentrope.instruments.temperature import entropy_temperature, footnotes
 from isentrope.study.cells import Cell
 from isentrope.study.grid import TITLE, Change, Grid, make_grid
 from isentrope.study.measure_list import MEASURES, Measure, measured
@@ -58,6 +59,7 @@ class Row:
     planned: int
     figures: tuple[Figure, ...]  # one for each measure of the table
     against: str = ""  # of a difference: the cell that it is a difference to
+    note: str = ""  # on its figures; a row with one is marked
 
 
 @dataclass(frozen=True)
@@ -84,14 +86,31 @@ def make_tables(data: StudyData) -> list[StudyTable]:
             continue
         measures = tuple(measure for measure in MEASURES if measure.table == key)
         rows = tuple(_row(cell, measures, values[cell.name]) for cell in cells)
+        heat = entropy_notes(data) if key == "entropy" else dict[str, str]()
         compared = tuple(measure for measure in measures if not measure.counted)
         differences = tuple(_difference(cell, compared, values[cell.name], values[cell.against]) for cell in pairs)
+        rows, differences = (tuple(_noted(row, heat) for row in some) for some in (rows, differences))
         if rows:
             made.append(StudyTable(key, title, measures, rows))
         if any(figure for row in differences for figure in row.figures):
             told = f"{title}: difference to the cell it is compared with, by seed"
             made.append(StudyTable(key, told, compared, differences, True, ("cell", "against", "seeds")))
     return made
+
+
+def entropy_notes(data: StudyData) -> dict[str, str]:
+    """Cells whose entropy was measured at another temperature than 1, and what has to be said of it."""
+    found: dict[str, str] = {}
+    for run in data.runs:
+        note = entropy_temperature(run.config, run.train) if run.status == DONE and run.cell not in found else None
+        found |= {run.cell: note} if note else {}
+    return found
+
+
+def _noted(row: Row, notes: Mapping[str, str]) -> Row:
+    """A difference is marked for both of its cells."""
+    told = [f"{name}: {notes[name]}" for name in (row.cell, row.against) if name in notes]
+    return replace(row, note="; ".join(told))
 
 
 def _grid_table(grid: Grid, data: StudyData) -> StudyTable:
@@ -205,7 +224,12 @@ def notes(data: StudyData) -> list[str]:
         "Seconds were measured with other runs beside; to compare costs, run cells alone (--side-by-side 1).",
     ]
     failed = [run for run in data.runs if run.status == FAILED]
-    return [*told, *_lengths(data), *(f"{run.name} failed: {run.reason[:_MOST_REASON]}" for run in failed)]
+    return [
+        *told,
+        *footnotes(entropy_notes(data)),
+        *_lengths(data),
+        *(f"{run.name} failed: {run.reason[:_MOST_REASON]}" for run in failed),
+    ]
 
 
 def _lengths(data: StudyData) -> list[str]:

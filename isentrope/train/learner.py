@@ -23,10 +23,11 @@ from isentrope.policy.policy import Policy, before
 from isentrope.seeding import stream
 from isentrope.train.credit import assign_credit
 from isentrope.train.critic import Critic, explained_variance
+from isentrope.train.finite import finite, only, renumbered, rows, spread
 from isentrope.train.mismatch import Mismatch
 from isentrope.train.objective import Figures, Metrics, accumulate, brought, critic_objective, merged, objective
 from isentrope.train.optimise import Optimiser, learning_rate
-from isentrope.train.tables import scores_of, write_values
+from isentrope.train.tables import add_weights, scores_of, write_values
 from isentrope.types import Episode, Floats, Scores, StepTokens, Targets, TokenBatch
 
 Probe = Callable[[Floats], Metrics]
@@ -63,15 +64,23 @@ class Learner:
 
     def update(self, step: int, episodes: Sequence[Episode], probe: Probe | None = None) -> Metrics:
         """Improve the policy on these episodes; says what happened. `probe` is asked right before the first change."""
-        sequences, tokens = flatten(episodes)
+        sequences, table = flatten(episodes)
         from_sampler, begin = self.mismatch.trusted, time.perf_counter()
-        targets, metrics = self._targets(step, episodes, sequences, tokens)
+        passes = self._passes(sequences, table)
+        keep_N = finite(table.logp_N, table.entropy_N, passes.old_logp_N, passes.ref_logp_N, passes.value_N)
+        tokens, sequences = rows(table, keep_N), renumbered(sequences, keep_N)
+        targets, metrics = self._targets(step, episodes, tokens, rows(passes, keep_N))
+        learnable_N = finite(targets.advantage_N, targets.return_N)
+        sequences = only(sequences, learnable_N)
+        dropped = len(table.logp_N) - int(learnable_N.sum())
+        metrics |= {"update/dropped_tokens": dropped, "update/dropped_share": dropped / max(1, len(table.logp_N))}
+        lost = dropped > 0 and not sequences
         shaped = time.perf_counter()
         self.seconds = {"score": shaped - begin - self._shaping}
         if self.methods:
             self.seconds["shape"] = self._shaping
         if probe is not None:
-            metrics |= probe(targets.advantage_N)
+            metrics |= probe(spread(np.where(learnable_N, targets.advantage_N, 0), keep_N, 0.0))
             self.seconds["probe"] = time.perf_counter() - shaped
         self._first_logp_N = np.full_like(tokens.logp_N, np.nan)
         if self.settings.mask_truncated:
@@ -80,24 +89,35 @@ class Learner:
             sequences = whole
         policy_too = self.critic is None or step > self.config.critic.warmup
         seen: list[Metrics] = []
+        weight_N = np.zeros_like(tokens.logp_N)
         for epoch in range(self.settings.epochs):
             for mini in self._mini_batches(step, epoch, sequences):
+                skipped_before = self.optimiser.skipped
                 seen.append(self._update_once(mini, tokens, targets, policy_too))
+                if policy_too and self.optimiser.skipped == skipped_before:
+                    add_weights(weight_N, mini, tokens, targets, self.settings.aggregation, self.constant_length)
                 if len(seen) == 1 and from_sampler:
                     metrics |= self.mismatch.look_back(self._first_logp_N, tokens)
-        self.scores = scores_of(tokens, targets, self._first_logp_N)
+        self.scores = scores_of(table, targets, self._first_logp_N, weight_N, keep_N)
         for _ in range(self.settings.epochs * self.settings.mini_batches - len(seen)):  # groups may be missing
-            self._pass_by()
+            self._pass_by(lost)
         return metrics | merged(seen) | {"update/skipped": self.optimiser.skipped, "update/count": len(seen)}
 
-    def _targets(
-        self, step: int, episodes: Sequence[Episode], sequences: Sequence[TokenSequence], tokens: StepTokens
-    ) -> tuple[Targets, Metrics]:
-        """Score the tokens, assign credit, and let the methods shape it."""
-        s = self.settings
-        old_N, mismatch_N, metrics = self._old_logp(sequences, tokens)
+    def _passes(self, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Targets:
+        """What forward passes say about the tokens: old and reference log-probs, values. No advantages yet."""
+        old_N = tokens.logp_N if self.mismatch.trusted else self.score(self.policy, sequences, tokens)
         ref_N = self.score(self.reference, sequences, tokens) if self.reference else None
         value_N = self._values(sequences, tokens) if self.critic else None
+        return Targets(np.zeros_like(tokens.logp_N), old_N, ref_N, value_N=value_N)
+
+    def _targets(
+        self, step: int, episodes: Sequence[Episode], tokens: StepTokens, passes: Targets
+    ) -> tuple[Targets, Metrics]:
+        """Correct for the sampler, assign credit, and let the methods shape it."""
+        s, metrics, mismatch_N = self.settings, Metrics(), None
+        old_N, ref_N, value_N = passes.old_logp_N, passes.ref_logp_N, passes.value_N
+        if not self.mismatch.trusted:
+            mismatch_N, metrics = self.mismatch.weigh(old_N, tokens)
         penalty_N = None
         if ref_N is not None and s.kl_in == "reward":
             kl_N = kl_estimate(torch.from_numpy(old_N), torch.from_numpy(ref_N), s.kl_estimator)
@@ -113,16 +133,6 @@ class Learner:
             metrics |= method.seen
         self._shaping = time.perf_counter() - begin
         return Targets(advantage_N, old_N, ref_N, credit.return_N, value_N, mismatch_N), metrics
-
-    def _old_logp(
-        self, sequences: Sequence[TokenSequence], tokens: StepTokens
-    ) -> tuple[Floats, Floats | None, Metrics]:
-        """Log-probs before the update, and the weights that correct for what the sampler's differ from them by."""
-        if self.mismatch.trusted:
-            return tokens.logp_N, None, {}
-        old_N = self.score(self.policy, sequences, tokens)
-        weight_N, metrics = self.mismatch.weigh(old_N, tokens)
-        return old_N, weight_N, metrics
 
     def score(self, policy: Policy, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Floats:
         """Log-probs that a policy gives to the response tokens, at the temperatures they were sampled with."""
@@ -213,9 +223,12 @@ class Learner:
             method.updated(self.optimiser.skipped == skipped_before)
         return sums | {"lr": rate}
 
-    def _pass_by(self) -> None:
-        """Let the schedules go on over an update that was not made."""
-        self.optimiser.pass_by()
+    def _pass_by(self, lost: bool) -> None:
+        """Let the schedules go on over an update that was not made. `lost`: because no token was left to learn from."""
+        if lost:
+            self.optimiser.skip("had no token to learn from: a log-prob, entropy or advantage of each was not finite")
+        else:
+            self.optimiser.pass_by()
         if self.critic:
             self.critic.optimiser.pass_by()
 

@@ -1,4 +1,4 @@
-"""The optimiser's parts: learning rate, gradient clipping, and the guard against numbers that are none.
+"""The optimiser's parts: learning rate, gradient clipping, and skipping of updates that are not finite.
 
 Weights held in bfloat16 learn through float32 copies: see masters.py.
 """
@@ -59,17 +59,26 @@ class Optimiser:
             self.adam.step()
             self.masters.write()
             self.skipped_in_a_row = 0
+            self.adam.zero_grad(set_to_none=True)
         else:
-            self.skipped += 1
-            self.skipped_in_a_row += 1
-        self.adam.zero_grad(set_to_none=True)
+            self.adam.zero_grad(set_to_none=True)
+            self._count_skip(f"had a non-finite loss or gradient (loss {loss}, gradient norm {norm})")
+        return norm
+
+    def skip(self, reason: str) -> None:
+        """Leave an update out, and count it as one that was not finite; `reason` goes on from "updates in a row"."""
+        self.pass_by()
+        self._count_skip(reason)
+
+    def _count_skip(self, reason: str) -> None:
+        self.skipped += 1
+        self.skipped_in_a_row += 1
         if self.skipped_in_a_row > self.max_skips:
             raise TrainError(
-                f"{self.skipped_in_a_row} updates in a row had a non-finite loss or gradient (loss {loss}, gradient "
-                f"norm {norm}); the policy is unchanged since the last finite one. Try a smaller learn.lr (sft.lr in a "
-                "warm-up) or learn.grad_clip, or run in float32 with run.dtype=float32"
+                f"{self.skipped_in_a_row} updates in a row {reason}; the policy is unchanged since the last finite "
+                "one. Try a smaller learn.lr (sft.lr in a warm-up) or learn.grad_clip, or run in float32 with "
+                "run.dtype=float32"
             )
-        return norm
 
     def pass_by(self) -> None:
         """Let the schedule go on without an update; gradients that happen to be there are dropped."""

@@ -9,7 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from isentrope.layout import TokenSequence
 from isentrope.losses.clipped import MAX_LOG_RATIO
+from isentrope.masked import token_weights
+from isentrope.train.finite import Mask, spread
 from isentrope.types import Floats, Scores, StepTokens, Targets
 
 
@@ -21,7 +24,22 @@ def write_values(values_N: Floats, parts: Sequence[tuple[NDArray[np.int64], Tens
         )
 
 
-def scores_of(tokens: StepTokens, targets: Targets, first_logp_N: Floats) -> Scores:
+def add_weights(
+    weight_N: Floats,
+    mini: Sequence[TokenSequence],
+    tokens: StepTokens,
+    targets: Targets,
+    aggregation: str,
+    constant_length: float,
+) -> None:
+    """Add what an update on this mini-batch multiplied the policy loss of each of its tokens with."""
+    chosen = np.concatenate([sequence.tokens for sequence in mini])
+    new_N = token_weights(aggregation, tokens.episode_N[chosen], tokens.turn_N[chosen], constant_length)
+    weight_N[chosen] += new_N if targets.mismatch_N is None else new_N * targets.mismatch_N[chosen]
+
+
+def scores_of(tokens: StepTokens, targets: Targets, first_logp_N: Floats, weight_N: Floats, keep_N: Mask) -> Scores:
+    """`tokens` are all of the step; the other columns have those of `keep_N` alone. The rest was not learnt from."""
     length_U = np.bincount(tokens.turn_N, minlength=len(tokens.episode_U))
     spoken = length_U > 0
     log_ratio = np.clip(first_logp_N - targets.old_logp_N, -MAX_LOG_RATIO, MAX_LOG_RATIO)
@@ -29,6 +47,7 @@ def scores_of(tokens: StepTokens, targets: Targets, first_logp_N: Floats) -> Sco
         episode_U=tokens.episode_U[spoken],
         turn_U=tokens.place_U[spoken],
         length_U=length_U[spoken],
-        advantage_N=targets.advantage_N,
-        ratio_N=np.exp(log_ratio),
+        advantage_N=spread(targets.advantage_N, keep_N, 0.0),
+        ratio_N=spread(np.exp(log_ratio), keep_N, np.nan),
+        weight_N=spread(weight_N, keep_N, 0.0),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from isentrope.errors import RunError
 from isentrope.instruments.glossary import entry_of, sentence
+from isentrope.instruments.temperature import entropy_temperature
 from isentrope.report.text import clipped, visible
 from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
 from isentrope.watch.episode_search import Found, Wanted, search
@@ -137,6 +138,7 @@ def _run_row(run: Run, status: str, now: float) -> dict[str, Any]:
         "success_of": visible(measured[-1].split("/")[1]) if measured else "",
         "age": max(0, round(now - run.written)) if run.written else None,
         "problems": run.problems(),
+        "entropy_note": visible(entropy_temperature(run.config) or ""),
     }
 
 

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -85,6 +86,15 @@ def test_the_same_command_gives_the_same_bytes(recipe: Path, tmp_path: Path) -> 
     assert (first.seed, third.seed) == (3, 4)
     assert first.config_digest != third.config_digest
     assert first.settings["eval.temperature"] == 1.5
+
+
+def test_a_greedy_evaluation_says_temperature_0(recipe: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "episodes"
+    record, _ = evaluated(tmp_path, "--recipe", recipe, "--temperature", 0, "--save-episodes", folder)
+    assert record.settings["eval.temperature"] == 0
+    turns = [turn for episode in read_episodes(folder / "eval-seen.parquet") for turn in episode.turns]
+    assert {t for turn in turns for t in turn.temperatures.tolist()} == {0.0}
+    assert all(np.isfinite(turn.logprobs).all() and (turn.entropies > 0).any() for turn in turns)
 
 
 def test_all_games_from_the_fourth_on_three_times_each(recipe: Path, tmp_path: Path) -> None:

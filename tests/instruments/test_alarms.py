@@ -116,6 +116,15 @@ def test_updates_left_out() -> None:
     )
 
 
+def test_tokens_left_out() -> None:
+    assert run(update__dropped_share=[0, 1e-4, 0.005, 0]) == []  # a few do no harm
+    (alarm,) = run(update__dropped_share=[0, 0, 0.05, 0])
+    assert (alarm.name, alarm.step) == ("not_finite", 3)
+    assert alarm.text == "Of 5 % of the step's tokens a log-prob, entropy or advantage was not finite."
+    (alarm,) = run(update__dropped_share=[0, 1.0], update__skipped=[0, 2])
+    assert "2 of the step's updates were left out: no token was left to learn from (2 since" in alarm.text
+
+
 def test_an_episode_of_trouble_is_told_once_and_again_after_recovery() -> None:
     calm, spike = [0.5], [8.0]
     assert told(run(grad_norm=calm * 10 + spike * 3)) == [("gradient_spike", 11)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 from isentrope.instruments.drift import Drift
 from isentrope.instruments.surprisal import predicted_drift
+from isentrope.masked import MODES, token_weights
 from isentrope.types import Episode, Scores
 from tests.instruments import naive
 from tests.instruments.made import episode, episodes, turn
+from tests.reference import naive as reference
 
 
 def scores(rows: list[tuple[int, int, list[float], list[float]]]) -> Scores:
@@ -64,6 +67,63 @@ def test_the_forecast_equals_plain_loops(step: list[Episode], data: st.DataObjec
     learnt = [[not math.isnan(x) for x in ratio] for _, _, _, ratio in rows]
     value = naive.forecast(turns, [a for _, _, a, _ in rows], learnt)
     assert found == (None if value is None else pytest.approx(value, rel=1e-6, abs=1e-6))
+
+
+def weighed(step: list[Episode], found: Scores, mode: str) -> Scores:
+    """With the weights of one mini-batch of all tokens that were learnt from."""
+    length_U, learnt = found.length_U, ~np.isnan(found.ratio_N)
+    episode_N, turn_N = np.repeat(found.episode_U, length_U), np.repeat(np.arange(len(length_U)), length_U)
+    weight_N = np.zeros(len(learnt), dtype=np.float32)
+    weight_N[learnt] = token_weights(mode, episode_N[learnt], turn_N[learnt], 64.0)
+    return replace(found, weight_N=weight_N)
+
+
+def test_the_weights_of_the_update_turn_the_sign() -> None:
+    # A · (S - H) is 1 for each of four tokens of a long response and -2 for the one of a short response.
+    step = [episode(turn([1.0] * 4, [-2.0] * 4), turn([1.0], [-3.0]))]
+    found = scores([(0, 0, [1.0] * 4, [1.0] * 4), (0, 1, [-1.0], [1.0])])
+    # as tokens: (4 - 2)/5 = 0.4; as turns: (1 - 2)/2 = -0.5
+    expected = {"token": 0.4, "turn": -0.5, "sequence": -0.5, "episode": 0.4, "constant": 0.4}
+    for mode in MODES:
+        value = predicted_drift(step, weighed(step, found, mode))["drift/predicted"]
+        assert value == pytest.approx(expected[mode], rel=1e-6), mode
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(step=episodes, seed=st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_the_forecast_is_aggregated_as_the_loss_is(mode: str, step: list[Episode], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows: list[tuple[int, int, list[float], list[float]]] = []
+    terms, episode_of, turn_of = list[float](), list[int](), list[int]()
+    for e, one in enumerate(step):
+        for t, each in enumerate(one.turns):
+            a = rng.normal(size=len(each.response_ids)).astype(np.float32)
+            known = ~np.isnan(each.logprobs) & ~np.isnan(each.entropies)
+            learnt = known & (rng.random(len(a)) < 0.8)  # a token of which something is not known is never learnt from
+            rows.append((e, t, a.tolist(), np.where(learnt, 1.0, np.nan).tolist()))
+            surprisal = -each.logprobs.astype(float) - each.entropies.astype(float)
+            terms += (a.astype(float) * surprisal)[learnt].tolist()
+            episode_of += [e] * int(learnt.sum())
+            turn_of += [len(rows)] * int(learnt.sum())
+    found = predicted_drift(step, weighed(step, scores(rows), mode)).get("drift/predicted")
+    if not terms:
+        assert found is None
+        return
+    # `constant` gives all tokens the same weight: a mean over them is that over tokens
+    value = reference.mean_over(terms, episode_of, turn_of, "token" if mode == "constant" else mode)
+    assert found == pytest.approx(value, rel=1e-5, abs=1e-6)
+    if mode == "token":
+        assert found == predicted_drift(step, scores(rows))["drift/predicted"]  # to the last bit what it was before
+
+
+def test_several_mini_batches_weigh_alike_however_large_they_are() -> None:
+    step = [episode(turn([1.0] * 3, [-2.0] * 3)), episode(turn([1.0], [-3.0]))]
+    found = scores([(0, 0, [1.0] * 3, [1.0] * 3), (1, 0, [-1.0], [1.0])])
+    two = replace(found, weight_N=np.array([1 / 3, 1 / 3, 1 / 3, 1.0], dtype=np.float32))
+    assert predicted_drift(step, two)["drift/predicted"] == pytest.approx((1 - 2) / 2)
+    none = replace(found, weight_N=np.zeros(4, dtype=np.float32))  # its updates were left out
+    assert predicted_drift(step, none) == {}
 
 
 def told(drift: Drift, entropy: float | None, forecast: float | None) -> dict[str, float]:

@@ -55,7 +55,7 @@ BY_HAND = {
     "entropy/first10": (22 / 6 + 9) / 2, "entropy/last10": (22 / 6 + 9) / 2, "surprisal/response": 12.5 / 3,
     "entropy/turns/1": (2.5 + 9) / 2, "entropy/turns/2": 6.0, "entropy/kind/heat": 22 / 6, "entropy/kind/cool": 9.0,
     "entropy/outcome/solved": 22 / 6, "surprisal/token": 12.5 / 7, "surprisal/relative": (12.5 - 31) / 7,
-    "likelihood/valid": -10.5 / 5, "likelihood/solved": -12 / 6,
+    "likelihood/valid": -10.5 / 5, "likelihood/solved": -12 / 6, "temperature/mean": 1.0, "temperature/not_one": 0.0,
 }  # fmt: skip
 
 

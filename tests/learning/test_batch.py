@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.batch import flatten, micro_batches, pack
+from isentrope.types import measured_at
 from tests.learning.helpers import make_episodes
 
 
@@ -63,3 +66,16 @@ def test_all_tokens_predicts_everything_but_the_first() -> None:
 def test_no_episodes_no_batches() -> None:
     sequences, tokens = flatten([])
     assert list(micro_batches(sequences, tokens)) == []
+
+
+def test_a_greedy_token_is_scored_at_temperature_one() -> None:
+    given_N = np.array([0.0, 0.4, 1.0, 1.2], dtype=np.float32)
+    assert measured_at(given_N).tolist() == np.array([1.0, 0.4, 1.0, 1.2], dtype=np.float32).tolist()
+    assert measured_at(given_N).dtype == np.float32
+    episodes = [
+        replace(e, turns=tuple(replace(t, temperatures=np.zeros_like(t.temperatures)) for t in e.turns))
+        for e in make_episodes(4)
+    ]
+    sequences, tokens = flatten(episodes)
+    assert set(tokens.temperature_N.tolist()) == {1.0}
+    assert {t for batch in micro_batches(sequences, tokens) for t in batch.temperature_N.tolist()} == {1.0}

@@ -10,9 +10,12 @@ import torch
 
 from isentrope.advantages.grpo import grpo
 from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
+from isentrope.masked import MODES
 from isentrope.methods.base import Method
+from isentrope.train import objective as objective_of
 from isentrope.train.learner import Learner
-from isentrope.types import Episode, Floats, Scores, StepTokens
+from isentrope.train.objective import policy_loss
+from isentrope.types import Episode, Floats, Scores, StepTokens, Term, TokenBatch, TokenStats
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 
@@ -110,3 +113,37 @@ def test_the_probe_is_asked_before_anything_changes() -> None:
     assert learner.scores is not None
     np.testing.assert_array_equal(told[0], learner.scores.advantage_N)
     assert not all(torch.equal(a, b) for a, b in zip(before, policy.module.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("aggregation", MODES)
+@pytest.mark.parametrize("correction", ["keep", "truncate"])
+def test_weights_are_those_of_the_loss(aggregation: str, correction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each piece of a batch multiplies its policy losses with, gathered in the loss itself."""
+    seen = dict[int, float]()
+
+    def listening(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> torch.Tensor:
+        weight_N = batch.weights[s.aggregation] * (1 if batch.mismatch_N is None else batch.mismatch_N)
+        seen.update(zip(batch.number_N.tolist(), weight_N.tolist(), strict=True))
+        return policy_loss(batch, stats, s)
+
+    monkeypatch.setattr(objective_of, "policy_loss", listening)
+    old = "recompute" if correction == "truncate" else "sampler"
+    settings = replace(SETTINGS, aggregation=aggregation, mismatch=correction, old_logprobs=old, mask_truncated=True)
+    episodes = [replace(one, stop="turn_limit") if n == 4 else one for n, one in enumerate(make_episodes(3))]
+    scores, _ = update(episodes, settings)
+    assert scores.weight_N is not None
+    lost = np.concatenate([np.full(length, e == 4) for e, _, length in scores.responses()])
+    assert set(np.flatnonzero(~lost)) == set(seen)
+    np.testing.assert_allclose(scores.weight_N, [seen.get(n, 0.0) for n in range(len(lost))], rtol=1e-6)
+
+
+def test_an_update_that_was_left_out_gives_no_weights() -> None:
+    class Broken(Method):
+        def loss(self, batch: TokenBatch, stats: TokenStats) -> Term:
+            return Term(stats.logp_N.sum() * float("nan"))
+
+    learner = Learner(small_policy(), None, RunConfig(run=RunSettings(steps=3), learn=SETTINGS), [Broken()])
+    assert learner.update(1, make_episodes(3))["update/skipped"] == 2
+    assert learner.scores is not None
+    assert learner.scores.weight_N is not None
+    assert not learner.scores.weight_N.any()

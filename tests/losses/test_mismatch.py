@@ -38,7 +38,7 @@ def learner_of(settings: LearnSettings) -> Learner:
 def batch_of(learner: Learner, seed: int = 0) -> TokenBatch:
     episodes = games(seed)
     sequences, tokens = flatten(episodes)
-    targets, _ = learner._targets(0, episodes, sequences, tokens)
+    targets, _ = learner._targets(0, episodes, tokens, learner._passes(sequences, tokens))
     (batch,) = learner._pieces(sequences, tokens, targets)
     return batch
 
@@ -148,11 +148,7 @@ def test_a_sampler_that_agrees_changes_nothing_and_keep_is_the_loss_without_weig
     assert float((kept - corrected).norm()) > 1e-3 * float(kept.norm())
     assert batch_of(learner_of(replace(SETTINGS, loss=loss, mismatch="keep"))).mismatch_N is None
     learner = learner_of(replace(SETTINGS, loss=loss))
-    learner._old_logp = lambda sequences, tokens: (  # type: ignore[method-assign]
-        learner.score(learner.policy, sequences, tokens),
-        np.ones_like(tokens.logp_N),
-        {},
-    )
+    learner.mismatch.weigh = lambda trainer_N, tokens: (np.ones_like(trainer_N), {})  # type: ignore[method-assign]
     torch.testing.assert_close(gradient(learner), kept, rtol=0, atol=0)
 
 

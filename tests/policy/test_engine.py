@@ -13,7 +13,7 @@ from isentrope.policy.answer import draw
 from isentrope.policy.engine import Request, Sampled
 from isentrope.policy.policy import Policy
 from isentrope.policy.torch_engine import TorchEngine, _of_like_width
-from isentrope.types import TokenBatch
+from isentrope.types import TokenBatch, measured_at
 from tests.policy.helpers import small_policy
 
 TOLERANCE = 1e-4
@@ -30,7 +30,8 @@ def score(policy: Policy, prompt: list[int], sampled: Sampled) -> tuple[np.ndarr
     with torch.no_grad():
         hidden = policy.model.hidden(ids, torch.arange(ids.shape[1], device=at)[None], torch.zeros_like(ids))
         logits = hidden[0, len(prompt) - 1 : -1] @ policy.model.head_weight().T
-        words = torch.log_softmax(logits / torch.tensor(sampled.temperatures, device=at)[:, None], -1).cpu()
+        heat = torch.tensor(measured_at(sampled.temperatures), device=at)
+        words = torch.log_softmax(logits / heat[:, None], -1).cpu()
     chosen = words.gather(1, torch.tensor(sampled.ids.astype(np.int64))[:, None]).squeeze(1)
     return chosen.numpy(), (-(words.exp() * words).sum(-1)).numpy()
 
@@ -95,7 +96,9 @@ def test_temperature_zero_takes_the_likeliest_word_and_stops_are_told_apart() ->
     greedy, stopped = engine.sample(
         [Request(0, [9, 10], numbers, 0.0, never), Request(1, [9, 10], numbers, 1.0, lambda tail: len(tail) >= 1)]
     )
-    logp, _ = score(policy, [9, 10], greedy)
+    assert greedy.temperatures.tolist() == [0.0] * 4
+    logp, entropy = score(policy, [9, 10], replace(greedy, temperatures=np.ones(4, dtype=np.float32)))
+    np.testing.assert_allclose(greedy.entropies, entropy, atol=TOLERANCE)
     ids = torch.tensor([[9, 10]])
     hidden = policy.model.hidden(ids, torch.arange(2)[None], torch.zeros_like(ids))[0, -1]
     assert greedy.ids[0] == int((hidden @ policy.model.head_weight().T).argmax())

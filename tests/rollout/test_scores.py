@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,18 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     first = path.read_bytes()
     write_scores(path, scores())
     assert path.read_bytes() == first
+
+
+def test_weights_are_kept_and_older_files_have_none(tmp_path: Path) -> None:
+    path = scores_path(tmp_path, 12)
+    write_scores(path, scores())
+    assert read_scores(path).weight_N is None
+    weight_N = np.array([0.5, 0.0, 0.25, 0.125, 0.125], dtype=np.float32)
+    write_scores(path, replace(scores(), weight_N=weight_N))
+    np.testing.assert_array_equal(read_scores(path).weight_N, weight_N)
+    check_scores(path, read_scores(path), EPISODES)
+    with pytest.raises(RunError, match="does not belong"):
+        check_scores(path, replace(scores(), weight_N=weight_N[:3]), EPISODES)
 
 
 def test_a_step_without_learning(tmp_path: Path) -> None:

@@ -87,14 +87,14 @@ class Answers:
         self.slots.add(request.slot)
         self.limit[row], self.prompt[row] = len(request.uniforms), len(request.prompt)
         self.warmth[row] = request.temperature
-        self.temperatures[row] = request.temperature if request.temperature > 0 else 1.0
+        self.temperatures[row] = request.temperature
 
     def add(self, rows: NDArray[np.int64], values: NDArray[np.float32]) -> dict[int, str]:
         """One token more in each of these rows; gives the rows that are complete, and why."""
         drawn, at = values.T[rows], self.count[rows]
         self.drawn[rows, :, at] = drawn
         for row in self.ruled.intersection(rows.tolist()) if self.ruled else ():
-            self.temperatures[row, self.count[row]] = self.warmth[row] if self.warmth[row] > 0 else 1.0
+            self.temperatures[row, self.count[row]] = self.warmth[row]
         at += 1
         self.count[rows] = at
         ending = self.vocabulary.endings[self.ending[rows], drawn[:, 0].astype(np.int64)]

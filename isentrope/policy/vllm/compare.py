@@ -12,6 +12,7 @@ from isentrope.errors import EngineError
 from isentrope.policy.engine import Request, Sampled
 from isentrope.policy.head import log_probs
 from isentrope.policy.policy import Policy
+from isentrope.types import measured_at
 
 ALLOWED = 0.5  # nats a token; kernels and bfloat16 differ by hundredths, a random layer by several
 
@@ -23,7 +24,7 @@ def compare(policy: Policy, request: Request, sampled: Sampled) -> None:
     places = torch.arange(ids.shape[1], device=device)[None]
     with policy.compute():
         hidden = policy.model.hidden(ids, places, torch.zeros_like(ids))[0, start - 1 : -1]
-    temperatures = torch.from_numpy(sampled.temperatures).to(device)
+    temperatures = torch.from_numpy(measured_at(sampled.temperatures)).to(device)
     words = log_probs(hidden, policy.model.head_weight(), temperatures)
     own = words.gather(1, ids[0, start:, None]).squeeze(1).cpu()
     apart = float((own - torch.from_numpy(sampled.logprobs)).abs().mean())

@@ -3,7 +3,7 @@
 import { PHASES, lineMark, onScheme, phaseColour } from "./colours.js";
 import { chosenRuns, data, seriesOf, shownSlot, want } from "./data.js";
 import { h, later, many } from "./dom.js";
-import { Plot, keysOf, phaseRun, tryThis } from "./plot.js";
+import { Plot, heatNotes, keysOf, phaseRun, tryThis } from "./plot.js";
 import { go, on, state } from "./state.js";
 
 const SECTIONS = {
@@ -85,9 +85,10 @@ function card(key, meta, picked) {
   const unpin = h("button", { class: "plain", title: "Take this plot away", "aria-label": `Take ${meta.shown} away`,
     on: { click: () => go({ pins: state.pins.filter((pin) => pin !== key) }) } }, "×");
   const unit = meta.unit && meta.unit !== "share" ? h("small", {}, meta.unit) : null;
+  const note = h("p", { class: "meaning heat" });
   const element = h("figure", { class: "card", data: { key } },
-    h("figcaption", {}, h("h3", {}, meta.shown, " ", unit), picked ? unpin : null), box, h("p", { class: "meaning" }, meta.text));
-  const made = { card: element, plot: new Plot(box, key, meta), seen: false };
+    h("figcaption", {}, h("h3", {}, meta.shown, " ", unit), picked ? unpin : null), box, h("p", { class: "meaning" }, meta.text), note);
+  const made = { card: element, plot: new Plot(box, key, meta), note, seen: false };
   cards.set(key, made);
   watching.observe(element);
   return element;
@@ -99,6 +100,7 @@ function draw(card) {
   const waiting = chosenRuns().some((run) => run.rows) && !chosenRuns().some((run) => seriesOf(run.id, card.plot.key)) && !card.drawn;
   if (waiting) { card.plot.box.textContent = "…"; card.drawn = true; return; }
   card.plot.update();
+  card.note.textContent = heatNotes(card.plot.key);
 }
 
 const redraw = later(() => { if (root) for (const card of cards.values()) draw(card); }, 20);

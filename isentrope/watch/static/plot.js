@@ -18,12 +18,25 @@ export function keysOf(key) {
 
 const isEval = (key) => key.startsWith("eval/");
 
+// Entropies and log-probs belong to the temperature of sampling: a run that measured them elsewhere than at 1 is marked.
+const HEATED = /^(entropy|surprisal|likelihood)\//;
+const heatOf = (run, key) => (HEATED.test(key) ? run.entropy_note : "");
+
+export function heatNotes(key) {
+  const names = new Map();
+  for (const run of chosenRuns().filter((one) => seriesOf(one.id, key) && heatOf(one, key))) {
+    names.set(run.entropy_note, [...(names.get(run.entropy_note) || []), run.name]);
+  }
+  return [...names].map(([note, who]) => `† ${who.join(", ")}: ${note}`).join("; ");
+}
+
 // What is drawn: {name, slot, x, y, low, high, seeds}.
 function linesOf(key, percent) {
   const lines = [];
   for (const run of chosenRuns()) {
     const found = seriesOf(run.id, key);
-    if (found && found.x.length) lines.push({ name: run.name, slot: slotOf(run.id), group: run.group, ...found, id: run.id });
+    const name = heatOf(run, key) ? `${run.name} †` : run.name;
+    if (found && found.x.length) lines.push({ name, slot: slotOf(run.id), group: run.group, ...found, id: run.id });
   }
   if (state.seeds === "each") return lines;
   const groups = new Map();

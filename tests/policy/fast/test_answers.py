@@ -91,7 +91,7 @@ def test_against_lists(seed: int) -> None:
         values[0] = rng.choice([OF[b" apple"], OF[b"</action>"], OF[b">"], EOS], 6, p=[0.7, 0.1, 0.1, 0.1])
         stops = answers.add(named, values)
         for row in named.tolist():
-            warm = float(answers.warmth[row]) or 1.0
+            warm = float(answers.warmth[row])
             rows[row].append((*values[:, row].tolist(), warm))
             full = len(rows[row]) == len(answers.requests[row].uniforms)
             last = {OF[b"</action>"]: "tag", EOS: "eos"}.get(int(values[0, row]), "length" if full else "")
