@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from isentrope.claims.distributions import beta_quantile
-from isentrope.claims.inference import Estimate
+from isentrope.claims.inference import TWO_SAMPLES, Estimate
 from isentrope.claims.record import Interval, Part, Verdict
 
 MOST = 1000  # seeds; beyond that we say "more than"
@@ -81,5 +81,5 @@ def seeds_needed(part: Part, found: Estimate, seeds: int, level: float, strict: 
 def _grown(found: Estimate, seeds: int, count: int) -> Estimate:
     """The same effect of `count` seeds an arm: what seeds add to the error shrinks, what games and starts add stays."""
     lowered = (found.error**2 - found.fixed) * seeds / count
-    freedom = found.freedom + (count - seeds)
+    freedom = found.freedom + (2 if found.how == TWO_SAMPLES else 1) * (count - seeds)
     return Estimate(found.value, math.sqrt(max(0.0, lowered) + found.fixed), freedom, found.how, found.fixed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from types import FunctionType
 from typing import Any, cast
 
@@ -47,12 +47,14 @@ def _trials() -> tuple[Claim, ...]:
     shares = Part("shares", bare, Measure(_higher, "above", ()), 0.5, 0.5, shares=True)
     barred = Part("barred", other, success, 0.0, 0.02, (bare,), premises=(unmet,))
     missing = Part("missing", Select("ppo"), success, 0.0, 0.02, (bare,))
+    refuted = Part("refuted", bare, success, 0.0, 0.05, (other,), means=("above", "below"))
     parts = {"two": (up, down), "one": (alone,), "shares": (shares,), "barred": (up, barred), "missing": (up, missing)}
+    parts |= {"refuted": (refuted,), "three": (up, refuted, alone), "few": (replace(up, premises=()),)}
     return tuple(Claim(name, "", "", several, 50, "") for name, several in parts.items())
 
 
 def _higher(run: Any) -> float:
-    return float((converged_success(run) or 0.0) > 0.75)
+    return float((converged_success(run) or 0.0) > 0.82)
 
 
 def _plain(value: Any) -> Any:

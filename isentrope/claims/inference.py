@@ -30,6 +30,7 @@ import numpy as np
 from isentrope.claims.distributions import Vector, digamma, inverse_trigamma, student_quantile, trigamma
 from isentrope.claims.record import Interval
 
+TWO_SAMPLES = "two samples of seeds"
 GAIN = 0.6  # of the unpaired variance; above it pairing is not worth the degrees of freedom
 TELLING = 12  # degrees of freedom of paired differences in other cells that can tell whether pairing gains
 FEWEST_CELLS = 3  # cells from which a common spread can be told
@@ -134,7 +135,7 @@ def two_arms(
     lent = prior.freedom  # both arms borrow the same: it counts once
     most = lent + math.fsum(len(values) - 1 for values in arms)
     starts = [between_starts([(value, unit[2]) for unit, value in by_unit(arm).items()]) for arm in (treated, control)]
-    found = combined(fmean(arms[0]) - fmean(arms[1]), [*parts, games, *starts], "two samples of seeds")
+    found = combined(fmean(arms[0]) - fmean(arms[1]), [*parts, games, *starts], TWO_SAMPLES)
     return replace(found, freedom=min(found.freedom, most))
 
 
@@ -160,7 +161,7 @@ def combined(value: float, parts: Sequence[Part], how: str) -> Estimate:
     total = math.fsum(part.variance for part in parts)
     spent = math.fsum(part.variance**2 / part.freedom for part in parts if part.variance > 0)
     freedom = total * total / spent if spent > 0 else max(part.freedom for part in parts)
-    seeds = 2 if how.startswith("two") else 1
+    seeds = 2 if how == TWO_SAMPLES else 1
     return Estimate(value, math.sqrt(total), freedom, how, math.fsum(part.variance for part in parts[seeds:]))
 
 

@@ -34,7 +34,7 @@ class Ledger:
 
     @property
     def models(self) -> list[str]:
-        return sorted({found.model for found in self.findings if found.model})
+        return sorted({found.model for found in self.findings if found.model or found.parts})
 
     def counts(self, model: str) -> dict[Verdict, int]:
         counted = Counter(found.verdict for found in self.findings if found.model == model)

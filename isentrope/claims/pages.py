@@ -57,7 +57,7 @@ def _row(line: Line, finding: Finding) -> str:
     effects = [f"{part.part}: {brief(part)}" if named else brief(part) for part in told]
     failed = dict.fromkeys(one.name for part in parts for one in part.premises if one.met is False)
     if finding.verdict == Verdict.untestable:
-        effects = [f"not so: {'; '.join(failed)}", *effects]
+        effects = [f"premise not met: {'; '.join(failed)}", *effects]
     effect = "<br>".join(safe_cell(text) for text in effects)
     where = safe_cell(parts[0].setting) if told or failed else ""
     cells = [

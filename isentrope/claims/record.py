@@ -111,7 +111,7 @@ class Part:
     fit: Fitness | None = None
     ground: Ground | None = None
     premises: tuple[Premise, ...] = ()
-    means: tuple[str, str] = ("", "")  # what an effect above the border says, and what one below it says
+    means: tuple[str, str] = ("", "")  # what an effect above 0 says, and what one below it says
     control_measure: Measure | None = None  # if the controls are measured otherwise
     expect: float = 0.0  # a true effect of this size is what the power is told for
 

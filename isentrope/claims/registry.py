@@ -69,7 +69,9 @@ def notes_on(claim: Claim, book: Book, now: Mapping[str, str], made: Sequence[st
             notes.append(f"{what} differs from its last entry in rules.json")
         first = min((date for date in made if date), default="")
         late = [entry for entry in entries if first and entry.date > first]
-        notes += [f"{what} {_verb(entries, entry)} {entry.date} ({entry.why}), after runs of {first}" for entry in late]
+        if late:
+            told = " and ".join(f"{_verb(entries, entry)} {entry.date} ({entry.why})" for entry in late)
+            notes.append(f"{what} {told}, after runs of {first}")
     if made and not all(made):
         notes.append("it is not known when some of the runs were made")
     return tuple(notes)

@@ -28,12 +28,12 @@ def counted(ledger: Ledger, model: str) -> str:
 
 
 def summary(ledger: Ledger) -> str:
-    found = "; ".join(f"{model}: {counted(ledger, model)}" for model in ledger.models)
+    found = "; ".join(f"{model or 'model not told'}: {counted(ledger, model)}" for model in ledger.models)
     claims = "1 claim" if len(ledger.lines) == 1 else f"{len(ledger.lines)} claims"
     if not ledger.studies:
         return f"{claims}; no study was given, so nothing is decided."
     count = f"{ledger.runs} run" if ledger.runs == 1 else f"{ledger.runs} runs"
-    return f"{claims}, {count} of {', '.join(ledger.studies)}. {found[:1].upper()}{found[1:] or 'Nothing is decided'}."
+    return f"{claims}, {count} of {', '.join(ledger.studies)}: {found or 'nothing is decided'}."
 
 
 def to_markdown(ledger: Ledger, computed: Sequence[Computed] = ()) -> str:

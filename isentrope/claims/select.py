@@ -19,7 +19,7 @@ from isentrope.study.read import DONE, FAILED, StudyData, StudyRun
 DEFAULTS = {"algorithm": "", "method": "none", "variant": "full", "alpha": "0.1"}  # what a cell without the tag is
 CHOSEN = (*DEFAULTS, "order", "temperature", "leave_out", "cell")  # tags that say what is compared; all others where
 
-SIZES = {"pocket": 0.86e6, "smollm2": 134.5e6}  # parameters of models whose runs did not record them
+SIZES = {"pocket": 858_624, "smollm2": 134_515_008}  # parameters of models whose runs did not record them
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def setting_of(study: str, tags: Mapping[str, str], steps: int) -> str:
 
 
 def model_of(study: StudyData, run: StudyRun) -> str:
-    """The model that a run trains, through its warm-up, and its number of parameters: `smollm2, 134.5 M`."""
+    """The model that a run trains, through its warm-up, and its number of parameters: `smollm2, 135 M`."""
     name = PurePath(str(run.config.get("policy.model", ""))).name
     warmup = study.warmups.get(name)
     base = PurePath(str(warmup.config.get("policy.model", name))).name if warmup else name

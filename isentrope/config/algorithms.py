@@ -69,8 +69,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         {"advantage": "rloo", "clip_high": 0.28, "kl": 0.0, "aggregation": "constant", "mask_truncated": True},
     ),
     "recommended": Algorithm(
-        "what our own study favours, at present GiGPO in the mixed form that it ran, without an entropy method; the "
-        "published form has not been compared yet",
+        "what our own study favours, at present GiGPO in the mixed form that it ran, without an entropy method",
         "docs/claims.md",
         _MIXED,
     ),

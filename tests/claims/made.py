@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from isentrope.claims.select import model_of
 from isentrope.study.cells import Cell
 from isentrope.study.plan import Plan, Study
 from isentrope.study.read import DONE, StudyData, StudyRun
@@ -25,13 +27,14 @@ def made_run(
     variant: str = "full",
     steps: int = 100,
     success: float | None = None,
+    first: float | None = None,
     train: Mapping[str, Sequence[float | None] | float] | None = None,
     timings: Mapping[str, float] | None = None,
     status: str = DONE,
     begun: str = "2030-01-01T00:00:00Z",
     **tags: str,
 ) -> StudyRun:
-    """A run whose metrics are constant or given step by step (None: not measured there)."""
+    """A run whose metrics are constant or given step by step (None: not measured there). `first`: success at step 0."""
     told = {"algorithm": algorithm, "method": method} | ({"variant": variant} if variant != "full" else {}) | tags
     rows: list[dict[str, object]] = [{"step": step, "kind": "train"} for step in range(1, steps + 1)]
     for key, values in (train or {}).items():
@@ -40,6 +43,8 @@ def made_run(
             if value is not None:
                 row[key] = value
     evals = [{"step": step, "kind": "eval", "eval/unseen/success": success} for step in range(0, steps + 1, 10)]
+    if first is not None:
+        evals[0]["eval/unseen/success"] = first
     return StudyRun(
         cell="-".join(told.values()),
         tags=told,
@@ -51,6 +56,13 @@ def made_run(
         timings=tuple({"step": row["step"], "kind": "train", **(timings or {})} for row in rows),
         begun=begun,
     )
+
+
+def of_model(runs: Iterable[StudyRun], model: str, parameters: int = 0, start: str = "") -> list[StudyRun]:
+    """The same runs, made with a model."""
+    return [
+        replace(run, config={**run.config, "policy.model": model}, parameters=parameters, start=start) for run in runs
+    ]
 
 
 def made_study(runs: Iterable[StudyRun], name: str = "made") -> StudyData:
@@ -73,3 +85,41 @@ def hills(steps: int, onsets: Sequence[int], height: float, low: float = 0.4, wi
             up = (step - onset + 1) / wide
             curve[step - 1] = low + height * max(0.0, up if up <= 1 else 2 - up)
     return curve
+
+
+def learnt(steps: int, low: float = 0.2, high: float = 0.5) -> list[float]:
+    """Success in training that rises over the first half of the steps, and no further."""
+    return [low + (high - low) * min(1.0, 2 * step / steps) for step in range(1, steps + 1)]
+
+
+def with_train(run: StudyRun, key: str, values: Sequence[float | None] | float) -> StudyRun:
+    """The same run with another course of a metric; None: not measured there."""
+    told = [values] * len(run.train) if isinstance(values, int | float) else values
+    rows = [{**row, key: value} for row, value in zip(run.train, told, strict=True)]
+    return replace(run, train=tuple({name: one for name, one in row.items() if one is not None} for row in rows))
+
+
+def without(run: StudyRun, key: str) -> StudyRun:
+    """The same run without a metric of its training."""
+    return with_train(run, key, [None] * len(run.train))
+
+
+def solving(run: StudyRun, success: float) -> StudyRun:
+    """The same run with this success in all of its evaluations."""
+    return replace(run, evals=tuple({**row, "eval/unseen/success": success} for row in run.evals))
+
+
+def in_setting(study: StudyData, **where: str) -> StudyData:
+    """The same runs, played elsewhere: tags that say where are added."""
+    name = "-".join(where.values())
+    runs = [replace(run, cell=f"{run.cell}-{name}", tags={**run.tags, **where}) for run in study.runs]
+    return made_study(runs, study.name)
+
+
+def label(model: str) -> str:
+    """How a model is told that did not record its size."""
+    run = of_model([made_run(0)], model)[0]
+    return model_of(made_study([run]), run)
+
+
+POCKET = label("pocket")

@@ -13,11 +13,13 @@ from isentrope.claims import docs
 from isentrope.claims.book import CLAIMS, PAPERS
 from isentrope.claims.ledger import make_ledger
 from isentrope.claims.pages import page_of
+from isentrope.claims.record import Finding
 from isentrope.claims.render import summary
+from isentrope.claims.words import MARKS, power_in_words, premise_in_words, rule
 from isentrope.study.compact import write_compact
 from isentrope.study.read import StudyData
 from tests.claims.cells import run_of, study_of
-from tests.claims.made import made_study
+from tests.claims.made import POCKET, made_study, of_model
 from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
 
 AGAIN = "write it anew with python -m isentrope.claims.docs"
@@ -30,7 +32,7 @@ def files() -> dict[Path, str]:
 
 def three() -> StudyData:
     parts = [SCENARIOS[name](kind).runs for name, kind in (("E6", HOLDS), ("A1", FAILS), ("M4", OPEN))]
-    return made_study([run for runs in parts for run in runs])
+    return made_study(of_model([run for runs in parts for run in runs], "pocket"))
 
 
 def test_pages_and_figures_are_as_the_command_makes_them(files: dict[Path, str]) -> None:
@@ -68,17 +70,49 @@ def test_the_tables_of_a_kept_study(tmp_path: Path) -> None:
     texts = docs.tables(kept)
     ledger = texts["claims.md"]["ledger"]
     assert docs.NOT_YET not in ledger
-    assert ledger.startswith("Finished so far: 20 of 20 runs of made.")
+    assert ledger.startswith("Finished so far: 30 of 30 runs of made.")
     assert summary(make_ledger([three()])) in ledger
     assert "(runs/kept)" in texts["claims.md"]["runs"]
+    editions = texts["claims.md"]["editions"]
+    assert editions.startswith(f"| | claim | first edition | second, {POCKET} |")
+    assert (
+        "| [E6](claims/epo.md#e6) | EPO beats entropy in the advantage (EA) | ? undecided | **✓ holds** |" in editions
+    )
     assert all(f"### {claim.id}\n" in texts["claims/rules.md"]["rules"] for claim in CLAIMS)
     with pytest.raises(ValueError, match="0 places"):
         docs.filled("nothing", texts["claims.md"])
 
 
+def test_the_first_edition_is_that_of_its_own_studies(
+    files: dict[Path, str], first_findings: dict[str, Finding]
+) -> None:
+    """Side by side with the second: the verdicts that are kept, not those on studies that came later."""
+    text = next(text for path, text in files.items() if path.name == "claims.md")
+    table = text.partition("<!-- editions -->")[2].partition("<!-- /editions -->")[0]
+    for name, found in first_findings.items():
+        (row,) = [row for row in table.splitlines() if row.startswith(f"| [{name}]")]
+        assert row.split(" | ")[2].strip("*") == f"{MARKS[found.verdict]} {found.verdict}"
+
+
+def test_rules_tell_every_part_premise_and_power() -> None:
+    text = docs.rules()
+    for claim in CLAIMS:
+        block = text.partition(f"### {claim.id}\n")[2].partition("\n### ")[0]
+        assert claim.says in block
+        assert f"At least {claim.least_seeds} seeds and {claim.least_steps} steps." in block
+        for part in claim.parts:
+            assert f"- *{part.name}{'' if part.counts else ' (no voice)'}*: " in block
+            assert f"It {rule(part, claim)}." in block
+            assert all(f"  - Premise: {premise_in_words(one)}." in block for one in part.premises)
+            assert all(f"  - Power: {told}." in block for told in power_in_words(part, claim))
+            if part.control_measure:
+                assert f"(of the controls: {part.control_measure.words})" in block
+
+
 def test_without_a_study_nothing_is_decided(tmp_path: Path) -> None:
     texts = docs.tables(docs.kept_studies(tmp_path))
     assert texts["claims.md"]["ledger"].startswith(docs.NOT_YET)
+    assert texts["claims.md"]["editions"] == docs.NOT_YET
     assert texts["claims/epo.md"]["numbers"] == docs.NOT_YET
     assert docs.figures([]) == {}
 

@@ -12,14 +12,16 @@ from isentrope.claims.figure_list import FIGURES
 from isentrope.claims.figures import STUDY, SUCCESS
 from isentrope.claims.ledger import make_ledger
 from isentrope.claims.numbers import cells_of, numbers, over_seeds
-from isentrope.claims.pages import SHORT, brief, ledger_table, state, verdicts
+from isentrope.claims.pages import SHORT, brief, editions_table, ledger_table, state, verdicts
 from isentrope.claims.record import Finding, Interval, PartFinding, Verdict
-from isentrope.claims.render import safe_cell, to_markdown
+from isentrope.claims.registry import Entry, present
+from isentrope.claims.render import runs_to_markdown, safe_cell, to_markdown
 from isentrope.claims.words import telling
 from isentrope.instruments.glossary import entry_of
 from isentrope.study.plan import Plan, read_plan
+from isentrope.study.read import StudyData
 from tests.claims.cells import run_of, study_of
-from tests.claims.made import made_run, made_study
+from tests.claims.made import POCKET, in_setting, made_run, made_study, of_model
 from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
 
 STUDIES = Path(__file__).parents[2] / "recipes" / "studies"
@@ -45,16 +47,70 @@ def test_figures_show_cells_and_metrics_that_there_are() -> None:
         assert figure.key == SUCCESS or entry_of(figure.key) is not None, figure.name
 
 
-def test_a_row_has_verdict_effect_seeds_and_a_link() -> None:
-    text = ledger_table(make_ledger([SCENARIOS["E6"](HOLDS)]))
+def bars(row: str) -> int:
+    return row.replace("\\|", "").count("|")
+
+
+def test_a_row_has_verdict_effect_model_runs_and_a_link() -> None:
+    study = made_study(of_model(SCENARIOS["E6"](HOLDS).runs, "pocket"))
+    text = ledger_table(make_ledger([study]))
+    assert "| | claim | model | verdict | effect [95 % interval] | runs | of |" in text
     rows = {row.split("]")[0].removeprefix("| ["): row for row in text.splitlines() if row.startswith("| [")}
     assert list(rows) == [claim.id for claim in CLAIMS]
-    assert all(row.replace("\\|", "").count("|") == 7 for row in rows.values())
+    assert all(bars(row) == 8 for row in rows.values())
     assert rows["E6"].startswith(
-        "| [E6](claims/epo.md#e6) | EPO beats entropy in the advantage (EA) | **✓ holds** | +15.0 ["
+        f"| [E6](claims/epo.md#e6) | EPO beats entropy in the advantage (EA) | {POCKET} | **✓ holds** | +15.0 ["
     )
-    assert rows["E6"].endswith(" points | 5 | made, 100 steps |")
-    assert rows["A1"].endswith("| ? undecided |  | 0 |  |")
+    assert rows["E6"].endswith(
+        " points (GRPO with epo ends above GRPO with ea) | 5 runs of 5 seeds against 5 | made, 100 steps |"
+    )
+    assert rows["A1"].endswith("|  | ? undecided |  | 0 |  |")
+
+
+def test_a_row_for_each_model() -> None:
+    large = of_model(in_setting(SCENARIOS["M4"](FAILS), size="large").runs, "large", 10**9)
+    ledger = make_ledger([made_study([*of_model(SCENARIOS["M4"](HOLDS).runs, "pocket"), *large])])
+    rows = [row for row in ledger_table(ledger).splitlines() if row.startswith("| [M4]")]
+    assert [row.split(" | ")[2:4] for row in rows] == [
+        ["large, 1 B", "**✗ does not hold**"],
+        [POCKET, "**✓ holds**"],
+    ]
+    full = verdicts(ledger, "AEM").partition("### M4")[2]
+    assert full.index("large, 1 B: **✗ does not hold**") < full.index(f"{POCKET}: **✓ holds**")
+
+
+def untestable() -> StudyData:
+    """S1, where actions are valid from the start."""
+    return made_study(made_run(s, train={"valid_ratio": 0.98, "entropy/token": 0.5}) for s in range(3))
+
+
+def test_what_cannot_be_tested_says_what_is_not_so() -> None:
+    ledger = make_ledger([untestable()])
+    (row,) = [row for row in ledger_table(ledger).splitlines() if row.startswith("| [S1]")]
+    assert "| – not testable here | not so: actions are not valid from the start<br>validity: 0 [" in row
+    assert row.endswith("| 3 runs of 3 seeds | made, 100 steps |")
+    told = verdicts(ledger, "SEAL").partition("### S2")[0]
+    assert "Would make it testable: a start with fewer valid actions: little or no warm-up." in told
+    assert "Would decide" not in told
+    assert "| – |" in told
+
+
+def test_both_editions_side_by_side() -> None:
+    large = of_model(in_setting(SCENARIOS["M4"](FAILS), size="large").runs, "a|b<i>", 10**9)
+    ledger = make_ledger([made_study([*of_model(SCENARIOS["M4"](HOLDS).runs, "pocket"), *large])])
+    text = editions_table(ledger, {"M4": Verdict.open, "A1": Verdict.holds, "S1": Verdict.fails})
+    head, line, *rows = text.splitlines()
+    assert head == f"| | claim | first edition | second, a\\|b&lt;i>, 1 B | second, {POCKET} |"
+    assert line == "|---|---|---|---|---|"
+    assert len(rows) == len(CLAIMS)
+    assert all(bars(row) == 6 for row in (head, line, *rows))
+    by_name = {row.split("]")[0].removeprefix("| ["): row for row in rows}
+    assert by_name["M4"] == (
+        "| [M4](claims/aem.md#m4) | AEM costs about 1 % of a step | ? undecided | **✗ does not hold** | **✓ holds** |"
+    )
+    assert by_name["A1"].endswith("| **✓ holds** | no runs | no runs |")
+    assert by_name["S2"].endswith("|  | no runs | no runs |")  # the first edition said nothing of it
+    assert by_name["M3"].endswith("| ? undecided | ? undecided |")  # one of its cells has runs
 
 
 def part(
@@ -62,7 +118,7 @@ def part(
 ) -> PartFinding:
     interval = None if value is None else Interval(value - 0.1, value + 0.1)
     found = PartFinding("it", setting, Verdict.open, "why", value=value, interval=interval, unit=unit)
-    return replace(found, seeds=tuple(range(seeds)), **more)
+    return replace(found, seeds=tuple(range(seeds)), runs=tuple(map(str, range(seeds))), **more)
 
 
 def test_effects_in_short() -> None:
@@ -71,6 +127,9 @@ def test_effects_in_short() -> None:
     assert brief(part(0.3618, "nats")) == "+0.36 [+0.26, +0.46] nats"
     assert brief(part(0.1, "share of runs")) == "+0.1 [0, +0.2] share of runs"
     assert brief(part(None)) == ""
+    assert brief(part(0.0, "times the control")) == "× 1 [× 0.905, × 1.11] the control"
+    assert brief(part(0.3618, "nats", direction="more")) == "+0.36 [+0.26, +0.46] nats (more)"
+    assert brief(part(0.0, "times it", direction="less")) == "× 1 [× 0.905, × 1.11] it (less)"
 
 
 def test_the_setting_that_decides_is_told() -> None:
@@ -78,6 +137,8 @@ def test_the_setting_that_decides_is_told() -> None:
     assert telling(Finding("E1", Verdict.holds, "", (many, few))) == [few]
     assert telling(Finding("E1", Verdict.open, "", (few, many))) == [many]
     assert telling(Finding("E1", Verdict.open, "", (replace(few, counts=False),))) == []
+    barred = part(None, setting="there", verdict=Verdict.untestable)
+    assert telling(Finding("E1", Verdict.untestable, "", (replace(few, verdict=Verdict.open), barred))) == [barred]
 
 
 @pytest.mark.parametrize("kind", [HOLDS, FAILS, OPEN])
@@ -89,6 +150,9 @@ def test_a_paper_has_all_its_claims_in_full(kind: str) -> None:
     first = text.partition("### E2")[0]
     assert ("would decide" in first.lower()) == (kind == OPEN)
     assert first.count("| made, 100 steps | on ") == 2
+    assert first.count("Two samples of runs.") == 2
+    assert first.count("All runs begin from one start") == 2
+    assert first.count("5 runs of 5 seeds against 5") == 2
     others = verdicts(make_ledger([SCENARIOS["E1"](kind)]), "ActRe")
     assert "No runs. Would decide: 3 seeds of each of: GRPO with no_think; GRPO." in others.partition("### A5")[2]
 
@@ -101,40 +165,44 @@ def test_settings_that_cannot_tell_are_left_out() -> None:
     rows = [row for row in told.splitlines() if row.startswith("| made")]
     assert len(rows) == 1
     assert rows[0].startswith(
-        "| made, length long, 400 steps | before; against afterwards; (before, a token) |  | 0 | ? |"
+        "| made, length long, 400 steps | before; against afterwards; (before, a token) |  | 3 runs of 3 seeds | – |"
     )
-    assert "Entropy never erupted." in rows[0]
+    assert "Premise fails (entropy erupts in the baseline)" in rows[0]
     told = verdicts(make_ledger([made_study(short)], [claim_of("S3")]), "SEAL")
     assert "No finished run of at least 300 steps." in told
 
 
 def test_a_rule_younger_than_its_runs_is_marked() -> None:
     study = SCENARIOS["E6"](HOLDS)
+    book = {name: [Entry(digest, "2025-01-01T00:00:00Z", "first")] for name, digest in present().items()}
     old = replace(study, runs=tuple(replace(run, begun="2020-01-01T00:00:00Z") for run in study.runs))
-    told = verdicts(make_ledger([old]), "EPO")
+    told = verdicts(make_ledger([old], book=book), "EPO")
     assert "**Mind:** the rule was made on " in told
-    assert "**Mind:**" not in verdicts(make_ledger([study]), "EPO")
+    assert "**Mind:**" not in verdicts(make_ledger([study], book=book), "EPO")
 
 
-def test_foreign_names_cannot_break_a_table() -> None:
+@pytest.mark.parametrize("where", ["rooms", "model"])
+def test_foreign_names_cannot_break_a_table(where: str) -> None:
     study = SCENARIOS["E6"](HOLDS)
-    hostile = replace(
-        study, runs=tuple(replace(run, tags={**run.tags, "model": "a|b<i>\n| x |"}) for run in study.runs)
-    )
+    evil = "a|b<i>\n| x |"
+    hostile = replace(study, runs=tuple(replace(run, tags={**run.tags, where: evil}) for run in study.runs))
     ledger = make_ledger([hostile])
-    for text, bars in ((ledger_table(ledger), 7), (verdicts(ledger, "EPO"), 7)):
+    for text, count in ((ledger_table(ledger), 8), (verdicts(ledger, "EPO"), 7), (to_markdown(ledger), 8)):
         rows = [row for row in text.splitlines() if row.startswith("|") and "a\\|b&lt;i>" in row]
-        assert rows
-        assert all(row.replace("\\|", "").count("|") == bars for row in rows)
+        assert rows or (where, text) == ("rooms", to_markdown(ledger))  # a single setting is not told there
+        assert all(bars(row) == count for row in rows)
+        assert not any(line.startswith("| x") for line in text.splitlines())
+        assert "<i>" not in text
 
 
 def test_a_foreign_study_cannot_name_itself_out_of_its_line() -> None:
     evil = "x\n\n<!-- /ledger --><b>|[l](http://l)\ud800"
-    ledger = make_ledger([made_study([made_run(0)], evil)])
+    ledger = make_ledger([made_study(of_model([made_run(0)], evil.replace("/", "-")), evil)])
     plan = Plan(name="household", split=evil)
     study = study_of([run_of("grpo", 0, [0.1])], {"grpo": ""})
     told = numbers(replace(study, study=replace(study.study, plan=plan)), ["grpo"])
-    for text in (ledger_table(ledger), to_markdown(ledger), state({evil: (1, 2)}), told):
+    several = (ledger_table(ledger), to_markdown(ledger), state({evil: (1, 2)}), told, editions_table(ledger, {}))
+    for text in (*several, verdicts(ledger, "ActRe"), runs_to_markdown(ledger, {evil: "runs/x"})):
         assert not any(line.startswith("<") for line in text.splitlines())
         assert not any(part in text for part in ("<b>", "<!--", "](http", "\ud800"))
         assert "&lt;b>" in text
