@@ -6,6 +6,7 @@
 # torch is installed first and by its exact version, so that nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
 
 PYTHON ?= python3
+WORKERS ?= 2
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -28,7 +29,7 @@ $(DEV_STAMP): $(STAMP) pyproject.toml
 	touch $(DEV_STAMP)
 
 test: $(DEV_STAMP) lint types
-	$(BIN)/python -m pytest -rs -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs -q -n $(WORKERS) --dist loadfile
 	@echo "Skipped tests are listed above with their reasons. Some want programs: chromium, bubblewrap, Java 17 (Debian:"
 	@echo "  apt-get install chromium bubblewrap openjdk-17-jre-headless). Those marked alfworld compare with the real ALFWorld:"
 	@echo "  $(BIN)/pip install -e '.[alfworld]'"

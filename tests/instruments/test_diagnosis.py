@@ -419,7 +419,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["doctor", str(tmp_path)])
+    result = CliRunner().invoke(app, ["doctor", str(tmp_path)], env={"COLUMNS": "300"})  # the path may be long
     assert result.exit_code == 2
     assert "is not a run folder" in " ".join(result.output.split())
 
