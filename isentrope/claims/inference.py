@@ -15,7 +15,8 @@ have. Else the arms are two samples (Welch). The choice does not look at the cel
 More sources. Evaluation games are the same for all runs, so seeds say nothing about other games: the effect on each
 kind of game tells how much it depends on games (two-way clustering: the variance over kinds beyond what chance between
 runs gives). Runs that begin from several warm-ups vary with them too: the variance between starts is added, beyond
-chance. Degrees of freedom are Satterthwaite's over all of these.
+chance. Degrees of freedom are Satterthwaite's over all of these, and where starts add something at most one less than
+there are starts: a few of them tell badly how much they differ.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Part:
 
     variance: float = 0.0
     freedom: float = 1.0
+    caps: bool = False  # whether the whole has no more degrees of freedom than this part
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,7 @@ def combined(value: float, parts: Sequence[Part], how: str) -> Estimate:
     total = math.fsum(part.variance for part in parts)
     spent = math.fsum(part.variance**2 / part.freedom for part in parts if part.variance > 0)
     freedom = total * total / spent if spent > 0 else max(part.freedom for part in parts)
+    freedom = min([freedom, *(part.freedom for part in parts if part.caps and part.variance > 0)])
     seeds = 2 if how == TWO_SAMPLES else 1
     return Estimate(value, math.sqrt(total), freedom, how, math.fsum(part.variance for part in parts[seeds:]))
 
@@ -256,4 +259,4 @@ def between_starts(runs: Sequence[tuple[float, str]]) -> Part:
     within = math.fsum((len(values) - 1) * variance(values) for values in many) / (count - len(groups))
     between = math.fsum(len(values) * (fmean(values) - mean) ** 2 for values in groups.values()) / (len(groups) - 1)
     size = (count - math.fsum(len(values) ** 2 for values in groups.values()) / count) / (len(groups) - 1)
-    return Part(max(0.0, (between - within) / size) / len(groups), len(groups) - 1)
+    return Part(max(0.0, (between - within) / size) / len(groups), len(groups) - 1, caps=True)

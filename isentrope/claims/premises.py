@@ -28,7 +28,7 @@ def _beyond(premise: Premise, group: Sequence[Placed], here: Sequence[Placed]) -
     """Whether the mean over a group lies on the right side of the border."""
     numbers = samples(premise.measure, group)
     base = samples(premise.measure, pooled(premise.against, here)) if premise.against else []
-    if not numbers or (premise.against and not base):
+    if not numbers or (premise.against and not any(one.value > 0 for one in base)):
         return PremiseFinding(premise.name, None, f"the runs do not tell {premise.measure.words}", premise.remedy)
     value = fmean(one.value for one in numbers)
     if premise.counted:

@@ -54,12 +54,14 @@ class Placed:
 
 def place(studies: Sequence[StudyData]) -> list[Placed]:
     """All runs, in an order that does not depend on the one given."""
-    placed = [
-        Placed(run, setting_of(study.name, run.tags, run.steps), f"{study.name}/{run.name}", model_of(study, run))
-        for study in studies
-        for run in study.runs
-    ]
-    return sorted(placed, key=lambda one: one.name)
+    return sorted((_placed(study, run) for study in studies for run in study.runs), key=lambda one: one.name)
+
+
+def _placed(study: StudyData, run: StudyRun) -> Placed:
+    """A planned run that has not begun does not know where it belongs: where the others of its cell do."""
+    like = run if run.steps else next((one for one in study.cell(run.cell) if one.steps), run)
+    setting = setting_of(study.name, run.tags, like.steps)
+    return Placed(run, setting, f"{study.name}/{run.name}", model_of(study, like))
 
 
 def setting_of(study: str, tags: Mapping[str, str], steps: int) -> str:

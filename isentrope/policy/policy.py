@@ -58,6 +58,11 @@ class Backbone(Protocol):
         ...
 
 
+def _plain_name(name: str) -> str:
+    """The name of a weight as it is without adapters around it."""
+    return name.removeprefix("inner.").replace(".base_layer", "")
+
+
 @dataclass(frozen=True)
 class Policy:
     model: Backbone
@@ -83,7 +88,7 @@ class Policy:
     def fingerprint(self) -> str:
         """Tells weights apart that runs begin from, adapters aside: a hash over up to `SAMPLED` numbers of each."""
         told = hashlib.sha256()
-        for name, parameter in sorted(self.module.named_parameters()):
+        for name, parameter in sorted((_plain_name(name), p) for name, p in self.module.named_parameters()):
             if "lora_" not in name:
                 flat = parameter.detach().flatten()
                 told.update(f"{name} {tuple(parameter.shape)}".encode())

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from isentrope.claims.decide import MOST, decide, factor, number, percent, said, seeds_needed, share_interval
-from isentrope.claims.inference import Estimate
+from isentrope.claims.inference import TWO_SAMPLES, Estimate
 from isentrope.claims.measures import mean
 from isentrope.claims.record import Interval, Measure, Part, Select, Verdict
-from isentrope.instruments.metrics import wilson
 
 ANY = Measure(mean, "", ())
 UP = Part("", Select(), ANY, border=0.0, least=0.02)
@@ -62,52 +61,67 @@ def test_to_hold_and_to_be_refuted_look_at_different_intervals() -> None:
 
 
 @given(st.integers(1, 50), st.integers(0, 50), st.sampled_from([0.95, 0.99]))
-def test_share_is_wilsons(count: int, solved: int, level: float) -> None:
+def test_share_is_clopper_and_pearsons(count: int, solved: int, level: float) -> None:
     solved = min(solved, count)
     found = share_interval(solved / count, count, level)
-    known = stats.binomtest(solved, count).proportion_ci(level, method="wilson")
-    assert (found.low, found.high) == pytest.approx((known.low, known.high), abs=1e-9)
-    if level == 0.95:
-        assert (found.low, found.high) == pytest.approx(wilson(solved, count), abs=1e-9)
+    known = stats.binomtest(solved, count).proportion_ci(level, method="exact")
+    assert (found.low, found.high) == pytest.approx((known.low, known.high), abs=1e-7)
 
 
-def test_five_runs_must_agree_to_decide_a_share() -> None:
-    for successes, verdict in ((5, Verdict.holds), (4, Verdict.open), (1, Verdict.open), (0, Verdict.fails)):
-        around = share_interval(successes / 5, 5, 0.95)
-        assert decide(SHARE, successes / 5, around, around) == verdict
-    # four fifths of 10 still reach down to 0.490
-    assert seeds_needed(SHARE, Estimate(0.8, 0.0, 5, ""), 5, 0.95, 0.95) == 11
+@pytest.mark.parametrize("count", [3, 6, 11])
+@pytest.mark.parametrize("truth", [0.05, 0.3, 0.5, 0.8])
+def test_the_interval_of_a_share_never_misses_more_often_than_it_says(count: int, truth: float) -> None:
+    """Over all outcomes, each with its own probability."""
+    missed = [
+        float(stats.binom.pmf(hits, count, truth))
+        for hits in range(count + 1)
+        if not share_interval(hits / count, count, 0.95).low <= truth <= share_interval(hits / count, count, 0.95).high
+    ]
+    assert sum(missed) <= 0.05
 
 
-@pytest.mark.parametrize("runs", [3, 5, 8])
+def test_six_seeds_must_agree_to_decide_a_share() -> None:
+    for count, decided in ((5, False), (6, True)):
+        for successes in range(count + 1):
+            around = share_interval(successes / count, count, 0.95)
+            known = {count: Verdict.holds, 0: Verdict.fails} if decided else {}
+            assert decide(SHARE, successes / count, around, around) == known.get(successes, Verdict.open)
+    assert 0.025 ** (1 / 5) < 0.5 < 0.025 ** (1 / 6)  # what all of n alike reach down to
+    assert seeds_needed(SHARE, Estimate(1.0, 0.0, 5, ""), 5, 0.95, 0.95) == 6
+    lows = {n: stats.beta.ppf(0.025, 0.8 * n, 0.2 * n + 1) for n in range(6, 50)}  # four fifths of more and more
+    first = next(n for n, low in lows.items() if low > 0.5)
+    assert seeds_needed(SHARE, Estimate(0.8, 0.0, 5, ""), 5, 0.95, 0.95) == first
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 8])
 @pytest.mark.parametrize(("value", "deviation"), [(0.04, 0.08), (0.03, 0.1), (-0.01, 0.05), (0.1, 0.25)])
-def test_so_many_seeds_would_just_decide(value: float, deviation: float, runs: int) -> None:
+def test_so_many_seeds_would_just_decide(value: float, deviation: float, seeds: int) -> None:
     """Two samples of equal spread, of Student's distribution with 2 (n - 1) degrees of freedom."""
 
     def estimate(count: int) -> Estimate:
-        return Estimate(value, deviation * math.sqrt(2 / count), 2 * (count - 1), "two samples of runs")
+        return Estimate(value, deviation * math.sqrt(2 / count), 2 * (count - 1), TWO_SAMPLES)
 
     def verdict(count: int) -> Verdict:
         around = estimate(count).interval(0.95)
         return decide(UP, value, around, around)
 
     first = next(count for count in range(2, MOST) if verdict(count) != Verdict.open)
-    if first > runs:
-        assert seeds_needed(UP, estimate(runs), runs, 0.95, 0.95) == first
+    if first > seeds:
+        assert seeds_needed(UP, estimate(seeds), seeds, 0.95, 0.95) == first
 
 
 @pytest.mark.parametrize("how", ["paired by seed", ""], ids=["pairs", "one arm"])
-@pytest.mark.parametrize("runs", [3, 5])
+@pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize(("value", "deviation"), [(0.05, 0.06), (0.03, 0.1), (0.1, 0.12)])
-def test_so_many_pairs_would_just_decide(value: float, deviation: float, runs: int, how: str) -> None:
-    """A pair more, or a run more of a single arm, adds one degree of freedom, not two."""
+def test_so_many_pairs_would_just_decide(value: float, deviation: float, seeds: int, how: str) -> None:
+    """A pair more, or a seed more of a single arm, adds one degree of freedom, not two."""
 
     def estimate(count: int) -> Estimate:
         return Estimate(value, deviation / math.sqrt(count), count - 1, how)
 
     first = next(count for count in range(2, MOST) if estimate(count).interval(0.95).low > 0)
-    told = seeds_needed(UP, estimate(runs), runs, 0.95, 0.95)
-    assert first > runs
+    told = seeds_needed(UP, estimate(seeds), seeds, 0.95, 0.95)
+    assert first > seeds
     assert told == first
 
 
@@ -122,7 +136,7 @@ def test_the_level_that_matters_is_that_of_the_side_the_effect_is_on() -> None:
 def test_seeds_do_not_help_against_what_games_and_starts_add() -> None:
     """An error of 0.03 from games alone reaches ±0.06: an effect of 0.05 never gets clear of 0."""
     assert seeds_needed(UP, Estimate(0.05, 0.04, 8, "", fixed=0.03**2), 5, 0.95, 0.95) is None
-    partly = Estimate(0.05, 0.04, 8, "two samples of runs", fixed=0.02**2)
+    partly = Estimate(0.05, 0.04, 8, TWO_SAMPLES, fixed=0.02**2)
     # what seeds add is 0.04² - 0.02² with five of them, and shrinks; 0.02² stays
     errors = {count: math.sqrt(0.0012 * 5 / count + 0.0004) for count in range(6, 500)}
     first = next(n for n, error in errors.items() if stats.t.ppf(0.975, 2 * (n - 1)) * error < 0.05)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isentrope.claims.book import claim_of
 from isentrope.claims.eruptions import (
     eruptions,
     erupts,
@@ -110,6 +111,18 @@ def test_changes() -> None:
     assert early_change(counted(), "x", 0.2, "no") == pytest.approx(4.0)
 
 
+@pytest.mark.parametrize(("steps", "end"), [(10, 8), (100, 20), (150, 30), (400, 30)])
+def test_the_opening_is_a_fifth_of_the_steps_and_thirty_at_most(steps: int, end: int) -> None:
+    run = made_run(0, steps=steps, train={"x": [float(step) for step in range(1, steps + 1)]})
+    # the last five steps up to `end` have mean end - 2, the first three 2
+    assert early_change(run, "x", 0.2, "no", 30) == pytest.approx(end - 2 - 2)
+    assert early_log_change(run, "x", 0.2, 30) == pytest.approx(math.log((end - 2) / 2))
+    assert early_change(run, "x", 0.2, "no") == pytest.approx(max(8, 0.2 * steps) - 4)  # without a bound
+    for part in claim_of("S1").parts:
+        assert dict(part.measure.options)["most"] == 30
+        assert dict(part.measure.options)["share"] == 0.2
+
+
 def test_what_the_clock_says() -> None:
     stages = {"seconds/rollout": 6.0, "seconds/update": 3.0, "seconds/shape": 1.0, "seconds/evaluate": 50.0}
     run = made_run(0, steps=4, timings={**stages, "seconds/probe": 5.0, "tokens_per_second/update": 500.0})
@@ -121,7 +134,7 @@ def test_what_the_clock_says() -> None:
 def test_logarithms_of_means_and_changes() -> None:
     assert log_mean(counted(), "x", 0.8, 1.0) == pytest.approx(math.log(9))  # of the mean, not the mean of logarithms
     assert log_change(counted(), "x", 3, 8, 2) == pytest.approx(math.log(7.5 / 2))
-    assert early_log_change(counted(), "x", 0.2) == pytest.approx(math.log(6 / 2))
+    assert early_log_change(counted(), "x", 0.2, math.inf) == pytest.approx(math.log(6 / 2))
     below = made_run(0, steps=10, train={"x": -1.0, "zero": 0.0})
     for key in ("x", "zero", "y"):
         assert log_mean(below, key, 0.0, 1.0) is None

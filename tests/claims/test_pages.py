@@ -87,7 +87,7 @@ def untestable() -> StudyData:
 def test_what_cannot_be_tested_says_what_is_not_so() -> None:
     ledger = make_ledger([untestable()])
     (row,) = [row for row in ledger_table(ledger).splitlines() if row.startswith("| [S1]")]
-    assert "| – not testable here | not so: actions are not valid from the start<br>validity: 0 [" in row
+    assert "| – not testable here | premise not met: actions are not valid from the start<br>validity: 0 [" in row
     assert row.endswith("| 3 runs of 3 seeds | made, 100 steps |")
     told = verdicts(ledger, "SEAL").partition("### S2")[0]
     assert "Would make it testable: a start with fewer valid actions: little or no warm-up." in told
@@ -150,7 +150,7 @@ def test_a_paper_has_all_its_claims_in_full(kind: str) -> None:
     first = text.partition("### E2")[0]
     assert ("would decide" in first.lower()) == (kind == OPEN)
     assert first.count("| made, 100 steps | on ") == 2
-    assert first.count("Two samples of runs.") == 2
+    assert first.count("Two samples of seeds.") == 2
     assert first.count("All runs begin from one start") == 2
     assert first.count("5 runs of 5 seeds against 5") == 2
     others = verdicts(make_ledger([SCENARIOS["E1"](kind)]), "ActRe")
@@ -167,7 +167,7 @@ def test_settings_that_cannot_tell_are_left_out() -> None:
     assert rows[0].startswith(
         "| made, length long, 400 steps | before; against afterwards; (before, a token) |  | 3 runs of 3 seeds | – |"
     )
-    assert "Premise fails (entropy erupts in the baseline)" in rows[0]
+    assert "Premise fails (entropy erupts)" in rows[0]
     told = verdicts(make_ledger([made_study(short)], [claim_of("S3")]), "SEAL")
     assert "No finished run of at least 300 steps." in told
 

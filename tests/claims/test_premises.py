@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import fmean
 
 import pytest
-from scipy import stats
 
 from isentrope.claims.book import CLAIMS, claim_of
-from isentrope.claims.common import CEILING, FLOOR, LEAVES_ROOM, SOLVES_SOME, STOPPED_RISING, erupting
+from isentrope.claims.common import LEAVES_ROOM
 from isentrope.claims.judge import find
-from isentrope.claims.measures import first_values, over
-from isentrope.claims.premises import check
 from isentrope.claims.record import (
     BOTH,
     CONTROL,
+    POOLED,
     TREATED,
     Claim,
     Finding,
-    Measure,
     Part,
     PartFinding,
     Premise,
@@ -29,14 +24,14 @@ from isentrope.claims.record import (
     Select,
     Verdict,
 )
-from isentrope.claims.select import Placed, place
+from isentrope.claims.select import place
 from isentrope.study.read import StudyData, StudyRun
-from tests.claims.made import SEEDS, made_run, made_study, shaken, solving, with_train, without
-from tests.claims.scenarios import FAILS, HOLDS, ONCE, SCENARIOS
+from tests.claims.made import in_setting, made_study, shaken, solving, with_train, without
+from tests.claims.scenarios import FAILS, HOLDS, SCENARIOS
 
 SOLVES, ROOM, FLAT = "the control solves some games", "the control leaves room", "both arms have stopped rising"
 LEARNS, CAN_ACT = "stage 1 learns", "the model can act without thoughts"
-MOVES, ERUPTS = "the bonus moves entropy measurably", "entropy erupts in the baseline"
+MOVES, ERUPTS = "the bonus moves entropy measurably", "entropy erupts"
 SURGE, WORDS = "actions are not valid from the start", "responses are long enough for a sentence to stand twice"
 CONVERGED = (SOLVES, ROOM, FLAT)
 
@@ -73,8 +68,8 @@ def test_every_part_has_the_premises_that_it_should() -> None:
 
 
 def steep(run: StudyRun) -> list[float]:
-    """Success in training that rises by 0.06 in the last fifth."""
-    return [0.2 + 0.3 * step / len(run.train) for step in range(1, len(run.train) + 1)]
+    """Success in training that rises by 0.16 in the last fifth."""
+    return [0.1 + 0.8 * step / len(run.train) for step in range(1, len(run.train) + 1)]
 
 
 def at_start(run: StudyRun, success: float) -> StudyRun:
@@ -84,20 +79,20 @@ def at_start(run: StudyRun, success: float) -> StudyRun:
 
 def valid(run: StudyRun) -> StudyRun:
     return with_train(
-        run, "valid_ratio", [0.95 if step < 3 else row["valid_ratio"] for step, row in enumerate(run.train)]
+        run, "valid_ratio", [1.0 if step < 3 else row["valid_ratio"] for step, row in enumerate(run.train)]
     )
 
 
 BREAKS: dict[str, Callable[[StudyRun], StudyRun]] = {
-    SOLVES: lambda run: solving(run, 0.04),
-    ROOM: lambda run: solving(run, 0.96),
+    SOLVES: lambda run: solving(run, 0.005),
+    ROOM: lambda run: solving(run, 0.995),
     FLAT: lambda run: with_train(run, "success/all", steep(run)),
     LEARNS: lambda run: with_train(run, "success/all", 0.4),
-    CAN_ACT: lambda run: at_start(run, 0.1),
+    CAN_ACT: lambda run: at_start(run, 0.0),
     MOVES: lambda run: with_train(run, "entropy/token", shaken(0.5, 0.01, run.seed)),
     ERUPTS: lambda run: with_train(run, "entropy/token", 0.4),
     SURGE: valid,
-    WORDS: lambda run: with_train(run, "response/tokens", 39.0),
+    WORDS: lambda run: with_train(run, "response/tokens", 20.0),
 }
 HIDES: dict[str, Callable[[StudyRun], StudyRun]] = {
     **dict.fromkeys((SOLVES, ROOM), lambda run: replace(run, evals=())),
@@ -122,7 +117,8 @@ def concerned(premise: Premise, part: Part, study: StudyData, arm: str = TREATED
         wanted = (premise.runs,)
     else:
         which = premise.runs if premise.runs != BOTH else arm
-        wanted = (part.runs,) if which == TREATED else part.against
+        arms = {TREATED: (part.runs,), CONTROL: part.against, POOLED: (part.runs, *part.against)}
+        wanted = arms[which]
     return {run.name for run in study.runs if any(picked(select, run) for select in wanted)}
 
 
@@ -180,13 +176,70 @@ def test_one_that_runs_do_not_tell_leaves_it_undecided(claim: Claim, part: Part,
     found, one = found_of(claim, hidden, part)
     assert told_of(one, premise).met is None
     assert one.verdict == Verdict.open
-    first = next(told for told in one.premises if told.met is None)
-    assert one.reason == f"premise ({first.name}): {first.told}"
+    unknown = [told for told in one.premises if told.met is None]
+    assert one.reason == "; ".join(f"premise ({told.name}): {told.told}" for told in unknown)
     assert premise.measure.words in told_of(one, premise).told
-    assert one.decides == claim.needs
+    assert one.decides == "; ".join(dict.fromkeys(told.remedy for told in unknown))
+    assert premise.remedy in one.decides
+    assert (one.held, one.strict) == (None, None)
     if part.counts:
         assert found.verdict == Verdict.open
-        assert first.told in found.reason
+        assert unknown[0].told in found.reason
+
+
+def first_of(run: StudyRun) -> float:
+    return float(run.evals[0]["eval/unseen/success"])
+
+
+UNCLEAR: dict[str, Callable[[StudyRun], StudyRun]] = {
+    SOLVES: lambda run: solving(run, max(0.0, shaken(0.05, 0.03, run.seed))),
+    ROOM: lambda run: at_start(solving(run, min(1.0, shaken(0.95, 0.03, run.seed))), first_of(run)),
+    FLAT: lambda run: with_train(run, "success/all", rising_by(shaken(0.02, 0.01, run.seed), run)),
+    LEARNS: lambda run: with_train(run, "success/all", rising_by(shaken(0.02, 0.02, run.seed), run)),
+    CAN_ACT: lambda run: at_start(run, shaken(0.09, 0.03, run.seed)),
+    SURGE: lambda run: with_train(
+        run,
+        "valid_ratio",
+        [shaken(0.9, 0.05, run.seed) if n < 3 else row["valid_ratio"] for n, row in enumerate(run.train)],
+    ),
+    WORDS: lambda run: with_train(run, "response/tokens", shaken(40.0, 10.0, run.seed)),
+}
+DOUBTFUL = [one for one in EVERY if one[2].name in UNCLEAR]
+
+
+def rising_by(much: float, run: StudyRun) -> list[float]:
+    """Success in training on a line that rises by this in a fifth of the steps."""
+    return [0.3 + 5 * much * step / len(run.train) for step in range(1, len(run.train) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("claim", "part", "premise"), DOUBTFUL, ids=[f"{c.id} {p.name}: {one.name}" for c, p, one in DOUBTFUL]
+)
+def test_one_that_is_not_clear_leaves_it_undecided(claim: Claim, part: Part, premise: Premise) -> None:
+    """Runs whose mean is about at the border: neither met nor failing. The effect is shown, and decides nothing."""
+    study = SCENARIOS[claim.id](HOLDS)
+    found, one = found_of(claim, altered(study, concerned(premise, part, study, CONTROL), UNCLEAR[premise.name]), part)
+    told = told_of(one, premise)
+    assert told.met is None
+    assert told.told.endswith("is needed, which is not clear")
+    assert one.verdict == Verdict.open
+    assert f"premise ({premise.name}): {told.told}" in one.reason
+    assert premise.remedy in one.decides
+    assert one.value is not None
+    assert one.interval is not None
+    assert (one.held, one.strict) == (None, None)
+    if part.counts:
+        assert found.verdict == Verdict.open
+
+
+def test_a_setting_whose_premise_is_not_clear_costs_nothing() -> None:
+    """K counts settings in which something can be decided."""
+    claim, study = claim_of("E6"), SCENARIOS["E6"](HOLDS)
+    other = in_setting(study, rooms="doubtful")
+    doubtful = [UNCLEAR[SOLVES](run) if run.tags["method"] == "ea" else run for run in other.runs]
+    (found,) = find(claim, place([made_study([*study.runs, *doubtful])]))
+    assert found.verdict == Verdict.holds
+    assert {part.levels for part in found.parts if part.held} == {(0.95, 0.95)}
 
 
 SEVERAL = [(claim, part, premise) for claim, part, premise in EVERY if part.counts and claim.voices > 1]
@@ -228,100 +281,3 @@ def test_several_premises_that_fail_are_all_told_and_each_remedy_once() -> None:
     assert [one.name for one in part.premises if one.met is False] == [ROOM, LEARNS]
     assert part.decides == f"{LEAVES_ROOM.remedy}; {claim.parts[0].premises[-1].remedy}"
     assert found.verdict == Verdict.untestable
-
-
-# -- a premise by itself, by hand
-
-
-def placed(runs: list[StudyRun]) -> list[Placed]:
-    return place([made_study(runs)])
-
-
-def arms(control: list[float], treated: tuple[float, ...] = (0.5,)) -> dict[str, list[Placed]]:
-    return {
-        CONTROL: placed([made_run(n, success=value) for n, value in enumerate(control)]),
-        TREATED: placed([made_run(n, method="epo", success=value) for n, value in enumerate(treated)]),
-    }
-
-
-@pytest.mark.parametrize(
-    ("premise", "values", "met"),
-    [
-        (SOLVES_SOME, [FLOOR], True), (SOLVES_SOME, [0.049], False), (SOLVES_SOME, [0.0, 0.2], True),
-        (LEAVES_ROOM, [CEILING], True), (LEAVES_ROOM, [0.951], False), (LEAVES_ROOM, [1.0, 0.8], True),
-    ],
-)  # fmt: skip
-def test_the_mean_over_runs_is_held_against_the_border(premise: Premise, values: list[float], met: bool) -> None:
-    found = check(premise, arms(values), [])
-    assert found.met is met
-    assert found.remedy == premise.remedy
-    side = "at least 0.05" if premise.upwards else "at most 0.95"
-    assert found.told == f"{premise.measure.words}: {fmean(values):.3g}, {side} is needed"
-
-
-def test_the_worse_of_both_arms_counts() -> None:
-    rows = {arm: placed([made_run(0, train={"x": value})]) for arm, value in ((TREATED, 0.1), (CONTROL, 0.3))}
-    measure = Measure(over, "x", (), (("key", "x"),))
-    for border, upwards, met in ((0.1, True, True), (0.2, True, False), (0.3, False, True), (0.2, False, False)):
-        assert check(Premise("p", BOTH, measure, border, "r", upwards), rows, []).met is met
-    lacking = {**rows, CONTROL: placed([made_run(0)])}
-    assert check(Premise("p", BOTH, measure, 0.0, "r"), lacking, []).met is None
-    assert STOPPED_RISING.runs == BOTH
-
-
-def test_runs_that_do_not_tell_are_left_out_where_others_do() -> None:
-    runs = {TREATED: placed([made_run(0, train={"x": 0.4}), made_run(1)]), CONTROL: []}
-    measure = Measure(first_values, "x", (), (("key", "x"), ("count", 3)))
-    assert check(Premise("p", TREATED, measure, 0.4, "r"), runs, []).met is True
-
-
-def test_half_of_the_runs_must_erupt() -> None:
-    loud, calm = (
-        [made_run(s, train={"entropy/token": one}) for s in (first, first + 1)] for first, one in ((0, ONCE), (2, 0.4))
-    )
-    premise = erupting(TREATED)
-    assert check(premise, {TREATED: placed([*loud, *calm])}, []).met is True
-    assert check(premise, {TREATED: placed([loud[0], *calm])}, []).met is False
-    assert erupting(Select("grpo")).runs == Select("grpo")
-
-
-def test_a_ratio_is_of_means_and_of_the_pooled_baseline() -> None:
-    """0.2 against a mean of 0.4 over bare runs and those that equal them; 0.21 would be half of the bare ones alone."""
-    (premise,) = [one for one in claim_of("A5").parts[0].premises if one.name == CAN_ACT]
-    silent = [made_run(s, method="no_think", success=0.2) for s in SEEDS]
-    bare = [made_run(s, success=0.3) for s in SEEDS]
-    same = [made_run(s, method="actre", variant="no_stage1", success=0.5) for s in SEEDS]
-    found = check(premise, {}, placed([*silent, *bare, *same]))
-    assert found.met is True
-    assert ": 0.5, at least 0.5 is needed" in found.told
-    assert check(premise, {}, placed([*[solving(run, 0.19) for run in silent], *bare, *same])).met is False
-    assert check(premise, {}, placed([*silent, *[solving(run, 0.0) for run in bare]])).met is None
-
-
-def test_a_clear_difference_may_lie_on_either_side() -> None:
-    """The 95 % interval of Welch, as scipy has it, since two cells tell no common spread."""
-    premise = claim_of("E4").parts[0].premises[0]
-    bare = [0.5, 0.52, 0.47]
-    for ours in ([0.6, 0.63, 0.59], [0.4, 0.42, 0.39], [0.5, 0.6, 0.42], [0.53, 0.55, 0.52]):
-        cells = [("none", 0, bare), ("epo", 10, ours)]
-        runs = [
-            made_run(first + n, method=m, train={"entropy/token": v})
-            for m, first, vs in cells
-            for n, v in enumerate(vs)
-        ]
-        logs = [[math.log(value) for value in values] for values in (ours, bare)]
-        known = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
-        found = check(premise, {}, placed(runs))
-        assert found.met is bool(known.low > 0 or known.high < 0)
-        assert f"[{known.low:+.3g}, {known.high:+.3g}], which must leave out 0" in found.told
-
-
-def test_a_clear_difference_needs_two_runs_of_each() -> None:
-    premise = claim_of("E4").parts[0].premises[0]
-    runs = [
-        made_run(0, train={"entropy/token": 0.5}),
-        *(made_run(s, method="epo", train={"entropy/token": 0.9}) for s in SEEDS),
-    ]
-    found = check(premise, {}, placed(runs))
-    assert found.met is None
-    assert found.told.startswith("too few runs to compare ")

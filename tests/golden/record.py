@@ -1,8 +1,8 @@
 """Records the golden runs anew: `python -m tests.golden.record "what changed, why, who checked it" [CASE ...]`.
 
-The rule. A golden run is recorded again only if what is computed was meant to change. The reason says what changed, why,
-and who looked at the differences; the log in golden.json keeps it, with the names of the cases. A change that was not
-meant, however small, is a bug: find it instead. Without names all cases are recorded, which is for a new version of
+The rule. A golden run is recorded again only if what is computed was meant to change. The reason says what changed,
+why, and who looked at the differences; the log in golden.json keeps it, with the names of the cases. A change that was
+not meant, however small, is a bug: find it instead. Without names all cases are recorded, which is for a new version of
 torch, or for a change that concerns all of them.
 """
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from isentrope import __version__
 from isentrope.config.load import config_to_toml, load_config
 from isentrope.errors import ConfigError, TaskError
 from isentrope.instruments.log import read_records
@@ -18,6 +19,7 @@ from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config
 from tests.toys import ToyTask, ToyWorld
 
+PARAMETERS = 6736  # of the toy model: 274 tokens of width 16, a layer of 768 + 1536, three norms of 16
 SHORT = ("run.steps=2", "run.eval_every=0", "eval.games=2", "methods=[]", "learn.mini_batches=1")
 
 
@@ -175,7 +177,8 @@ def test_a_run_folder_holds_what_was_recorded(model: Path, tmp_path: Path) -> No
     assert "goal = 3" in written
     record = json.loads((tmp_path / "a/run.json").read_text())
     assert record.pop("begun").endswith("Z")  # when, which rules of claims may be older or younger than
-    assert record == {"kind": "train"}
+    assert record.pop("start")  # what of: tests/runs/test_start.py
+    assert record == {"kind": "train", "version": __version__, "parameters": PARAMETERS}
     # a folder of an earlier version, without the options, is still taken up
     (tmp_path / "a/config.toml").write_text(config_to_toml(toy_config(model, *SHORT, "methods=['aem']")))
     train(toy_config(model, *SHORT, "methods=['aem']"), tmp_path / "a", resume=True, quiet=True)
