@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from isentrope.instruments.temperature import footnotes, marked
 from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.overlay import Overlay
 from isentrope.report.paper import picture_svg
 from isentrope.report.plots import Plot
 from isentrope.study.read import DONE, StudyData, StudyRun
 from isentrope.study.statistics import band
-from isentrope.study.tables import LEAST_SEEDS
+from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 
 STUDY = "household"  # that most figures are made from, and the pages' numbers
 SUCCESS = "success"  # stands for the success on the study's split
@@ -69,8 +70,18 @@ def draw(data: StudyData, figure: Figure) -> str | None:
     if not series:
         return None
     plot = Plot(figure.title, {}, shares=figure.shares, zero=True)
-    overlay = Panels(_key(data, figure), figure.title, series, plot, _notes(figure, panels), panels=tuple(panels))
+    told = "; ".join(text for text in (_notes(figure, panels), *footnotes(_heat(data, figure))) if text)
+    overlay = Panels(_key(data, figure), figure.title, series, plot, told, panels=tuple(panels))
     return picture_svg(overlay, WIDTH, HEIGHT, INCHES)
+
+
+def _heat(data: StudyData, figure: Figure) -> dict[str, str]:
+    """By what the legend calls a cell: that its entropies are not at temperature 1."""
+    if not figure.key.startswith("entropy/"):
+        return {}
+    notes = entropy_notes(data)
+    labels = [(cell, label or cell) for part in figure.parts for cell, label in part.cells.items()]
+    return {label: notes[cell] for cell, label in labels if cell in notes}
 
 
 def _notes(figure: Figure, panels: Sequence[Panel]) -> str:
@@ -88,6 +99,7 @@ def panels_of(data: StudyData, figure: Figure) -> list[Panel]:
     """What is drawn, panel by panel; a panel without lines is left out."""
     colors: dict[str, int] = {}
     panels: list[Panel] = []
+    heat = _heat(data, figure)
     for part in figure.parts:
         lines: list[Series] = []
         counts = set[int]()
@@ -95,7 +107,8 @@ def panels_of(data: StudyData, figure: Figure) -> list[Panel]:
         for cell, label in part.cells.items():
             curves = _curves(data, ours, cell)
             counts.add(len(curves))
-            lines += _lines(curves, ours, cell, label, colors, alone=len(figure.parts) == 1)
+            shown = marked(label, heat.get(label or cell))
+            lines += _lines(curves, ours, cell, shown, colors, alone=len(figure.parts) == 1)
         if lines:
             title = f"{part.title}, {_seeds(counts)}; step" if part.title else ""
             panels.append(Panel(lines, title=title, marks=figure.marks))

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from isentrope.claims.figures import Figure
 from isentrope.claims.forest import differences
 from isentrope.claims.render import safe_cell
+from isentrope.instruments.temperature import footnotes, marked
 from isentrope.study.measure_list import measured
 from isentrope.study.read import DONE, StudyData, StudyRun
 from isentrope.study.statistics import bootstrap
-from isentrope.study.tables import LEAST_SEEDS
+from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 
 _HEAD = ("cell", "seeds", "start", "half way", "Succ.", "against its baseline", "late entropy", "runs that erupt")
+_LATE = _HEAD.index("late entropy")
 _LEGEND = (
     "Success on {split} games in percent: before the first step, half way, and at the end (Succ.: mean of the "
     "evaluations in the last {share:g} % of the steps); the difference in Succ. to the baseline, in points, paired by "
@@ -27,15 +29,20 @@ def cells_of(figures: Sequence[Figure]) -> list[str]:
 
 
 def numbers(data: StudyData, cells: Sequence[str]) -> str:
-    """Cells without a finished run are left out."""
+    """Cells without a finished run are left out; entropies at another temperature than 1 are marked."""
+    notes = entropy_notes(data)
     lines = [f"| {' | '.join(_HEAD)} |", "|---|" + "---:|" * (len(_HEAD) - 1)]
     for cell in cells:
         runs = data.cell(cell, DONE)
         if runs:
-            lines.append(f"| {' | '.join(safe_cell(text) for text in _row(data, cell, runs))} |")
+            row = _row(data, cell, runs)
+            row[_LATE] = marked(row[_LATE], notes.get(cell))
+            lines.append(f"| {' | '.join(safe_cell(text) for text in row)} |")
     plan = data.study.plan
     legend = _LEGEND.format(split=safe_cell(plan.split), share=100 * plan.converged, least=LEAST_SEEDS)
-    return "\n".join([*lines, "", legend]) + "\n"
+    heat = {cell: note for cell, note in notes.items() if cell in cells}
+    told = [legend, *(safe_cell(f"{one}.") for one in footnotes(heat))]
+    return "\n".join([*lines, "", " ".join(told)]) + "\n"
 
 
 def _row(data: StudyData, cell: str, runs: Sequence[StudyRun]) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from isentrope.claims.figures import SUCCESS, Figure, Part, draw, panels_of
 from isentrope.claims.forest import differences, effects_of, forest
+from isentrope.claims.numbers import numbers
 from isentrope.study.read import StudyData
 from tests.claims.cells import run_of, study_of
 
@@ -202,3 +204,23 @@ def test_the_forest_names_the_other_studies() -> None:
     assert ">good − grpo<" in text
     assert ">epo − grpo (quick)<" in text
     assert forest([study_of(runs[:2], {"grpo": ""})]) is None
+
+
+def test_entropies_at_another_temperature_are_marked() -> None:
+    """Beside others they would look higher for that alone."""
+    runs = [run_of(cell, seed, entropy__token=[0.5] * 4) for cell in ("grpo", "hot") for seed in range(3)]
+    warm = [
+        replace(run, config={**run.config, "rollout.temperature": 1.2}) if run.cell == "hot" else run for run in runs
+    ]
+    figure = Figure("f", "Entropy", "entropy/token", (Part({"grpo": "GRPO", "hot": "hotter"}),))
+    data = study_of(warm, {"grpo": "", "hot": "grpo"})
+    assert [one.name for one in panels_of(data, figure)[0].series] == ["GRPO (3 seeds)", "hotter † (3 seeds)"]
+    drawn = draw(data, figure)
+    assert drawn is not None
+    assert "† hotter: entropy at T = 1.2" in " ".join(re.sub(r"<[^>]*>", " ", drawn).split())
+    plain = draw(study_of(runs, {"grpo": "", "hot": "grpo"}), figure)
+    assert plain is not None
+    assert "†" not in plain
+    rows = [line for line in numbers(data, ["grpo", "hot"]).splitlines() if line.startswith(("| grpo", "| hot"))]
+    assert ["†" in row for row in rows] == [False, True]
+    assert "† hot: entropy at T = 1.2." in numbers(data, ["grpo", "hot"])
