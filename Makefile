@@ -68,7 +68,7 @@ format: $(DEV_STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m isentrope.config.docs
 	$(BIN)/python -m isentrope.instruments.glossary_docs
-	$(BIN)/python -m isentrope.method_pages
+	$(BIN)/python -m isentrope.cli.method_pages
 	$(BIN)/python -m isentrope.study.docs
 	$(BIN)/python -m isentrope.claims.docs
 

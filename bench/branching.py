@@ -18,13 +18,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from isentrope.agent.tokens import Dialect
-from isentrope.agent.trie import ActionTries, TrieWalk
-from isentrope.policy.chat.tokens import ChatTokens
-from isentrope.policy.load import POCKET
-from isentrope.policy.pocket_tokens import PocketTokens
-from isentrope.tasks.household.random_player import RandomPlayer
-from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
+from isentrope.agent.action_trie import ActionTries, TrieWalk
+from isentrope.core.tokenizer import Dialect
+from isentrope.models.chat.tokenizer import ChatTokens
+from isentrope.models.load import POCKET
+from isentrope.models.sources.pocket import PocketTokens
+from isentrope.worlds.household.players import RandomPlayer
+from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
 
 Turn = tuple[tuple[str, ...], str]  # admissible actions, and the one that was taken
 

@@ -18,11 +18,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from isentrope.tasks.code_repair.archive import read_archive
-from isentrope.tasks.code_repair.protect import files_with_tests
-from isentrope.tasks.code_repair.running import run_tests
-from isentrope.tasks.code_repair.sandbox import Limits, make_sandbox
-from isentrope.tasks.code_repair.world import CodeRepairWorld
+from isentrope.sandbox.base import Limits, make_sandbox
+from isentrope.worlds.code_repair.archive import read_archive
+from isentrope.worlds.code_repair.grade import files_with_tests
+from isentrope.worlds.code_repair.running import run_tests
+from isentrope.worlds.code_repair.world import CodeRepairWorld
 
 PACKAGE = "small:ledger"
 

@@ -21,12 +21,12 @@ import torch
 
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
-from isentrope.policy.engine import Engine, Request, Sampled
-from isentrope.policy.head import log_probs
-from isentrope.policy.load import load_policy
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
-from isentrope.policy.vllm.engine import VllmEngine
+from isentrope.core.engine import Engine, Request, Sampled
+from isentrope.engines.torch import TorchEngine
+from isentrope.engines.vllm.engine import VllmEngine
+from isentrope.models.load import load_policy
+from isentrope.models.policy import Policy
+from isentrope.models.token_head import log_probs
 from isentrope.setup import use_threads
 
 SIZES = {"conversations": 32, "turns": 4, "rounds": 3, "prompt": 300, "new": 40, "told": 40, "threads": 1}

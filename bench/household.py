@@ -13,12 +13,12 @@ import random
 import time
 from typing import Any
 
-from isentrope.errors import TaskError
-from isentrope.tasks.household.engine import Engine
-from isentrope.tasks.household.export import Language, game_data
-from isentrope.tasks.household.game import KINDS, Game
-from isentrope.tasks.household.generate import generate
-from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
+from isentrope.core.errors import TaskError
+from isentrope.worlds.household.engine import Engine
+from isentrope.worlds.household.export import Language, game_data
+from isentrope.worlds.household.game import KINDS, Game
+from isentrope.worlds.household.generate import generate
+from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
 
 BAR = 1000
 

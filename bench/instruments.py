@@ -28,20 +28,19 @@ import torch
 
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
+from isentrope.core.types import Episode, RolloutPlan
+from isentrope.engines.torch import TorchEngine
 from isentrope.instruments.live import Live
-from isentrope.instruments.metrics import rollout_metrics
-from isentrope.policy.load import load_policy
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.metrics.episodes import rollout_metrics
+from isentrope.metrics.probes.interference import kernel
+from isentrope.metrics.probes.probes import read_episodes, undisturbed
+from isentrope.metrics.probes.similarity import full_kernel, similarity_metrics
+from isentrope.metrics.probes.think import delta_h
+from isentrope.models.load import load_policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.scores import write_scores
 from isentrope.setup import use_threads
 from isentrope.train.learner import Learner
-from isentrope.train.probes.gradients import full_kernel
-from isentrope.train.probes.interference import kernel
-from isentrope.train.probes.probes import read_episodes, undisturbed
-from isentrope.train.probes.similarity import similarity_metrics
-from isentrope.train.probes.think import delta_h
-from isentrope.types import Episode, RolloutPlan
 
 T = TypeVar("T")
 BAR = 0.03

@@ -15,9 +15,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from isentrope.tasks.webshop.catalogue import Catalogue
-from isentrope.tasks.webshop.products import Product
-from isentrope.tasks.webshop.stock import open_generated, open_official
+from isentrope.worlds.webshop.catalogue import Catalogue, open_generated, open_official
+from isentrope.worlds.webshop.products import Product
 
 PROGRAM = Path(__file__).with_name("LuceneRankings.java")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import torch
 
-from isentrope.policy.llama import Llama, Shape
+from isentrope.models.llama import Llama, Shape
 from isentrope.train.optimise import Optimiser
 
 RATES = (1e-6, 1e-5, 1e-4)

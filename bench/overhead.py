@@ -23,14 +23,14 @@ import torch
 
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
+from isentrope.core.types import Episode, RolloutPlan
+from isentrope.engines.torch import TorchEngine
 from isentrope.methods.registry import make_methods
-from isentrope.policy.load import load_policy
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.models.load import load_policy
+from isentrope.models.policy import Policy
 from isentrope.rollout.arena import Arena
 from isentrope.setup import use_threads
 from isentrope.train.learner import Learner
-from isentrope.types import Episode, RolloutPlan
 
 BARS = {"entropy_bonus": 1.02, "epo": 1.02, "ea": 1.02, "aem": 1.02, "seal": 1.05}
 OTHERS = ("higher_temperature", "actre", "no_think")

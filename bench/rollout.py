@@ -31,20 +31,19 @@ import torch
 from isentrope.bench.shapes import llama_settings
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.fast.anatomy import anatomy
-from isentrope.policy.fast.device import Device
-from isentrope.policy.fast.engine import FastEngine
-from isentrope.policy.fast.weights import Weights
-from isentrope.policy.hf_cache import register_attention
-from isentrope.policy.hugging_face import HuggingFaceModel
-from isentrope.policy.load import load_policy
-from isentrope.policy.models.find import POCKET
-from isentrope.policy.pocket_tokens import PocketTokens
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.engine import Request, Sampled
+from isentrope.core.types import RolloutPlan
+from isentrope.engines.native.device import Device
+from isentrope.engines.native.engine import FastEngine
+from isentrope.engines.native.weights import Weights
+from isentrope.engines.torch import TorchEngine
+from isentrope.models.hugging_face import HuggingFaceModel, register_attention
+from isentrope.models.load import load_policy
+from isentrope.models.model_adapter import anatomy
+from isentrope.models.policy import Policy
+from isentrope.models.sources.find import POCKET
+from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout.arena import Arena
-from isentrope.types import RolloutPlan
 
 Row = dict[str, Any]
 SHAPE = llama_settings("smollm2") | {"rope_theta": 100000.0}

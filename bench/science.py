@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from isentrope.errors import TaskError
-from isentrope.tasks.scienceworld.catalogue import TASKS
-from isentrope.tasks.scienceworld.world import ScienceWorld, ScienceWorldOptions
+from isentrope.core.errors import TaskError
+from isentrope.worlds.scienceworld.catalogue import TASKS
+from isentrope.worlds.scienceworld.world import ScienceWorld, ScienceWorldOptions
 
 BAR = 15
 CROWDED = 400  # possible actions

@@ -18,15 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from isentrope.tasks.search_qa import generated
-from isentrope.tasks.search_qa.bm25 import Words
-from isentrope.tasks.search_qa.datasets import find_corpus
-from isentrope.tasks.search_qa.passages import Passage, read_corpus
-from isentrope.tasks.search_qa.recall import recall
-from isentrope.tasks.search_qa.remote import Remote
-from isentrope.tasks.search_qa.retrievers import Index, open_corpus, over
-from isentrope.tasks.search_qa.server import Server
-from isentrope.tasks.search_qa.world import SearchQAOptions, SearchQAWorld
+from isentrope.worlds.search_qa import generated
+from isentrope.worlds.search_qa.passages import Passage, read_corpus
+from isentrope.worlds.search_qa.questions import find_corpus
+from isentrope.worlds.search_qa.remote import Remote
+from isentrope.worlds.search_qa.retrievers import Index, Words, open_corpus, over
+from isentrope.worlds.search_qa.server import Server
+from isentrope.worlds.search_qa.world import SearchQAOptions, SearchQAWorld, recall
 
 BAR = 10
 

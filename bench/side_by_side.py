@@ -18,10 +18,10 @@ import time
 import numpy as np
 import torch
 
-from isentrope.policy.fast.anatomy import anatomy
-from isentrope.policy.fast.device import PAGE, Device
-from isentrope.policy.fast.weights import Weights
-from isentrope.policy.llama import Llama, Shape
+from isentrope.engines.native.device import PAGE, Device
+from isentrope.engines.native.weights import Weights
+from isentrope.models.llama import Llama, Shape
+from isentrope.models.model_adapter import anatomy
 
 POCKET = Shape(vocabulary=555, width=128, layers=4, heads=4, kv_heads=2, inner=384)
 

@@ -27,17 +27,17 @@ from typing import Any
 import numpy as np
 
 from isentrope.agent.context import Context
-from isentrope.agent.tokens import Dialect
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.models.find import POCKET
-from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.core.engine import Request, Sampled
+from isentrope.core.tokenizer import Dialect
+from isentrope.core.types import RolloutPlan
+from isentrope.models.sources.find import POCKET
+from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout import runner as runner_module
 from isentrope.rollout.runner import Runner, Seat
 from isentrope.rollout.store import write_episodes
-from isentrope.tasks.pool import open_tasks
-from isentrope.tasks.registry import make_world
-from isentrope.types import RolloutPlan
+from isentrope.worlds.pool.open import open_tasks
+from isentrope.worlds.registry import make_world
 
 BAR = 0.3  # ms a turn
 PLACES = ("desk 1", "shelf 1", "shelf 2", "drawer 1", "drawer 2", "cabinet 1", "cabinet 3", "fridge 1", "sinkbasin 1")
@@ -177,7 +177,7 @@ def measured(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
     watch_parts()
     dialects: dict[str, Dialect] = {"pocket tokens": PocketTokens.load(POCKET)}
     if arguments.tokenizer:
-        from isentrope.policy.chat.tokens import ChatTokens
+        from isentrope.models.chat.tokenizer import ChatTokens
 
         dialects[str(arguments.tokenizer.name)] = ChatTokens.load(arguments.tokenizer)
     flowing = (Path(runner_module.__file__).parent / "flow.py").is_file()

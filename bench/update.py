@@ -37,17 +37,16 @@ from torch import Tensor
 from isentrope.batch import batch_of, flatten, micro_batches
 from isentrope.bench.results import Row, finish
 from isentrope.bench.shapes import llama_settings
+from isentrope.core.types import Episode, StepTokens, Targets, TokenBatch, Turn
+from isentrope.kernels.attention import FLASH
+from isentrope.kernels.forward import states_of
 from isentrope.layout import TokenSequence, lay_out
-from isentrope.policy.fast.anatomy import anatomy
-from isentrope.policy.fast.train_attention import FLASH
-from isentrope.policy.fast.train_states import states_of
-from isentrope.policy.head import plain_token_head
-from isentrope.policy.hf_cache import register_attention
-from isentrope.policy.hugging_face import HuggingFaceModel
-from isentrope.policy.policy import Policy, before
+from isentrope.models.hugging_face import HuggingFaceModel, register_attention
+from isentrope.models.model_adapter import anatomy
+from isentrope.models.policy import Policy, before
+from isentrope.models.token_head import plain_token_head
 from isentrope.shared_prefix import Bundle
 from isentrope.train.optimise import Optimiser
-from isentrope.types import Episode, StepTokens, Targets, TokenBatch, Turn
 
 CEILING = 790e12
 """Bfloat16 operations a second that an H200 was measured to reach."""

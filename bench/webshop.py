@@ -19,14 +19,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from isentrope.tasks.webshop.export import write_official
-from isentrope.tasks.webshop.generate import generated_products
-from isentrope.tasks.webshop.products import Product
-from isentrope.tasks.webshop.reward import noun_share
-from isentrope.tasks.webshop.shelves import SHELVES
-from isentrope.tasks.webshop.stock import open_official
-from isentrope.tasks.webshop.words import terms
-from isentrope.tasks.webshop.world import WebShopWorld
+from isentrope.worlds.webshop.catalogue import open_official
+from isentrope.worlds.webshop.generate import SHELVES, generated_products
+from isentrope.worlds.webshop.official import write_official
+from isentrope.worlds.webshop.products import Product
+from isentrope.worlds.webshop.reward import noun_share
+from isentrope.worlds.webshop.search import terms
+from isentrope.worlds.webshop.world import WebShopWorld
 
 MIB = 1024 * 1024
 BAR = 5  # times rank_bm25

@@ -14,9 +14,8 @@ import sys
 import time
 
 from isentrope.config.schema import TaskSettings
-from isentrope.tasks.open_world import open_world
-from isentrope.tasks.pool import Failure, TaskPool, open_tasks
-from isentrope.tasks.registry import make_world
+from isentrope.worlds.pool.open import Failure, TaskPool, open_tasks, open_world
+from isentrope.worlds.registry import make_world
 
 WORLD = "household"
 

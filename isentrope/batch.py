@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from isentrope.core.types import Episode, Floats, StepTokens, Targets, TokenBatch, Turn, measured_at
 from isentrope.layout import Layout, TokenSequence, lay_out, on_device, padded
 from isentrope.masked import MODES, token_weights
 from isentrope.shared_prefix import Beginning, Bundle, bundles
-from isentrope.types import Episode, Floats, StepTokens, Targets, TokenBatch, Turn, measured_at
 
 OTHER, THINK, ACTION = 0, 1, 2
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from isentrope.cli.safe import plain
+from isentrope.core.text import plain
 from isentrope.report.text import duration
 
 LINE_SECONDS = 15.0  # plain lines come no faster than this

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
-from isentrope.errors import ConfigError, RunError, TaskError
-from isentrope.instruments.metrics import eval_metrics, key_part
-from isentrope.instruments.stops import FAULTS
+from isentrope.core.errors import ConfigError, RunError, TaskError
+from isentrope.core.types import FAULTS, RolloutPlan
+from isentrope.engines.registry import make_engine
 from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
+from isentrope.metrics.episodes import eval_metrics, key_part
+from isentrope.models.load import load_policy
+from isentrope.models.sources.find import kept_checkpoints
 from isentrope.notices import check_tasks
-from isentrope.policy.engines import make_engine
-from isentrope.policy.load import load_policy
-from isentrope.policy.models.find import kept_checkpoints
 from isentrope.results.measure import Evaluation, SplitResult, measure
 from isentrope.results.played import digest, played_settings
 from isentrope.results.record import Record
@@ -24,7 +24,6 @@ from isentrope.rollout.arena import Arena
 from isentrope.rollout.store import write_episodes
 from isentrope.setup import settled, use_threads
 from isentrope.train.checkpoint import best_checkpoint, latest_checkpoint
-from isentrope.types import RolloutPlan
 
 
 def evaluate(arena: Arena, games: int, watch: Watch, episodes_at: str | None = None) -> dict[str, float]:

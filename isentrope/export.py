@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
+from isentrope.core.errors import EngineError, RunError, writing
 from isentrope.disk import flush_folder, share_as
-from isentrope.errors import EngineError, RunError, writing
 from isentrope.export_card import model_card
-from isentrope.policy.load import find_folder, load_folder
-from isentrope.policy.lora.adapters import merged
-from isentrope.policy.models.find import best_step, kept_checkpoints
-from isentrope.policy.policy import Policy
+from isentrope.models.load import find_folder, load_folder
+from isentrope.models.lora.adapters import merged
+from isentrope.models.policy import Policy
+from isentrope.models.sources.find import best_step, kept_checkpoints
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 

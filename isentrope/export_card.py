@@ -10,8 +10,8 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import config_to_toml
 from isentrope.instruments.log import read_records
-from isentrope.policy.lora.adapters import is_adapter
-from isentrope.policy.lora.base import Base
+from isentrope.models.lora.adapters import is_adapter
+from isentrope.models.lora.model import Base
 
 LOADING = """```python
 from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from isentrope.core.types import Spans
 from isentrope.shared_prefix import Bundle
-from isentrope.types import Spans
 
 Ints = NDArray[np.int64]
 NO_PARENT, PADDING = -2, -1

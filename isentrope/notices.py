@@ -9,13 +9,12 @@ import torch
 
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
-from isentrope.errors import ConfigError, TaskError
-from isentrope.instruments.cores import CROWDED, Cores
+from isentrope.core.errors import ConfigError, TaskError
+from isentrope.core.types import FAILURES, Episode, failures_by_kind
 from isentrope.instruments.log import METRICS, read_records
-from isentrope.instruments.stops import FAILURES, failures_by_kind
-from isentrope.policy.policy import Policy
+from isentrope.metrics.timings import CROWDED, Cores
+from isentrope.models.policy import Policy
 from isentrope.train.run_folder import RunFolder
-from isentrope.types import Episode
 
 _MOST_DETAIL = 400
 _MOST_LINE = 120

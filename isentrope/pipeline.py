@@ -7,16 +7,16 @@ from typing import Any
 
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
-from isentrope.errors import TaskError, TrainError
+from isentrope.core.errors import TaskError, TrainError
+from isentrope.engines.registry import make_engine
 from isentrope.evaluate import evaluate
 from isentrope.instruments.live import Live
-from isentrope.instruments.metrics import FAILURES, Metrics, rollout_metrics
-from isentrope.instruments.timings import speed_metrics, stage_metrics
 from isentrope.methods.registry import make_methods
+from isentrope.metrics.episodes import FAILURES, Metrics, rollout_metrics
+from isentrope.metrics.timings import speed_metrics, stage_metrics
+from isentrope.models.policy import snapshot
 from isentrope.notices import Crowd, check_prompt, finished, look_at_rollout, say_end, say_pause, say_start, summary
 from isentrope.policies import policies
-from isentrope.policy.engines import make_engine
-from isentrope.policy.snapshot import snapshot
 from isentrope.rollout.advance import Rollouts
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.clock import Clock

@@ -1,7 +1,7 @@
 """Builds the pocket model: `python -m isentrope.pocket --out FOLDER`.
 
 The pocket model is to the demo what a pretrained language model is to a real agent: it has read a lot and was taught no
-task. It has read 120,000 games of a wanderer (tasks/household/wanderer.py) who follows random whims in generated rooms
+task. It has read 120,000 games of a wanderer (worlds/household/players.py) who follows random whims in generated rooms
 of the train split, and learnt to predict every token of them: how rooms are described, what a command does, what is in
 view, how one looks for a thing. The wanderer carries out its task only by accident, in about one game in six; doing so
 on purpose is what warm-up and training are for.
@@ -25,18 +25,17 @@ from numpy.typing import NDArray
 
 from isentrope.agent.prompts import NO_ACTION
 from isentrope.config.schema import AgentSettings, PolicySettings, TaskSettings
-from isentrope.policy.load import POCKET, choose_device, new_model
-from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.core.seeding import stream
+from isentrope.core.types import TokenBatch
+from isentrope.models.load import POCKET, choose_device, new_model
+from isentrope.models.policy import Policy
+from isentrope.models.sources.pocket import PocketTokens
 from isentrope.policy.pocket_vocabulary import build_phrases
-from isentrope.policy.policy import Policy
 from isentrope.rollout.demonstrate import demonstrate
-from isentrope.seeding import stream
-from isentrope.tasks.household.random_player import RandomPlayer
-from isentrope.tasks.household.rooms import FURNITURE, OBJECTS
-from isentrope.tasks.household.wanderer import Wanderer
-from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
 from isentrope.train.optimise import Optimiser, learning_rate
-from isentrope.types import TokenBatch
+from isentrope.worlds.household.players import RandomPlayer, Wanderer
+from isentrope.worlds.household.rooms import FURNITURE, OBJECTS
+from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
 
 SEED = 20_000_003  # first of the train split's games that are read here
 ORDERS = ("think_act", "act_think", "act")

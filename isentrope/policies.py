@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from isentrope.config.schema import RunConfig
-from isentrope.policy.load import load_checkpoint, load_folder, load_policy
-from isentrope.policy.lora.adapters import reference_of
-from isentrope.policy.policy import Policy
+from isentrope.models.load import load_checkpoint, load_folder, load_policy
+from isentrope.models.lora.adapters import reference_of
+from isentrope.models.policy import Policy
 from isentrope.train.run_folder import RunFolder
 
 

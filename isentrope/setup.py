@@ -11,8 +11,8 @@ from dataclasses import replace
 import torch
 
 from isentrope.config.schema import RunConfig
-from isentrope.policy.load import choose_device
-from isentrope.tasks.open_world import open_world
+from isentrope.models.load import choose_device
+from isentrope.worlds.pool.open import open_world
 
 
 def settled(config: RunConfig) -> RunConfig:

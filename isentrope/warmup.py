@@ -7,20 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from isentrope.config.schema import RunConfig
-from isentrope.config.track import trackers_of
+from isentrope.config.validate import trackers_of
 from isentrope.console import Watch
-from isentrope.errors import TaskError
+from isentrope.core.errors import TaskError
+from isentrope.core.seeding import stream
+from isentrope.core.types import Episode
+from isentrope.engines.registry import make_engine
 from isentrope.evaluate import evaluate, evaluation_plan
 from isentrope.instruments.log import MetricsLog
 from isentrope.methods.registry import make_methods
+from isentrope.models.load import LARGE, load_checkpoint, load_policy
+from isentrope.models.policy import Policy
 from isentrope.notices import check_prompt, check_tasks, finished, say_end, say_start, summary
-from isentrope.policy.engines import make_engine
-from isentrope.policy.load import LARGE, load_checkpoint, load_policy
-from isentrope.policy.policy import Policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.demonstrate import demonstrations
 from isentrope.rollout.store import read_episodes, write_episodes
-from isentrope.seeding import stream
 from isentrope.setup import settled, use_threads
 from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.imitate import imitate
@@ -28,7 +29,6 @@ from isentrope.train.keeper import Keeper
 from isentrope.train.learner import make_optimiser
 from isentrope.train.optimise import Optimiser, learning_rate
 from isentrope.train.run_folder import RunFolder
-from isentrope.types import Episode
 
 HIGH_RATE = 2e-4
 """A learning rate above which large models usually fall apart when all of their weights learn."""

@@ -49,7 +49,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def part_of(module: str) -> str:
-    """The stage of a module: `isentrope.tasks.pool` -> `tasks`; the package itself is ''."""
+    """The stage of a module: `isentrope.worlds.pool.open` -> `tasks`; the package itself is ''."""
     return module.split(".")[1] if "." in module else ""
 
 
@@ -122,7 +122,7 @@ def test_results_and_report_read_only_what_runs_wrote() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["isentrope.report.page", "isentrope.results.render", "isentrope.tasks.pool", "isentrope.cli.main"]
+    "module", ["isentrope.report.page", "isentrope.results.render", "isentrope.worlds.pool.open", "isentrope.cli.main"]
 )
 def test_torch_is_not_imported_by(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

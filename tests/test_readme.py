@@ -17,7 +17,7 @@ from isentrope.claims.record import Verdict
 from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.methods.registry import make_methods
-from isentrope.tasks.registry import make_world
+from isentrope.worlds.registry import make_world
 from tests.policy.test_hugging_face import make_folder
 
 ROOT = Path(__file__).parent.parent

@@ -14,7 +14,7 @@ import pytest
 
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
-from isentrope.errors import TaskError
+from isentrope.core.errors import TaskError
 from isentrope.methods.registry import METHODS, make_methods
 from isentrope.pipeline import train
 from isentrope.warmup import warm_up

@@ -14,7 +14,7 @@ import pytest
 
 from isentrope.config.load import load_config
 from isentrope.pipeline import train
-from isentrope.tasks.registry import WORLDS
+from isentrope.worlds.registry import WORLDS
 from tests.test_recipes import PAPERS, TRACES
 
 TINY = [

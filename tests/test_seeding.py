@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.seeding import Streams, stream
+from isentrope.core.seeding import Streams, stream
 
 names = st.lists(st.one_of(st.integers(0, 2**63), st.text(max_size=12)), max_size=4)
 

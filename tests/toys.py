@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from isentrope.config.schema import setting
-from isentrope.errors import TaskError
-from isentrope.tasks.contract import Instance, Move, Step, View
+from isentrope.core.errors import TaskError
+from isentrope.worlds.contract import Instance, Move, Step, View
 
 ACTIONS = ("add one", "take one", "look")
 

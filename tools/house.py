@@ -18,7 +18,7 @@ WAYS = {  # from where to where hops are counted; the first of each that is ther
     "command to loss": (("isentrope.cli.train",), ("isentrope.losses.", "isentrope.learning.losses.")),
     "loop to a sampled token": (
         ("isentrope.pipeline", "isentrope.loop.train"),
-        ("isentrope.policy.answer", "isentrope.engines.torch"),
+        ("isentrope.engines.torch", "isentrope.engines.torch"),
     ),
 }
 

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from isentrope.agent.prompts import Wording, wording
-from isentrope.agent.tokens import ACTION, Dialect, neutral
 from isentrope.config.schema import AgentSettings
-from isentrope.tasks.contract import View
+from isentrope.core.tokenizer import ACTION, Dialect, neutral
+from isentrope.worlds.contract import View
 
 KEPT = 0.75  # of the limit, once turns are left out: room for several turns until it has to be done again
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from isentrope.agent.tokens import ACTION
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
+from isentrope.core.tokenizer import ACTION
 
 _FORM = {
     "think_act": (

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from isentrope.agent.tokens import Dialect
 from isentrope.config.schema import setting
-from isentrope.tasks.contract import Expert, Instance, Step, View
-from isentrope.tasks.household.layouts import SIZES
-from isentrope.tasks.household.world import HouseholdOptions, HouseholdTask, HouseholdWorld
+from isentrope.core.tokenizer import Dialect
+from isentrope.worlds.contract import Expert, Instance, Step, View
+from isentrope.worlds.household.rooms import SIZES
+from isentrope.worlds.household.world import HouseholdOptions, HouseholdTask, HouseholdWorld
 
 WORLD = "isentrope.bench.driven:DrivenWorld"
 WORDS = ("the", "old", "house", "is", "quiet", "and", "nobody", "has", "moved", "anything", "for", "a", "while")

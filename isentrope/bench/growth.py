@@ -24,8 +24,8 @@ from isentrope.bench.growth_plot import growth_svg
 from isentrope.bench.results import Row, finish
 from isentrope.bench.work import Ours, Spent, Work, typical
 from isentrope.config.schema import RunConfig
-from isentrope.policy.load import load_policy
-from isentrope.policy.policy import Policy
+from isentrope.models.load import load_policy
+from isentrope.models.policy import Policy
 
 SIZES = {
     "episodes": (32, 64, 128, 256, 512, 1024),

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
-from isentrope.errors import RunError, writing
+from isentrope.core.errors import RunError, writing
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from isentrope.errors import ConfigError
-from isentrope.tasks.household.random_player import RandomPlayer
-from isentrope.tasks.household.world import RULES, HouseholdWorld
+from isentrope.core.errors import ConfigError
+from isentrope.worlds.household.players import RandomPlayer
+from isentrope.worlds.household.world import RULES, HouseholdWorld
 
 SHAPES: dict[str, dict[str, int]] = {
     "smollm2": {"vocab": 49152, "width": 576, "layers": 30, "heads": 9, "kv_heads": 3, "inner": 1536},

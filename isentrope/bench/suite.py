@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isentrope.bench.results import Result, read_result
-from isentrope.errors import ConfigError, RunError, writing
+from isentrope.core.errors import ConfigError, RunError, writing
 
 SOURCES = Path(__file__).parents[2]
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from isentrope.agent.context import Context
-from isentrope.agent.format import parse_response
 from isentrope.agent.prompts import NO_ACTION
-from isentrope.agent.tokens import Dialect
+from isentrope.agent.response_format import parse_response
 from isentrope.config.schema import RunConfig
-from isentrope.tasks.contract import Task, View, World
+from isentrope.core.tokenizer import Dialect
+from isentrope.worlds.contract import Task, View, World
 
 
 @dataclass

@@ -16,15 +16,15 @@ from typing import Any, cast
 
 import torch
 
-from isentrope.agent.tokens import Dialect
 from isentrope.bench.driven import DrivenDialect
 from isentrope.bench.talk import Talk
 from isentrope.bench.work import Spent, Work, clock
 from isentrope.config.schema import RunConfig
-from isentrope.policy.load import find_folder
-from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.core.tokenizer import Dialect
+from isentrope.models.load import find_folder
+from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout.arena import pick_instances
-from isentrope.tasks.open_world import open_world
+from isentrope.worlds.pool.open import open_world
 
 VERSION = "1.16.0"
 
@@ -55,7 +55,7 @@ class TrlPeer:
         if (self.folder / "pocket_tokens.json").is_file():
             dialect = PocketTokens.load(self.folder)
         else:
-            from isentrope.policy.chat.tokens import ChatTokens
+            from isentrope.models.chat.tokenizer import ChatTokens
 
             dialect = ChatTokens.load(self.folder)
         return DrivenDialect(dialect, self.work.response) if self.work.driven else dialect

@@ -14,13 +14,13 @@ from isentrope.bench.driven import WORLD, DrivenDialect
 from isentrope.bench.shapes import SHAPES, write_random_model
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
-from isentrope.policy.engines import make_engine
-from isentrope.policy.load import load_policy
-from isentrope.policy.policy import Policy
+from isentrope.core.types import Episode, RolloutPlan
+from isentrope.engines.registry import make_engine
+from isentrope.models.load import load_policy
+from isentrope.models.policy import Policy
 from isentrope.rollout.arena import Arena
 from isentrope.setup import use_threads
 from isentrope.train.learner import Learner
-from isentrope.types import Episode, RolloutPlan
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from isentrope.claims import actre, aem, epo, seal
 from isentrope.claims.record import Claim
 from isentrope.config.suggest import did_you_mean
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 
 CLAIMS: tuple[Claim, ...] = (*actre.CLAIMS, *epo.CLAIMS, *seal.CLAIMS, *aem.CLAIMS)
 PAPERS = {

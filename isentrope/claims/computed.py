@@ -14,8 +14,8 @@ from torch import Tensor
 
 from isentrope.claims.record import Verdict
 from isentrope.methods.epo import penalty
-from isentrope.policy.head import token_head
-from isentrope.train.probes.interference import Spoken, kernel
+from isentrope.metrics.probes.interference import Spoken, kernel
+from isentrope.models.token_head import token_head
 
 TRIALS = 20
 TOLERANCE = 1e-3  # relative; the token head is float32

@@ -1,4 +1,4 @@
-"""Numbers of a run that are about its eruptions, as `isentrope/instruments/phases.py` finds them in entropy/token."""
+"""Numbers of a run that are about its eruptions, as `isentrope/diagnosis/phases.py` finds them in entropy/token."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from isentrope.claims.measures import curve_of, mean
-from isentrope.instruments.curves import Curve
-from isentrope.instruments.phases import find_phases
-from isentrope.instruments.rises import Rise
+from isentrope.diagnosis.phases import find_phases
+from isentrope.diagnosis.rise_detector import Rise
+from isentrope.metrics.curves import Curve
 from isentrope.study.read import StudyRun
 
 BEFORE = 5  # steps before an onset that tell the level there

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from isentrope.instruments.temperature import footnotes, marked
+from isentrope.metrics.temperature import footnotes, marked
 from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.overlay import Overlay
 from isentrope.report.paper import picture_svg

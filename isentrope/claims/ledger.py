@@ -12,7 +12,7 @@ from isentrope.claims.judge import find
 from isentrope.claims.record import Claim, Finding, Verdict
 from isentrope.claims.registry import Book, notes_on, present, read_book
 from isentrope.claims.select import place
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.study.read import StudyData, read_study
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from isentrope.claims.figures import Figure
 from isentrope.claims.forest import differences
 from isentrope.claims.render import safe_cell
-from isentrope.instruments.temperature import footnotes, marked
+from isentrope.metrics.temperature import footnotes, marked
 from isentrope.study.measure_list import measured
 from isentrope.study.read import DONE, StudyData, StudyRun
 from isentrope.study.statistics import bootstrap

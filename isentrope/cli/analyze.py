@@ -31,16 +31,16 @@ def analyze(
 
     Exit code 1 if a number differs.
     """
-    from isentrope.cli.safe import plain
-    from isentrope.instruments.offline import analyze as analyse
-    from isentrope.instruments.offline import lines
+    from isentrope.core.text import plain
+    from isentrope.metrics.recompute import analyze as analyse
+    from isentrope.metrics.recompute import lines
 
     found = analyse(run)
     records = found.records
     for line in lines(found):
         typer.echo(plain(line))
     if judge is not None:
-        from isentrope.instruments.judge import Judge, judge_run
+        from isentrope.metrics.judge import Judge, judge_run
 
         verdict = judge_run(run, Judge(judge, judge_model, judge_key_env), judge_episodes)
         for line in verdict.lines():

@@ -67,7 +67,7 @@ def _list(console: Console, names: Sequence[str], machine: Machine, quick: bool)
 
 def _show(console: Console, outcome: Outcome) -> None:
     from isentrope.bench.results import table_of
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
 
     if outcome.result is not None:
         console.print(table_of(outcome.result))
@@ -77,7 +77,7 @@ def _show(console: Console, outcome: Outcome) -> None:
 
 
 def _sum_up(console: Console, outcomes: Sequence[Outcome], folder: Path) -> None:
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
 
     rows = [row for one in outcomes if one.result for row in one.result.rows if row.met is not None]
     met = sum(bool(row.met) for row in rows)

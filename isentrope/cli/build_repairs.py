@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from isentrope.tasks.code_repair.build import Builder
-    from isentrope.tasks.code_repair.records import Repair
+    from isentrope.worlds.code_repair.build import Builder
+    from isentrope.worlds.code_repair.problem import Repair
 
 
 def build_repairs(
@@ -31,11 +31,11 @@ def build_repairs(
     """
     from rich.console import Console
 
-    from isentrope.cli.safe import shown
-    from isentrope.errors import TaskError
-    from isentrope.tasks.code_repair.build import Builder, check_archives
-    from isentrope.tasks.code_repair.records import write_repairs
-    from isentrope.tasks.code_repair.sandbox import Limits
+    from isentrope.core.errors import TaskError
+    from isentrope.core.text import shown
+    from isentrope.sandbox.base import Limits
+    from isentrope.worlds.code_repair.build import Builder, check_archives
+    from isentrope.worlds.code_repair.problem import write_repairs
 
     console = Console(highlight=False)
     check_archives(archives)
@@ -56,7 +56,7 @@ def _build(builder: Builder, wanted: int, console: Console) -> list[Repair]:
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
 
     made: list[Repair] = []
     whys: Counter[str] = Counter()

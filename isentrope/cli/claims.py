@@ -72,7 +72,7 @@ def claims(
         _show(ledger, checked, details or bool(only) or not studies)
         return
     from isentrope.claims.render import to_json, to_markdown
-    from isentrope.cli.safe import plain
+    from isentrope.core.text import plain
     from isentrope.rollout.files import write_atomically
 
     text = to_json(ledger, checked) if form is Form.json else to_markdown(ledger, checked)
@@ -106,7 +106,7 @@ def _show(ledger: Ledger, checked: Sequence[Computed], details: bool) -> None:
     from isentrope.claims.record import Verdict
     from isentrope.claims.render import summary
     from isentrope.claims.words import MARKS, brief, comment, counts_of, effects
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
 
     colours = {Verdict.holds: "green", Verdict.fails: "red", Verdict.open: "yellow", Verdict.untestable: "dim"}
     console = Console()

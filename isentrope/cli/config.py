@@ -25,13 +25,13 @@ def config(
     """List all settings; with a RECIPE or --set, the values they come to, changed ones marked."""
     from rich.console import Console
 
-    from isentrope.cli.settings import load
+    from isentrope.cli.options import load
     from isentrope.config.describe import describe, describe_settings
     from isentrope.config.load import config_to_toml
     from isentrope.methods.options import with_options
 
     if world is not None:
-        from isentrope.tasks.registry import world_options
+        from isentrope.worlds.registry import world_options
 
         options = world_options(world)
         rows = list(describe(options, "task.options")) if options is not None else []
@@ -81,7 +81,7 @@ def resolved_values(section: object, path: str = "") -> dict[str, str]:
 def settings_table(rows: Iterable[SettingInfo], values: dict[str, str] | None) -> Table:
     from rich.table import Column, Table
 
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
 
     titles = ("default" if values is None else "value", "allowed", "meaning")
     columns = [Column(title, overflow="fold") for title in titles]  # nothing is cut off on a narrow terminal

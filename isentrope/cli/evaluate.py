@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isentrope.cli.loading import say_loading_by
-from isentrope.cli.options import RecipeOption, SetOption
-from isentrope.cli.settings import recipe_or_run
+from isentrope.cli.options import RecipeOption, SetOption, recipe_or_run, say_loading_by
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -127,7 +125,7 @@ def _settings(
 
 def show(record: Record, console: Console) -> None:
     """The tables, and what the engine has to say of its work."""
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
 
     for evaluation, notes in zip(record.evaluations, record.notes, strict=True):
         title = record.name if evaluation.step is None else f"{record.name}, step {evaluation.step}"
@@ -140,7 +138,7 @@ def results_table(title: str, splits: Mapping[str, SplitResult]) -> Table:
     """One block of rows per split: all games, each type, the mean over types, then what else was measured."""
     from rich.table import Table
 
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
 
     table = Table("split", "type", title=shown(title), title_justify="left")
     for heading in ("games", "episodes", "success", "95 % interval"):

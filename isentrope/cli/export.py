@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from isentrope.cli.loading import say_loading
+from isentrope.cli.options import say_loading
 
 
 class ExportDtype(StrEnum):
@@ -29,7 +29,7 @@ def export(
     say_loading(str(source))
     from rich.console import Console
 
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
     from isentrope.export import export as write
 
     made = write(source, out, dtype.value, step)

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from isentrope.errors import EngineError, IsentropeError
+from isentrope.core.errors import EngineError, IsentropeError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,7 +57,7 @@ def show_error(error: IsentropeError) -> None:
     from rich.console import Console
     from rich.panel import Panel
 
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
 
     title = _TITLES.get(type(error).__name__, "Error")
     Console(stderr=True).print(Panel(shown(str(error)), title=title, title_align="left", border_style="red"))

@@ -13,6 +13,7 @@ from isentrope import __version__
 from isentrope.cli.analyze import analyze
 from isentrope.cli.bench import bench
 from isentrope.cli.build_repairs import build_repairs
+from isentrope.cli.check_task import check_task
 from isentrope.cli.claims import claims
 from isentrope.cli.config import config
 from isentrope.cli.doctor import doctor
@@ -24,16 +25,12 @@ from isentrope.cli.methods import methods
 from isentrope.cli.models import models
 from isentrope.cli.play import play
 from isentrope.cli.report import report
-from isentrope.cli.retrieve import retrieve
-from isentrope.cli.serve import serve
-from isentrope.cli.serve_openenv import serve_openenv
-from isentrope.cli.serve_task import serve_task
+from isentrope.cli.serve import retrieve, serve, serve_openenv, serve_task
 from isentrope.cli.study import study
 from isentrope.cli.table import table
-from isentrope.cli.tasks import check_task
+from isentrope.cli.tasks import tasks
 from isentrope.cli.train import rft, sft, train
 from isentrope.cli.watch import watch
-from isentrope.cli.worlds import tasks
 
 app = typer.Typer(
     name="isentrope",

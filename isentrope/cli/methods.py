@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from isentrope.method_pages import Sheet
+    from isentrope.cli.method_pages import Sheet
 
 TITLES = {"algorithm": "Algorithms: --set learn.algorithm=NAME", "method": "Methods: --set methods=NAME,NAME,…"}
 
@@ -25,7 +25,7 @@ def methods(
     """List the algorithms and the entropy methods; with a NAME, its settings, its metrics and a command to try."""
     from rich.console import Console
 
-    from isentrope.method_pages import sheet, sheets
+    from isentrope.cli.method_pages import sheet, sheets
 
     console = Console(highlight=False)
     if name is not None:
@@ -40,7 +40,7 @@ def methods(
 def _list(title: str, sheets: Iterable[Sheet]) -> Table:
     from rich.table import Column, Table
 
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
 
     columns = [Column(name, overflow="fold") for name in ("meaning", "paper")]
     table = Table(Column("name", no_wrap=True), *columns, title=title, title_justify="left")
@@ -50,7 +50,7 @@ def _list(title: str, sheets: Iterable[Sheet]) -> Table:
 
 
 def _show(sheet: Sheet, console: Console) -> None:
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
 
     console.print(shown(f"{sheet.name} ({sheet.kind})", "bold"))
     console.print(shown(f"{sheet.summary[0].upper()}{sheet.summary[1:]}."))
@@ -66,7 +66,7 @@ def _knobs(sheet: Sheet) -> Table:
     """For an algorithm, what a setting is with it beside what it is otherwise; changed ones are marked."""
     from rich.table import Column, Table
 
-    from isentrope.cli.safe import shown
+    from isentrope.core.text import shown
 
     algorithm = sheet.kind == "algorithm"
     values = ["with it", "default"] if algorithm else ["default"]
@@ -81,8 +81,8 @@ def _knobs(sheet: Sheet) -> Table:
 def _metrics(sheet: Sheet) -> Table:
     from rich.table import Column, Table
 
-    from isentrope.cli.safe import shown
-    from isentrope.instruments.glossary import entry_of, sentence
+    from isentrope.core.text import shown
+    from isentrope.metrics.glossary import entry_of, sentence
 
     table = Table(Column("metric", no_wrap=True), Column("unit", overflow="fold"), Column("meaning", overflow="fold"))
     for key in sheet.metrics:

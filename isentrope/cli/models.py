@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from isentrope.policy.models.catalogue import Facts
-    from isentrope.policy.models.memory import Need
+    from isentrope.models.memory import Need
+    from isentrope.models.sources.catalogue import Facts
 
 RANK = 16  # of the adapters in the tables
 
@@ -38,8 +38,8 @@ def models(
             raise ConfigError("--get wants a model: isentrope models smollm2 --get")
         _show_all(console)
         return
-    from isentrope.cli.safe import shown
-    from isentrope.policy.models.available import find_facts
+    from isentrope.core.text import shown
+    from isentrope.models.sources.available import find_facts
 
     folder, facts, state = find_facts(name, get)
     console.print(shown(name, "bold"))
@@ -50,7 +50,7 @@ def models(
 
 
 def _show_all(console: Console) -> None:
-    from isentrope.policy.models.available import readers
+    from isentrope.models.sources.available import readers
 
     console.print(_list())
     found = readers()
@@ -62,9 +62,9 @@ def _show_all(console: Console) -> None:
 def _list() -> Table:
     from rich.table import Table
 
-    from isentrope.cli.safe import shown
-    from isentrope.policy.models.available import available
-    from isentrope.policy.models.memory import FLOAT32, Need, gib, training_need
+    from isentrope.core.text import shown
+    from isentrope.models.memory import FLOAT32, Need, gib, training_need
+    from isentrope.models.sources.available import available
 
     table = Table(title="Models", title_justify="left")
     table.add_column("policy.model", overflow="fold", min_width=12)
@@ -96,8 +96,8 @@ def _millions(count: int) -> str:
 def _sheet(folder: Path | None, facts: Facts, state: str) -> Table:
     from rich.table import Table
 
-    from isentrope.cli.safe import shown
-    from isentrope.policy.models.memory import gib
+    from isentrope.core.text import shown
+    from isentrope.models.memory import gib
 
     table = Table.grid(padding=(0, 2))
     rows = {
@@ -126,7 +126,7 @@ def _chat(facts: Facts) -> str:
 def _memory(facts: Facts, free: int | None) -> Table:
     from rich.table import Table
 
-    from isentrope.policy.models.memory import BFLOAT16, FLOAT32, Need, gib, training_need
+    from isentrope.models.memory import BFLOAT16, FLOAT32, Need, gib, training_need
 
     reference = "  with a reference (learn.kl > 0)"
     rows: list[tuple[str, Need]] = [
@@ -152,14 +152,14 @@ def _memory(facts: Facts, free: int | None) -> Table:
 def _free() -> tuple[int | None, str]:
     import torch
 
-    from isentrope.policy.models.memory import free_memory
+    from isentrope.models.memory import free_memory
 
     device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     return free_memory(device), device
 
 
 def _remarks(facts: Facts, free: int | None, device: str) -> str:
-    from isentrope.policy.models.memory import activations_per_token, gib
+    from isentrope.models.memory import activations_per_token, gib
 
     kept, twice = (gib(1000 * activations_per_token(facts, flag)) for flag in (False, True))
     cache = gib(1000 * 4 * facts.layers * facts.kv_width)

@@ -3,18 +3,90 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isentrope.cli.options import RecipeOption, SetOption, WorldArgument
-from isentrope.cli.settings import for_world
+from isentrope.cli.options import RecipeOption, SetOption, WorldArgument, for_world
+from isentrope.core.text import plain, shown
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+    from rich.text import Text
 
-    from isentrope.tasks.contract import Expert, Instance, Move, Step, Task
+    from isentrope.worlds.contract import Expert, Instance, Move, Step, Task
+    from isentrope.worlds.webshop.visit import ItemPage, Page, ResultsPage, SubPage
+
+# The pages of the webshop for people: products, prices and buttons, each with the number that presses it.
+
+
+def shop_page(page: Page, actions: Sequence[str]) -> RenderableType:
+    """A panel with the page. `actions` are the admissible ones: their places are the numbers."""
+    from rich.console import Group
+    from rich.panel import Panel
+
+    from isentrope.worlds.webshop.visit import PER_PAGE, ItemPage, ResultsPage, StartPage, SubPage
+
+    numbers = {action.removeprefix("click[").removesuffix("]"): i for i, action in enumerate(actions, start=1)}
+    if isinstance(page, StartPage):
+        title, body = "Search", [shown("Type search[what you are looking for]", "dim")]
+    elif isinstance(page, ResultsPage):
+        pages = max(1, -(-page.total // PER_PAGE))
+        title, body = f"Results for {page.query}, page {page.number} of {pages}", _results(page, numbers)
+    elif isinstance(page, ItemPage):
+        title, body = page.product.asin, _item(page, numbers)
+    elif isinstance(page, SubPage):
+        title, body = f"{page.product.asin}: {page.name}", _sub_page(page, numbers)
+    else:
+        title, body = "Thank you", [shown(f"Bought {page.product.title}"), shown(f"Score: {page.reward:.2f}", "bold")]
+    return Panel(Group(*body), title=shown(plain(title)[:70], "bold"), title_align="left", border_style="blue")
+
+
+def _results(page: ResultsPage, numbers: dict[str, int]) -> list[RenderableType]:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1), expand=True)
+    table.add_column("", justify="right", style="cyan")
+    table.add_column("Product", header_style="dim")
+    table.add_column("Price", justify="right", header_style="dim")
+    for product in page.products:
+        number = numbers.get(product.asin.lower(), 0)
+        table.add_row(str(number), shown(product.title), shown(product.price_tag, "green"))
+    nothing = [shown("Nothing was found.", "yellow")] if not page.products else []
+    return [table, *nothing, _buttons(page.buttons()[: len(page.buttons()) - len(page.products)], numbers)]
+
+
+def _item(page: ItemPage, numbers: dict[str, int]) -> list[RenderableType]:
+    from rich.text import Text
+
+    product = page.product
+    body: list[RenderableType] = [
+        shown(product.title, "bold"),
+        Text.assemble(shown(product.price_tag, "green"), "   ", shown(f"Rating: {product.rating}", "dim")),
+    ]
+    for name, values in product.options.items():
+        body += [shown(name, "dim"), _buttons(list(dict.fromkeys(values)), numbers, page.chosen.get(name))]
+    own = {value for values in product.options.values() for value in values}
+    return [*body, Text(), _buttons([button for button in page.buttons() if button not in own], numbers)]
+
+
+def _sub_page(page: SubPage, numbers: dict[str, int]) -> list[RenderableType]:
+    return [*(shown(line) for line in page.content()), _buttons(page.buttons(), numbers)]
+
+
+def _buttons(names: Sequence[str], numbers: dict[str, int], chosen: str | None = None) -> RenderableType:
+    from rich.columns import Columns
+
+    return Columns([_button(name, numbers, name.lower() == chosen) for name in names], padding=(0, 3))
+
+
+def _button(name: str, numbers: dict[str, int], chosen: bool) -> Text:
+    from rich.text import Text
+
+    mark = "✓ " if chosen else ""
+    return Text.assemble((f"{numbers.get(name.lower(), 0)} ", "cyan"), shown(mark + name, "bold" if chosen else ""))
+
 
 PAGE = 40  # admissible actions shown at once
 
@@ -41,7 +113,7 @@ def play(
     config = for_world(recipe, world, sets)
     from rich.console import Console
 
-    from isentrope.tasks.open_world import open_world
+    from isentrope.worlds.pool.open import open_world
 
     made = open_world(config.task)
     task = made.open()
@@ -155,7 +227,6 @@ class Game:
         page = getattr(self._task, "shop_page", None)
         if page is None:
             return False
-        from isentrope.cli.shop_view import shop_page
 
         self._console.print(shop_page(page(), self._view.admissible or ()))
         if not self._understood:
@@ -165,7 +236,7 @@ class Game:
     def _show_actions(self) -> None:
         from rich.columns import Columns
 
-        from isentrope.cli.safe import shown
+        from isentrope.core.text import shown
 
         actions = self._view.admissible
         if not actions:
@@ -178,7 +249,7 @@ class Game:
             self._say(f"{first + 1} to {first + len(page)} of {len(actions)} actions; more shows the next", "dim")
 
     def _say(self, text: str, style: str = "") -> None:
-        from isentrope.cli.safe import shown
+        from isentrope.core.text import shown
 
         if text:
             self._console.print(shown(text, style))

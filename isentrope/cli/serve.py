@@ -1,4 +1,4 @@
-"""`isentrope serve`: a model behind OpenAI's chat protocol."""
+"""`isentrope serve`, `serve-task`, `serve-openenv` and `retrieve`: a policy, a world or a retriever behind HTTP."""
 
 from __future__ import annotations
 
@@ -7,9 +7,126 @@ from typing import Annotated
 
 import typer
 
-from isentrope.cli.loading import say_loading
-from isentrope.cli.options import RecipeOption, SetOption
-from isentrope.cli.settings import recipe_or_run
+from isentrope.cli.options import RecipeOption, SetOption, WorldArgument, for_world, recipe_or_run, say_loading
+
+# `isentrope serve-task`: a task world for trainers on this machine or another.
+
+
+def serve_task(
+    world: WorldArgument = None,
+    recipe: RecipeOption = None,
+    sets: SetOption = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0: any free one.")] = 8100,
+    sessions: Annotated[
+        int, typer.Option("--sessions", min=1, max=65536, help="Episodes that may be played at the same time.")
+    ] = 256,
+    idle: Annotated[
+        float, typer.Option("--idle", min=1, help="Seconds after which an episode that nobody plays on is dropped.")
+    ] = 600.0,
+    key_env: Annotated[
+        str, typer.Option("--key-env", metavar="NAME", help="Environment variable with the key that clients must send.")
+    ] = "",
+) -> None:
+    """Serve a task world over HTTP; trainers play it with task.where=http://HOST:PORT.
+
+    Tasks are played in worker processes with --set task.workers=N, else in this process.
+    """
+    config = for_world(recipe, world, sets)
+    from isentrope.serve.tasks import Serving, key_from, serve_tasks
+
+    serve_tasks(config.task, Serving(host, port, sessions, idle, key_from(host, key_env)))
+
+
+# `isentrope serve-openenv`: a task world for clients of OpenEnv.
+
+
+def serve_openenv(
+    world: WorldArgument = None,
+    recipe: RecipeOption = None,
+    sets: SetOption = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0: any free one.")] = 8000,
+    sessions: Annotated[
+        int, typer.Option("--sessions", min=1, max=65536, help="Episodes that may be played at the same time.")
+    ] = 256,
+    to_others: Annotated[
+        bool, typer.Option("--to-others", help="Listen at an address that others can reach, though there is no key.")
+    ] = False,
+) -> None:
+    """Serve a task world by OpenEnv's protocol: their clients reset it with a split and an index, or a seed.
+
+    There is no key, so it listens on this machine only, and web pages from elsewhere are refused.
+    """
+    config = for_world(recipe, world, sets)
+    import socket
+
+    from isentrope.core.errors import TaskError
+    from isentrope.worlds.adapters.openenv_door import check_host
+    from isentrope.worlds.adapters.openenv_server import make_app
+    from isentrope.worlds.registry import make_world, require
+
+    check_host(host, to_others)
+    made = make_world(config.task.world, config.task.options)
+    uvicorn = require("uvicorn", "openenv", "an OpenEnv server")
+    app = make_app(made, sessions, to_others)
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)  # from here on nobody is turned away, though the first may wait a moment
+    except OSError as error:
+        raise TaskError(f"cannot listen at {host}:{port}: {error}. Another --port may be free") from error
+    typer.echo(f"{made.name} at http://{host}:{listener.getsockname()[1]} (OpenEnv). Ctrl-C ends it.")
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+
+
+# `isentrope retrieve`: a corpus behind Search-R1's retrieval protocol.
+
+
+GENERATED = "generated"
+
+
+def retrieve(
+    corpus: Annotated[
+        str, typer.Argument(metavar="CORPUS", help=f"A file of passages (.jsonl, .json, .zst, .gz), or {GENERATED}.")
+    ],
+    retriever: Annotated[str, typer.Option("--retriever", help="bm25, by words; dense, by meaning.")] = "bm25",
+    topk: Annotated[int, typer.Option("--topk", min=1, max=100, help="Passages, if a request does not say.")] = 3,
+    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0: any free one.")] = 8000,
+    cache: Annotated[str, typer.Option("--cache", help="Folder for indexes; ~/.cache/isentrope if not given.")] = "",
+) -> None:
+    """Serve searches in a corpus over HTTP, for the search_qa world and for any client of Search-R1's protocol.
+
+    The index is built on the first start and kept; a second start takes moments. Whoever reaches the address can
+    search: the protocol has no keys.
+    """
+    from isentrope.core.errors import ConfigError
+    from isentrope.worlds.search_qa.retrievers import KINDS, open_corpus, over
+    from isentrope.worlds.search_qa.server import Server
+
+    if retriever not in KINDS:
+        raise ConfigError(f"--retriever {retriever}: expected one of {', '.join(KINDS)}")
+    if corpus == GENERATED:
+        from isentrope.worlds.search_qa.generated import library
+        from isentrope.worlds.search_qa.world import SearchQAOptions
+
+        found = over(library(SearchQAOptions().passages).passages, retriever)
+    else:
+        found = open_corpus(Path(corpus).expanduser(), retriever, cache)
+    about = {"corpus": Path(corpus).name, "retriever": retriever, "passages": len(found)}
+    with Server((host, port), found, about, topk) as server:
+        # The port may have been 0, for any that is free.
+        address = f"http://{host}:{server.server_address[1]}"
+        typer.echo(f"{about['passages']} passages at {address}/retrieve, until interrupted (Ctrl-C)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            typer.echo("Stopped.")
+
+
+# `isentrope serve`: a model behind OpenAI's chat protocol.
 
 
 def serve(

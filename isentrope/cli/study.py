@@ -168,7 +168,7 @@ def _dry(plan: Study, folder: Path, side_by_side: int, only: tuple[str, ...], ea
 def _results(
     folder: Path, form: Form | None, compact: Path | None, earlier: Path | None, out: Path | None = None
 ) -> None:
-    from isentrope.cli.safe import plain
+    from isentrope.core.text import plain
     from isentrope.study.folder import results_folder
     from isentrope.study.merge import left_behind, merged, write_over
     from isentrope.study.read import read_study

@@ -62,7 +62,7 @@ def table(
     """Put results side by side: success by type, over all, Succ.* and Succ., a row for each method."""
     if not 0 < last <= 1:
         raise typer.BadParameter(f"{last} is not above 0 and at most 1", param_hint="--last")
-    from isentrope.cli.safe import plain
+    from isentrope.core.text import plain
     from isentrope.results.curve import Window
     from isentrope.results.papers import read_printed, with_papers
     from isentrope.results.render import render

@@ -1,112 +1,118 @@
-"""`isentrope check-task`: does a world keep the contract, and does it play like the recordings?"""
+"""`isentrope tasks`: the task worlds, what each of them needs, and all there is to know about one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isentrope.cli.options import RecipeOption, SetOption, WorldArgument
-from isentrope.cli.settings import for_world
+from isentrope.cli.options import SetOption, for_world
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from isentrope.tasks.contract import World
+    from isentrope.worlds.contract import World
+
+LONG = 1500  # characters of an example: enough to see what it is like
 
 
-def check_task(
-    world: WorldArgument = None,
-    games: Annotated[int, typer.Option("--games", min=1, help="Games per split; fewer for a slow world.")] = 5,
-    max_turns: Annotated[
-        int | None, typer.Option("--max-turns", min=1, help="Turns of an episode; 100 or task.max_turns if not given.")
+def tasks(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[WORLD]", help="A world's name, or module:Class for your own.", show_default=False),
     ] = None,
-    transcripts: Annotated[
-        Path | None, typer.Option("--transcripts", help="Replay these recorded games (household) instead.")
-    ] = None,
-    products: Annotated[
-        Path | None, typer.Option("--products", help="Official product file (webshop), for --rankings.")
-    ] = None,
-    rankings: Annotated[
-        Path | None,
-        typer.Option("--rankings", help="Compare the search (webshop) with this TSV instead: query, tab, ASINs."),
-    ] = None,
-    recipe: RecipeOption = None,
     sets: SetOption = None,
 ) -> None:
-    """Check a world against the contract: determinism, hostile actions, new starts, rewards, splits, expert.
-
-    Exit code 1 if something does not hold.
-    """
-    config = for_world(recipe, world, sets)
+    """List the task worlds and what each needs; with a WORLD its splits, kinds, options, rules and an example."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    if transcripts is not None:
-        fine = _replay(transcripts, config.task.world, console)
-    elif products is not None or rankings is not None:
-        from isentrope.cli.check_rankings import check_rankings
-
-        fine = check_rankings(products, rankings, config.task.world, console)
+    if name is None:
+        _list(console)
     else:
-        from isentrope.tasks.open_world import open_world
-
-        made = open_world(config.task)
-        turns = max_turns or max(100, config.task.max_turns)
-        fine = _conformance(made, games, turns, (config.task.world, config.task.options), console)
-        close = getattr(made, "close", None)
-        if close is not None:
-            close()
-    if not fine:
-        raise typer.Exit(1)
+        _show(name, sets, console)
 
 
-def _conformance(
-    world: World, games: int, max_turns: int, remake: tuple[str, Mapping[str, Any]], console: Console
-) -> bool:
-    from isentrope.cli.safe import shown
-    from isentrope.tasks.conformance import iter_findings
+def _list(console: Console) -> None:
+    from rich.table import Column, Table
 
-    fine = True
-    with console.status("checking") as status:  # shown in a terminal alone
+    from isentrope.core.text import shown
+    from isentrope.worlds.registry import WORLDS
 
-        def watch(name: str, done: int, total: int) -> None:
-            status.update(shown(f"{name}: game {done + 1} of {total}" if total else name))
-
-        for finding in iter_findings(world, games, max_turns, remake=remake, watch=watch):
-            state, style = ("ok", "green") if finding.ok else ("BROKEN", "bold red")
-            if finding.skipped:
-                state, style = "skip", "yellow"
-            console.print(shown(f"{state:<6}", style), shown(f"{finding.name:<28}", "bold"), shown(finding.detail))
-            fine = fine and finding.ok
-    return fine
+    table = Table(Column("world", no_wrap=True), Column("what it is", overflow="fold"), Column("here", overflow="fold"))
+    for name, known in WORLDS.items():
+        missing = known.needs.missing()
+        here = shown("\n".join(f"needs {one}" for one in missing), "yellow") if missing else shown("yes", "green")
+        table.add_row(shown(name, "cyan"), shown(f"{known.summary}\n{known.page(name)}"), here)
+    console.print(table)
+    console.print(
+        "isentrope tasks WORLD says more, isentrope play WORLD plays it. Your own: docs/tasks/your-own.md",
+        soft_wrap=True,
+    )
 
 
-def _replay(transcripts: Path, world: str, console: Console) -> bool:
-    """Replay recorded games; each game's first difference is shown as it is found."""
-    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+def _show(name: str, sets: list[str] | None, console: Console) -> None:
+    from isentrope.core.errors import TaskError
+    from isentrope.core.text import shown
+    from isentrope.worlds.registry import WORLDS, make_world, world_factory
 
-    from isentrope.cli.safe import shown
-    from isentrope.errors import TaskError
-    from isentrope.tasks.household.transcripts import check_transcripts
+    world_factory(name)  # a name that does not exist is an error; a package that is missing is not
+    known = WORLDS.get(name)
+    console.print(shown(name, "bold"))
+    if known is not None:
+        console.print(shown(f"{known.summary[0].upper()}{known.summary[1:]}. Page: {known.page(name)}"))
+        for missing in known.needs.missing():
+            console.print(shown(f"Needs {missing}", "yellow"), soft_wrap=True)
+    _show_options(name, console)
+    task = for_world(None, name, sets).task
+    try:
+        world = make_world(name, task.options)
+        _show_world(world, console)
+    except TaskError as error:  # what it needs is not here, or has to be given: the rest can be told all the same
+        console.print(shown(f"It cannot be opened as it stands: {error}", "yellow"))
+        return
+    close = getattr(world, "close", None)
+    if close is not None:
+        close()
 
-    if world != "household":
-        raise TaskError(f"recordings can be replayed for the household world only, not for {world}")
-    games = steps = different = 0
-    columns = (SpinnerColumn(), TextColumn("replaying"), MofNCompleteColumn(), TextColumn("games"), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        bar = progress.add_task("", total=None)
-        for check in check_transcripts(transcripts):
-            games, steps = games + 1, steps + check.steps
-            if check.difference is not None:
-                different += 1
-                console.print(shown(f"line {check.line}, {check.game}", "bold red"))
-                console.print(shown(f"  {check.difference}"))
-            progress.advance(bar)
-    if games == 0:
-        raise TaskError(f"{transcripts} holds no recorded game")
-    verdict = "all the same" if not different else f"{different} different"
-    console.print(shown(f"{games} games, {steps} steps: {verdict}", "bold green" if not different else "bold red"))
-    return different == 0
+
+def _show_options(name: str, console: Console) -> None:
+    from isentrope.cli.config import settings_table
+    from isentrope.config.describe import describe
+    from isentrope.core.text import shown
+    from isentrope.worlds.registry import world_options
+
+    options = world_options(name)
+    rows = list(describe(options)) if options is not None else []
+    if not rows:
+        console.print(shown("It has no options."))
+        return
+    console.print(shown("Options: --set task.options.NAME=VALUE, or [task.options] in a recipe"))
+    console.print(settings_table(rows, None))
+
+
+def _show_world(world: World, console: Console) -> None:
+    from isentrope.core.text import shown
+
+    def say(title: str, text: str) -> None:
+        console.print(shown(title, "bold"), shown(text), soft_wrap=True)
+
+    sizes = {split: world.size(split) for split in world.splits()}
+    say(
+        "Splits:",
+        ", ".join(f"{one} ({'as many as asked for' if size is None else size})" for one, size in sizes.items()),
+    )
+    say("Kinds:", _shortened(", ".join(world.kinds)))
+    say("Expert:", "no" if world.expert(0) is None else "yes, so isentrope sft can warm a model up")
+    task = world.open()
+    view = task.start(world.instance(world.splits()[0], 0))
+    task.close()
+    say("Rules:", view.rules)
+    say("Goal:", _shortened(view.goal))
+    say("First observation:", _shortened(view.text))
+    actions = view.admissible
+    say("Actions:", "free text, as the rules say" if actions is None else _shortened("; ".join(actions)))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONG else f"{text[:LONG]} … ({len(text)} characters)"

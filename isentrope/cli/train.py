@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from isentrope.cli.loading import say_loading_by
-from isentrope.cli.options import OutFolder, RecipeArgument, ResumeOption, SetOption
-from isentrope.cli.settings import recipe_or_recorded
-from isentrope.config.check import check_training
+from isentrope.cli.options import OutFolder, RecipeArgument, ResumeOption, SetOption, recipe_or_recorded, say_loading_by
 from isentrope.config.schema import RunConfig
-from isentrope.errors import ConfigError, RunError
+from isentrope.config.validate import check_training
+from isentrope.core.errors import ConfigError, RunError
 
 
 def train(

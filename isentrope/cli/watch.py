@@ -22,7 +22,7 @@ def watch(
 
     The page only reads. It finds runs that begin later, and needs no network.
     """
-    from isentrope.errors import RunError
+    from isentrope.core.errors import RunError
 
     missing = [run for run in runs if not run.is_dir()]
     if missing:
@@ -48,8 +48,8 @@ def watch(
 def _needs(*modules: str) -> None:
     import importlib.util
 
-    from isentrope.errors import ConfigError
-    from isentrope.tasks.needs import install_command
+    from isentrope.core.errors import ConfigError
+    from isentrope.worlds.registry import install_command
 
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, NamedTuple, cast, get_args, get_origin
 
-from isentrope.config.kinds import allowed_values, field_kinds
+from isentrope.config.convert import allowed_values, field_kinds
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import value_to_toml
 

@@ -2,18 +2,150 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args, get_origin
 
-from isentrope.config.algorithms import with_algorithm
-from isentrope.config.check import impossible
-from isentrope.config.convert import parse_section, read_section
+from isentrope.config.algorithms import ALGORITHMS, with_algorithm
+from isentrope.config.convert import field_kinds, parse_section, read_section
 from isentrope.config.describe import describe_settings
-from isentrope.config.layers import lay_over, read_overrides, read_recipe
+from isentrope.config.older import read_settings
 from isentrope.config.schema import RunConfig
+from isentrope.config.suggest import nearest
 from isentrope.config.text import config_to_toml
-from isentrope.errors import ConfigError
+from isentrope.config.validate import impossible, switched_in
+from isentrope.core.errors import ConfigError
+
+# Recipes in layers: `extends` below, the recipe on it, `--set` on top.
+
+
+Table = dict[str, Any]
+
+
+def read_recipe(path: Path, above: tuple[Path, ...] = ()) -> Table:
+    """The recipe's table, laid over the one it extends. `above` are the recipes that led here."""
+    path = path.resolve()
+    if path in above:
+        chain = " -> ".join(step.name for step in (*above, path))
+        raise ConfigError(f"{path}: recipes extend each other in a circle ({chain}); remove one `extends`")
+    table = _read_toml(path)
+    base = table.pop("extends", None)
+    if base is None:
+        return table
+    if not isinstance(base, str):
+        raise ConfigError(f"{path}: extends = {base!r}: expected the file name of another recipe")
+    return lay_over(read_recipe(path.parent / base, (*above, path)), table)
+
+
+def _read_toml(path: Path) -> Table:
+    try:
+        return read_settings(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        siblings = [sibling.name for sibling in path.parent.glob("*.toml")]
+        guess = nearest(path.name, siblings)
+        raise ConfigError(
+            f"no recipe at {path}" + (f"; did you mean {path.parent / guess}?" if guess else "")
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"could not read the recipe {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def lay_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
+    """Merge two configs. What belonged to a choice that `above` replaces goes with it: the options of another
+    world, the tables of methods no longer listed, the defaults of another algorithm. So `--set methods=[]` turns any
+    recipe into its baseline, and `--set learn.algorithm=dapo` any recorded run into DAPO."""
+    merged = _merge(_without_algorithm(below, above), above)
+    old_task, new_task = below.get("task"), above.get("task")
+    if isinstance(old_task, dict) and isinstance(new_task, dict) and "world" in new_task:
+        old, new = cast(Table, old_task), cast(Table, new_task)
+        if new["world"] != old.get("world", RunConfig().task.world):
+            merged["task"]["options"] = new.get("options", {})
+    old_switch, new_switch = switched_in(below.get("instruments")), switched_in(merged.get("instruments"))
+    listed, tables, new_tables = above.get("methods"), merged.get("method"), above.get("method", {})
+    if listed is None and old_switch not in (None, new_switch):
+        listed = merged.get("methods", [])
+    if isinstance(listed, list) and isinstance(tables, dict) and isinstance(new_tables, dict):
+        kept = [*cast("list[Any]", listed), *cast(Table, new_tables), new_switch]
+        merged["method"] = {name: table for name, table in cast(Table, tables).items() if name in kept}
+    return merged
+
+
+def _without_algorithm(below: Mapping[str, Any], above: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`below` without the values that are its algorithm's own, if `above` names another algorithm."""
+    old, new = below.get("learn"), above.get("learn")
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)) or "algorithm" not in new:
+        return below
+    mine, theirs = cast(Table, old), cast(Table, new)
+    defaults = RunConfig().learn
+    before, after = mine.get("algorithm", defaults.algorithm), theirs["algorithm"]
+    if before == after or str(before) not in ALGORITHMS or str(after) not in ALGORITHMS:
+        return below
+    own = vars(defaults) | ALGORITHMS[before].settings
+    chosen = {*ALGORITHMS[before].settings, *ALGORITHMS[after].settings}
+    kept = {key: value for key, value in mine.items() if key not in chosen or value != own[key]}
+    return {**below, "learn": kept}
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
+    merged: Table = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        both_tables = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merge(cast(Table, old), cast(Table, value)) if both_tables else value
+    return merged
+
+
+def read_overrides(overrides: Sequence[str], problems: list[str]) -> Table:
+    """`["learn.lr=1e-5", "methods=[\\"aem\\"]"]` as one table; what cannot be read is added to `problems`."""
+    table: Table = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        parts = [part.strip() for part in key.split(".")]
+        if not equals or not all(parts):
+            problems.append(f"--set {override}: expected section.name=value, for example learn.lr=1e-5")
+            continue
+        inner: Table | None = table
+        for part in parts[:-1]:
+            inner = _table_in(inner, part)
+        if inner is None:
+            problems.append(f"--set {override}: {'.'.join(parts[:-1])} was given a plain value before")
+        else:
+            inner[parts[-1]] = _override_value(text.strip(), _kind_of(parts))
+    return table
+
+
+def _table_in(outer: Table | None, key: str) -> Table | None:
+    """The table under `key`, made if it is not there; None if something else is."""
+    found = outer.setdefault(key, {}) if outer is not None else None
+    return cast(Table, found) if isinstance(found, dict) else None
+
+
+def _override_value(text: str, kind: Any) -> Any:
+    """The text as a TOML value; as it stands where the setting is text, or where it is no TOML."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        parsed = {}
+    if set(parsed) == {"value"} and (kind is not str or isinstance(parsed["value"], str)):
+        return parsed["value"]
+    if get_origin(kind) is tuple and get_args(kind)[0] is str and not text.startswith("["):
+        return [part.strip() for part in text.split(",")]
+    return text
+
+
+def _kind_of(parts: Sequence[str]) -> Any:
+    """The type of a setting by its path; None where only the world or the method knows it."""
+    kind: Any = RunConfig
+    for part in parts:
+        if not is_dataclass(kind):
+            return None
+        kind = field_kinds(cast("type[Any]", kind)).get(part)
+    return kind
+
 
 __all__ = ["config_from_table", "config_to_toml", "load_config", "parse_section"]
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from isentrope.config.algorithms import ALGORITHMS
+
 
 def plain_name(name: str) -> str:
     """A name as ours are written: `Dr. GRPO` -> `dr_grpo`, `GRPO+` -> `grpo_plus`."""
@@ -26,3 +28,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if guess is not None:
         return f"; did you mean {guess}?"
     return f"; there is: {', '.join(names)}" if names else ""
+
+
+# Which kind of thing a name is, for somebody who gave an algorithm where a method was asked for, or the reverse.
+
+
+# The methods' own registry is too heavy to import here; a test compares the two.
+METHOD_NAMES = ("entropy_bonus", "higher_temperature", "epo", "ea", "seal", "aem", "actre", "no_think")
+COMMANDS = ("sft", "rft")
+
+
+def other_kind(name: str) -> str | None:
+    """`; epo is a method: --set methods=epo` and the like; None for a name that is nothing at all."""
+    plain = plain_name(name)
+    if plain in METHOD_NAMES:
+        return f"; {plain} is a method: --set methods={plain}"
+    if plain in ALGORITHMS:
+        return f"; {plain} is an algorithm: --set learn.algorithm={plain}"
+    return f"; {plain} is a command: isentrope {plain}" if plain in COMMANDS else None

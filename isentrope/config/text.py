@@ -9,7 +9,7 @@ from datetime import date, time
 from typing import Any, cast
 
 from isentrope.config.schema import RunConfig
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 
 Table = Mapping[str, Any]
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

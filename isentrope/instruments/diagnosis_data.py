@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from isentrope.instruments.curves import Curve, curve
-from isentrope.types import Episode
+from isentrope.core.types import Episode
+from isentrope.metrics.curves import Curve, curve
 
 SEVERITIES = ("good", "note", "warning", "bad")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from isentrope.instruments.glossary import GLOSSARY
+from isentrope.metrics.glossary import GLOSSARY
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
 _HEAD = """# Metrics
 
-Made from `isentrope/instruments/glossary.py` by `python -m isentrope.instruments.glossary_docs`; change it there.
+Made from `isentrope/metrics/glossary.py` by `python -m isentrope.instruments.glossary_docs`; change it there.
 
 A run writes one JSON object per line to `metrics.jsonl`, with `step`, `kind` (`train`, `eval` or `sft`) and the keys
 below, and to `timings.jsonl`, which has what the clock says: two equal runs give the same `metrics.jsonl`, byte for

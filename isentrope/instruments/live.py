@@ -19,18 +19,18 @@ from typing import Any
 import numpy as np
 
 from isentrope.config.schema import RunConfig
-from isentrope.config.track import trackers_of
+from isentrope.config.validate import trackers_of
+from isentrope.core.method import Method
+from isentrope.core.types import Episode, Scores
 from isentrope.instruments.log import MetricsLog
-from isentrope.instruments.means import Metrics
 from isentrope.instruments.observe import Observer
 from isentrope.instruments.on_alarm import OnAlarm, Response
-from isentrope.instruments.words import Words
-from isentrope.methods.base import Method
-from isentrope.policy.policy import Policy
+from isentrope.metrics.means import Metrics
+from isentrope.metrics.probes.probes import Probes
+from isentrope.metrics.words import Words
+from isentrope.models.policy import Policy
 from isentrope.rollout.scores import scores_path, write_scores
 from isentrope.train.learner import Probe
-from isentrope.train.probes.probes import Probes
-from isentrope.types import Episode, Scores
 
 
 class Live:

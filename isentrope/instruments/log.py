@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from isentrope.errors import RunError, writing
-from isentrope.instruments.glossary import entry_of
-from isentrope.instruments.trackers.crew import Trackers, say_on_stderr
+from isentrope.core.errors import RunError, writing
+from isentrope.metrics.glossary import entry_of
+from isentrope.metrics.trackers import Trackers, say_on_stderr
 from isentrope.rollout.files import write_atomically
 
 KINDS = ("train", "eval", "sft")

@@ -15,15 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from isentrope.instruments.alarms import Alarm, Alarms
-from isentrope.instruments.degeneracy import LengthDrift, degeneracy_metrics
-from isentrope.instruments.drift import Drift
+from isentrope.core.types import Episode, Scores
+from isentrope.diagnosis.alarms import Alarm, Alarms
 from isentrope.instruments.log import Record
-from isentrope.instruments.means import Metrics
 from isentrope.instruments.spoken import spoken
-from isentrope.instruments.surprisal import predicted_drift
-from isentrope.instruments.words import Words
-from isentrope.types import Episode, Scores
+from isentrope.metrics.degeneracy import LengthDrift, degeneracy_metrics
+from isentrope.metrics.drift import Drift
+from isentrope.metrics.means import Metrics
+from isentrope.metrics.surprisal import predicted_drift
+from isentrope.metrics.words import Words
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from isentrope.config.on_alarm import switched_method
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table
-from isentrope.instruments.alarms import Alarm
+from isentrope.config.validate import switched_method
+from isentrope.core.method import Method
+from isentrope.core.text import listed
+from isentrope.diagnosis.alarms import Alarm
 from isentrope.instruments.log import Record
-from isentrope.instruments.wording import listed
-from isentrope.methods.base import Method
 from isentrope.methods.registry import make_switched
 
 

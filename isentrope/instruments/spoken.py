@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from isentrope.instruments.means import Ids, Vector, joined
-from isentrope.instruments.stops import FAILURES
-from isentrope.types import Episode, Turn
+from isentrope.core.types import FAILURES, Episode, Turn
+from isentrope.metrics.means import Ids, Vector, joined
 
 OTHER, THINK, ACTION = 0, 1, 2
 

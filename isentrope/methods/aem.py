@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isentrope.config.schema import setting
-from isentrope.methods.base import Method
-from isentrope.types import Floats, StepTokens
+from isentrope.core.method import Method
+from isentrope.core.types import Floats, StepTokens
 
 SMALLEST_SPREAD = 1e-6
 Vector = NDArray[np.float64]

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from isentrope.config.schema import setting
-from isentrope.methods.base import Method
-from isentrope.types import Floats, StepTokens
+from isentrope.core.method import Method
+from isentrope.core.types import Floats, StepTokens
 
 
 @dataclass(frozen=True)

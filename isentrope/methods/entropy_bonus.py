@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from isentrope.config.schema import setting
+from isentrope.core.method import Method
+from isentrope.core.types import Term, TokenBatch, TokenStats
 from isentrope.masked import number
-from isentrope.methods.base import Method
-from isentrope.types import Term, TokenBatch, TokenStats
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from isentrope.config.schema import setting
-from isentrope.methods.base import Method
-from isentrope.types import RolloutPlan
+from isentrope.core.method import Method
+from isentrope.core.types import RolloutPlan
 
 
 @dataclass(frozen=True)

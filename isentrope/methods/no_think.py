@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from isentrope.methods.base import Method
-from isentrope.types import RolloutPlan
+from isentrope.core.method import Method
+from isentrope.core.types import RolloutPlan
 
 
 class NoThink(Method):

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 from isentrope.config.convert import parse_section, read_section
-from isentrope.config.on_alarm import switched_in, switched_method
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table
-from isentrope.errors import TaskError
-from isentrope.tasks.registry import world_options
+from isentrope.config.validate import switched_in, switched_method
+from isentrope.core.errors import TaskError
+from isentrope.worlds.registry import world_options
 
 
 def owners(config: RunConfig) -> dict[str, type[Any]]:

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from isentrope.config.convert import read_section
-from isentrope.config.names import other_kind
-from isentrope.config.on_alarm import switched_in, switched_method
 from isentrope.config.schema import RunConfig
-from isentrope.config.suggest import nearest, plain_name
-from isentrope.errors import ConfigError
+from isentrope.config.suggest import nearest, other_kind, plain_name
+from isentrope.config.validate import switched_in, switched_method
+from isentrope.core.errors import ConfigError
+from isentrope.core.method import Method
 from isentrope.methods.actre import ActRe
 from isentrope.methods.aem import Aem
-from isentrope.methods.base import Method
 from isentrope.methods.ea import Ea
 from isentrope.methods.entropy_bonus import EntropyBonus
 from isentrope.methods.epo import Epo

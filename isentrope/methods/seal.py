@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from isentrope.config.schema import setting
+from isentrope.core.method import Method
+from isentrope.core.types import Floats, StepTokens, Term, TokenBatch, TokenStats
 from isentrope.masked import number
-from isentrope.methods.base import Method
-from isentrope.types import Floats, StepTokens, Term, TokenBatch, TokenStats
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from isentrope.instruments.temperature import MARK, entropy_temperature
+from isentrope.metrics.temperature import MARK, entropy_temperature
 from isentrope.report.axes import COLORS
 from isentrope.report.compare_tables import results, settings
 from isentrope.report.groups import Group, grouped, leaves

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isentrope.config.text import value_to_toml
-from isentrope.errors import ConfigError, RunError
+from isentrope.core.errors import ConfigError, RunError
 from isentrope.report.groups import Group, differences
 from isentrope.report.text import clipped, safe
 from isentrope.results.layout import AVERAGE, BEST, KIND, ResultTable

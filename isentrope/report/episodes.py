@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
+from isentrope.core.types import Episode, Turn
 from isentrope.report.read import EpisodeFile, Run
 from isentrope.report.text import clipped, safe, short
 from isentrope.report.tokens import TokenTexts
 from isentrope.rollout.store import read_episodes
-from isentrope.types import Episode, Turn
 
 LEVELS = 8  # shades of entropy
 MOST_NATS = 3.0  # the darkest shade

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from isentrope.instruments.glossary import entry_of, sentence
 from isentrope.instruments.log import Record
+from isentrope.metrics.glossary import entry_of, sentence
 from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.plots import Plot, expand
 from isentrope.report.read import Run

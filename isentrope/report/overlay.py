@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from isentrope.instruments.log import Record
-from isentrope.instruments.temperature import footnotes, marked, note_for
+from isentrope.metrics.temperature import footnotes, marked, note_for
 from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.figures import Figure, eval_series, legend_of, meaning, series_of, splits_of, unit_of
 from isentrope.report.groups import Group, leaves

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.report.axes import LETTER, Series
 from isentrope.report.figures import unit_of
 from isentrope.report.groups import Group

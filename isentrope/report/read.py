@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope.config.older import read_settings
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.instruments.log import EVENTS, METRICS, TIMINGS, Record, read_records
 
 _EPISODE_FILE = re.compile(r"(?:step-(\d+)|eval-(\d+)-(.+))\.parquet")

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from isentrope.errors import RunError
-from isentrope.instruments.alarms import replay
-from isentrope.instruments.diagnosis import Diagnosis, diagnose
+from isentrope.core.errors import RunError
+from isentrope.core.types import Episode
+from isentrope.diagnosis.alarms import replay
+from isentrope.diagnosis.doctor import Diagnosis, diagnose
+from isentrope.diagnosis.phases import NAMES, find_phases
 from isentrope.instruments.diagnosis_data import Course
 from isentrope.instruments.log import METRICS, Record
-from isentrope.instruments.phases import NAMES, find_phases
 from isentrope.report.axes import Flag, Shade
 from isentrope.report.read import Run
 from isentrope.rollout.store import read_episodes
-from isentrope.types import Episode
 
 _MOST_FLAGS = 99
 

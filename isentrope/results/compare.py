@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from isentrope.instruments.metrics import wilson
+from isentrope.metrics.episodes import wilson
 from isentrope.results.curve import chosen
 from isentrope.results.measure import Outcome
 from isentrope.results.rows import differing

@@ -9,8 +9,8 @@ from typing import Any
 
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table
+from isentrope.core.types import RolloutPlan
 from isentrope.results.rows import SAME_TEST
-from isentrope.types import RolloutPlan
 
 
 def played_settings(config: RunConfig, plan: RolloutPlan, episodes: int) -> dict[str, Any]:

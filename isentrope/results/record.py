@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope import __version__
-from isentrope.errors import RunError
-from isentrope.instruments.stops import CUTS
+from isentrope.core.errors import RunError
+from isentrope.core.types import CUTS
 from isentrope.results.measure import EXTRAS, Evaluation, Outcome, SplitResult, of_outcomes
 from isentrope.results.numbers import count, finite
 from isentrope.results.statistics import Share

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from isentrope.errors import ConfigError, RunError
+from isentrope.core.errors import ConfigError, RunError
 from isentrope.results.source import Source, read_source
 
 SAME_TEST = (  # what decides how hard the test is: a row's sources must agree, rows that do not are pointed out

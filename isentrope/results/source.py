@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope.config.older import read_settings
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
+from isentrope.core.types import CUTS
 from isentrope.instruments.log import METRICS, read_records
 from isentrope.instruments.log import Record as Line
-from isentrope.instruments.metrics import wilson
-from isentrope.instruments.stops import CUTS
+from isentrope.metrics.episodes import wilson
 from isentrope.results.measure import Evaluation, Outcome, SplitResult, measure, ordered_kinds
 from isentrope.results.numbers import MOST, finite
 from isentrope.results.record import read_record

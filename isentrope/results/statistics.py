@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isentrope.instruments.metrics import wilson
+from isentrope.metrics.episodes import wilson
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from isentrope.errors import ConfigError, RunError
+from isentrope.core.errors import ConfigError, RunError
 from isentrope.results.compare import compare
 from isentrope.results.curve import Window, best, chosen, converged, last_step
 from isentrope.results.layout import (

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from isentrope.core.types import RolloutPlan
 from isentrope.rollout.dynamic import Sampled
 from isentrope.rollout.store import pack_episodes, unpack_episodes
-from isentrope.types import RolloutPlan
 
 Progress = Callable[[int], None]
 Metrics = dict[str, float]

@@ -8,14 +8,13 @@ from types import TracebackType
 import numpy as np
 
 from isentrope.config.schema import RunConfig
-from isentrope.errors import TaskError
-from isentrope.policy.engine import Engine
+from isentrope.core.engine import Engine
+from isentrope.core.errors import TaskError
+from isentrope.core.seeding import stream
+from isentrope.core.types import Episode, RolloutPlan
 from isentrope.rollout.runner import Runner, Seat
-from isentrope.seeding import stream
-from isentrope.tasks.contract import Instance, World
-from isentrope.tasks.open_world import open_world
-from isentrope.tasks.pool import open_tasks
-from isentrope.types import Episode, RolloutPlan
+from isentrope.worlds.contract import Instance, World
+from isentrope.worlds.pool.open import open_tasks, open_world
 
 Progress = Callable[[int], None]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from isentrope.agent.context import Context, split_prefix
-from isentrope.agent.format import parse_response, write_response
-from isentrope.agent.tokens import Dialect
+from isentrope.agent.response_format import parse_response, write_response
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.errors import TaskError
-from isentrope.tasks.contract import Expert, Instance, Step, View, World
-from isentrope.types import Episode, Turn
+from isentrope.core.errors import TaskError
+from isentrope.core.tokenizer import Dialect
+from isentrope.core.types import Episode, Turn
+from isentrope.worlds.contract import Expert, Instance, Step, View, World
 
 
 def demonstrations(

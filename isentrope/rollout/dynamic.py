@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isentrope.config.schema import LearnSettings
+from isentrope.core.types import Episode
 from isentrope.rollout.store import write_episodes
-from isentrope.types import Episode
 
 Play = Callable[[int, int], list[Episode]]
 """From (attempt, number of groups) to their episodes."""

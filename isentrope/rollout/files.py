@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from isentrope.errors import writing
+from isentrope.core.errors import writing
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from isentrope.agent.format import Parsed
-from isentrope.policy.engine import Engine, Flowing, Request, Sampled
+from isentrope.agent.response_format import Parsed
+from isentrope.core.engine import Engine, Flowing, Request, Sampled
+from isentrope.core.types import Episode
 from isentrope.rollout.clock import Clock
 from isentrope.rollout.play import Play, Rules, Seat
-from isentrope.tasks.contract import Instance, Step, View
-from isentrope.tasks.pool import Result, TaskPool
-from isentrope.types import Episode
+from isentrope.worlds.contract import Instance, Step, View
+from isentrope.worlds.pool.open import Result, TaskPool
 
 
 class FlowingEngine(Engine, Flowing, Protocol):

@@ -12,15 +12,15 @@ from functools import partial
 import numpy as np
 
 from isentrope.agent.context import Context
-from isentrope.agent.format import Parsed, closing_tags, parse_response
 from isentrope.agent.prompts import NO_ACTION
-from isentrope.agent.tokens import Dialect
+from isentrope.agent.response_format import Parsed, closing_tags, parse_response
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.policy.engine import Request, Sampled
-from isentrope.seeding import Streams
-from isentrope.tasks.contract import Instance, Step, View
-from isentrope.tasks.slots import Failure
-from isentrope.types import Episode, RolloutPlan, Turn
+from isentrope.core.engine import Request, Sampled
+from isentrope.core.seeding import Streams
+from isentrope.core.tokenizer import Dialect
+from isentrope.core.types import Episode, RolloutPlan, Turn
+from isentrope.worlds.contract import Instance, Step, View
+from isentrope.worlds.pool.guarded import Failure
 
 
 @dataclass(frozen=True)

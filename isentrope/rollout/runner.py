@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.policy.engine import Engine, Flowing
+from isentrope.core.engine import Engine, Flowing
+from isentrope.core.types import Episode, RolloutPlan
 from isentrope.rollout.clock import Clock
 from isentrope.rollout.flow import Flow
 from isentrope.rollout.play import Play, Rules, Seat
-from isentrope.tasks.pool import TaskPool
-from isentrope.types import Episode, RolloutPlan
+from isentrope.worlds.pool.open import TaskPool
 
 __all__ = ["Runner", "Seat"]
 

@@ -18,9 +18,9 @@ import pyarrow  # pyright: ignore[reportMissingTypeStubs]
 import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
+from isentrope.core.types import Episode, Scores
 from isentrope.rollout.files import write_atomically
-from isentrope.types import Episode, Scores
 
 pa: Any = pyarrow  # it comes without type information
 pq: Any = pyarrow.parquet

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow  # pyright: ignore[reportMissingTypeStubs]
 import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
+from isentrope.core.types import Episode, Floats, Ints, Turn
 from isentrope.rollout.files import write_atomically
-from isentrope.types import Episode, Floats, Ints, Turn
 
 pa: Any = pyarrow  # it comes without type information
 pq: Any = pyarrow.parquet

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from isentrope.policy.engine import TAIL_BYTES
+from isentrope.core.engine import TAIL_BYTES
 
 MAX_STOPS = 4
 _COLDEST = 1e-4  # a temperature below it, other than 0, would divide logits beyond what numbers hold

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isentrope.agent.format import is_complete
-from isentrope.agent.tokens import ACTION, Dialect
-from isentrope.policy.engine import Engine, Request, Sampled
-from isentrope.seeding import stream
+from isentrope.agent.response_format import is_complete
+from isentrope.core.engine import Engine, Request, Sampled
+from isentrope.core.seeding import stream
+from isentrope.core.tokenizer import ACTION, Dialect
 from isentrope.serve.chat import BadRequest, Chat
 
 REMEMBERED = 20_000  # answers whose tokens are remembered

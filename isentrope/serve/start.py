@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from isentrope.config.schema import RunConfig
-from isentrope.errors import ConfigError, EngineError
+from isentrope.core.engine import Engine
+from isentrope.core.errors import ConfigError, EngineError
+from isentrope.engines.openai.api_key import is_local
+from isentrope.engines.registry import make_engine
 from isentrope.evaluate import evaluation_plan
-from isentrope.policy.engine import Engine
-from isentrope.policy.engines import make_engine
-from isentrope.policy.load import load_policy
-from isentrope.policy.models.find import find_folder
-from isentrope.policy.server.api_key import is_local
+from isentrope.models.load import load_policy
+from isentrope.models.sources.find import find_folder
 from isentrope.serve.http import Server
 from isentrope.serve.speaker import Speaker
 from isentrope.setup import use_threads

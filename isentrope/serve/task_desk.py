@@ -12,11 +12,11 @@ from queue import SimpleQueue
 from typing import Any
 
 from isentrope.config.schema import TaskSettings
-from isentrope.tasks.pool import ThreadTasks, WorkerTasks
-from isentrope.tasks.registry import make_world
-from isentrope.tasks.slots import close_world
-from isentrope.tasks.where import place_of
-from isentrope.tasks.wire import Table, result_to_table
+from isentrope.worlds.pool.codec import Table, result_to_table
+from isentrope.worlds.pool.guarded import close_world
+from isentrope.worlds.pool.open import ThreadTasks, WorkerTasks
+from isentrope.worlds.pool.placement import place_of
+from isentrope.worlds.registry import make_world
 
 
 class Turn:

@@ -1,4 +1,4 @@
-"""A task world over HTTP, on the standard library's server. The client's side is tasks/remote_world.py.
+"""A task world over HTTP, on the standard library's server. The client's side is worlds/pool/remote.py.
 
 GET  /v1/world                                      what is served
 GET  /v1/instances?split=train&first=0&count=64     which games there are
@@ -18,12 +18,12 @@ from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 from isentrope import __version__
-from isentrope.config.address import is_local
+from isentrope.config.validate import is_local
 from isentrope.serve.task_sessions import Refusal, Sessions
 from isentrope.serve.too_long import pass_over
-from isentrope.tasks.remote_servers import PATH
-from isentrope.tasks.tidy import Garbage
-from isentrope.tasks.wire import Table, instance_to_table, pack, unpack
+from isentrope.worlds.pool.codec import Table, instance_to_table, pack, unpack
+from isentrope.worlds.pool.remote_servers import PATH
+from isentrope.worlds.pool.sanitize import Garbage
 
 MAX_BODY = 2**20
 MAX_COUNT = 1000  # instances of one request

@@ -11,9 +11,9 @@ import threading
 import time
 from typing import Any
 
-from isentrope.errors import TaskError
+from isentrope.core.errors import TaskError
 from isentrope.serve.task_desk import Desk, Turn
-from isentrope.tasks.wire import Table
+from isentrope.worlds.pool.codec import Table
 
 HOLD_SECONDS = 1.0  # that a request is held while it waits for its turn; then the client asks again
 QUEUED = {"queued": True}

@@ -10,17 +10,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from isentrope.config.address import is_local, is_remote
 from isentrope.config.convert import parse_section
 from isentrope.config.schema import TaskSettings
 from isentrope.config.text import as_table
-from isentrope.errors import ConfigError, TaskError
+from isentrope.config.validate import is_local, is_remote
+from isentrope.core.errors import ConfigError, TaskError
 from isentrope.serve.task_desk import Desk
 from isentrope.serve.task_http import TaskServer
 from isentrope.serve.task_sessions import Sessions
-from isentrope.tasks.registry import world_options
-from isentrope.tasks.remote_servers import PROTOCOL
-from isentrope.tasks.wire import Table
+from isentrope.worlds.pool.codec import Table
+from isentrope.worlds.pool.remote_servers import PROTOCOL
+from isentrope.worlds.registry import world_options
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from isentrope.config.older import read_settings
 from isentrope.config.text import as_table
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.instruments.log import METRICS
 from isentrope.methods.options import with_options
 from isentrope.report.groups import leaves

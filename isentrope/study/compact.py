@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope.config.older import upgraded_leaves
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.instruments.log import Record
 from isentrope.rollout.files import write_atomically
 from isentrope.study.folder import WARMUP, plan_from_json, plan_to_json

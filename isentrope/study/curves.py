@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from isentrope.instruments.temperature import footnotes, marked
+from isentrope.metrics.temperature import footnotes, marked
 from isentrope.report.axes import COLORS, Series
 from isentrope.report.figures import Figure, meaning
 from isentrope.report.overlay import Overlay, figure_of

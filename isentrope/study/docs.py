@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.marked import filled
 from isentrope.report.paper import picture_svg
 from isentrope.results.render import markdown_safe, one_line

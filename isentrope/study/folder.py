@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.report.paper import file_name
 from isentrope.rollout.files import write_atomically
 from isentrope.study.cells import Cell, can_name

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from isentrope.config.check import check_training
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
-from isentrope.errors import ConfigError, TaskError
+from isentrope.config.validate import check_training
+from isentrope.core.errors import ConfigError, TaskError
 from isentrope.methods.options import option_problems
 from isentrope.study.cells import Cell
 from isentrope.study.folder import WARMUP, run_folder
 from isentrope.study.plan import Study
-from isentrope.tasks.registry import world_options
+from isentrope.worlds.registry import world_options
 
 
 @dataclass(frozen=True)

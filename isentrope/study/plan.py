@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from isentrope.config.convert import read_section
 from isentrope.config.schema import setting
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 from isentrope.study.cells import Cell, can_name, expand
 from isentrope.study.parts import Group, seed_list
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.instruments.log import METRICS
 from isentrope.report.read import read_run
 from isentrope.study.jobs import Job

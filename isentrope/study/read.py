@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.instruments.log import Record
 from isentrope.report.groups import leaves
 from isentrope.report.read import Run, read_run

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from isentrope.instruments.temperature import marked
+from isentrope.metrics.temperature import marked
 from isentrope.report.text import safe
 from isentrope.results.render import aligned, latex_figure, latex_safe, markdown_safe, one_line, spreadsheet_safe
 from isentrope.rollout.files import write_atomically

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from isentrope.errors import RunError, writing
+from isentrope.core.errors import RunError, writing
 from isentrope.study.begun import begun_cells, check_begun, done_before
 from isentrope.study.device import room_for
 from isentrope.study.folder import write_plan

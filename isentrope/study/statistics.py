@@ -19,7 +19,7 @@ from statistics import NormalDist, fmean
 
 import numpy as np
 
-from isentrope.instruments.phases import find_phases
+from isentrope.diagnosis.phases import find_phases
 from isentrope.results.statistics import mean_and_std, t_quantile
 
 DRAWS = 10_000

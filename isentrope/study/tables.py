@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from isentrope.instruments.temperature import entropy_temperature, footnotes
+from isentrope.metrics.temperature import entropy_temperature, footnotes
 from isentrope.study.cells import Cell
 from isentrope.study.grid import TITLE, Change, Grid, make_grid
 from isentrope.study.measure_list import MEASURES, Measure, measured

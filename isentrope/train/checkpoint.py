@@ -20,9 +20,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save  # pyright: ignore[reportUnknownVariableType]
 
+from isentrope.core.errors import RunError, writing
 from isentrope.disk import flush_folder
-from isentrope.errors import RunError, writing
-from isentrope.policy.policy import Policy
+from isentrope.models.policy import Policy
 from isentrope.rollout.files import write_atomically
 
 BEST = "best.json"

@@ -16,7 +16,7 @@ from isentrope.advantages.reinforce import reinforce
 from isentrope.advantages.rloo import rloo
 from isentrope.config.algorithms import GIGPO_FORMS
 from isentrope.config.schema import LearnSettings
-from isentrope.types import Episode, Floats, StepTokens
+from isentrope.core.types import Episode, Floats, StepTokens
 
 Vector = NDArray[np.float64]
 Ids = NDArray[np.int64]

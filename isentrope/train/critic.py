@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from isentrope.config.schema import CriticSettings, LearnSettings
-from isentrope.policy.policy import Policy, before
+from isentrope.core.types import TokenBatch
+from isentrope.models.policy import Policy, before
 from isentrope.train.optimise import Optimiser
-from isentrope.types import TokenBatch
 
 
 class Critic:

@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from isentrope.core.types import Floats, StepTokens, Targets
 from isentrope.layout import TokenSequence
-from isentrope.types import Floats, StepTokens, Targets
 
 Mask = NDArray[np.bool_]
 Table = TypeVar("Table", StepTokens, Targets)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from isentrope.batch import flatten, micro_batches
-from isentrope.policy.policy import Policy
+from isentrope.core.types import Episode
+from isentrope.models.policy import Policy
 from isentrope.train.optimise import Optimiser
-from isentrope.types import Episode
 
 
 def imitate(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.config.schema import RunConfig
-from isentrope.policy.policy import Policy
+from isentrope.models.policy import Policy
 from isentrope.train.checkpoint import best_checkpoint, mark_best, read_record, remove_old, save_checkpoint
 
 

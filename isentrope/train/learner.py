@@ -17,10 +17,11 @@ from torch import Tensor
 
 from isentrope.batch import TokenSequence, flatten, micro_batches
 from isentrope.config.schema import LearnSettings, RunConfig
+from isentrope.core.method import Method
+from isentrope.core.seeding import stream
+from isentrope.core.types import Episode, Floats, Scores, StepTokens, Targets, TokenBatch
 from isentrope.losses.kl import kl_estimate
-from isentrope.methods.base import Method
-from isentrope.policy.policy import Policy, before
-from isentrope.seeding import stream
+from isentrope.models.policy import Policy, before
 from isentrope.train.credit import assign_credit
 from isentrope.train.critic import Critic, explained_variance
 from isentrope.train.finite import finite, only, renumbered, rows, spread
@@ -28,7 +29,6 @@ from isentrope.train.mismatch import Mismatch
 from isentrope.train.objective import Figures, Metrics, accumulate, brought, critic_objective, merged, objective
 from isentrope.train.optimise import Optimiser, learning_rate
 from isentrope.train.tables import add_weights, scores_of, write_values
-from isentrope.types import Episode, Floats, Scores, StepTokens, Targets, TokenBatch
 
 Probe = Callable[[Floats], Metrics]
 """From the advantages that will be learnt from to what was measured with the policy that played."""

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from isentrope.config.schema import LearnSettings
+from isentrope.core.types import Floats, StepTokens
 from isentrope.losses.mismatch import mismatch_metrics, mismatch_ratio
 from isentrope.train.objective import Metrics
-from isentrope.types import Floats, StepTokens
 
 
 class Mismatch:

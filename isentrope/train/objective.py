@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from isentrope.config.schema import LearnSettings
+from isentrope.core.method import Method
+from isentrope.core.types import TokenBatch, TokenStats
 from isentrope.losses.clipped import MAX_LOG_RATIO, clipped_loss
 from isentrope.losses.kl import ESTIMATORS, kl_estimate
 from isentrope.losses.policy_gradient import policy_gradient_loss
 from isentrope.losses.sequence import mean_log_ratio, sequence_loss
 from isentrope.losses.value import value_loss
 from isentrope.masked import number
-from isentrope.methods.base import Method
 from isentrope.train.critic import Critic
-from isentrope.types import TokenBatch, TokenStats
 
 Metrics = dict[str, float]
 Figures = dict[str, float | Tensor]

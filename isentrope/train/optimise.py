@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from isentrope.errors import TrainError
+from isentrope.core.errors import TrainError
 from isentrope.train.masters import Masters
 
 

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from isentrope.config.schema import RunConfig
-from isentrope.methods.base import Method
-from isentrope.policy.policy import Policy
-from isentrope.policy.snapshot import follow
+from isentrope.core.method import Method
+from isentrope.core.types import RolloutPlan
+from isentrope.models.policy import Policy, follow
 from isentrope.rollout.advance import Played, Progress, Rollouts
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.dynamic import sample_groups
-from isentrope.types import RolloutPlan
 
 
 class Player:

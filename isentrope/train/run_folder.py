@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import Any, cast
 
 from isentrope import __version__
-from isentrope.agent.tokens import Dialect
 from isentrope.config.load import load_config
-from isentrope.config.on_alarm import switched_method
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table, config_to_toml
-from isentrope.errors import RunError, writing
+from isentrope.config.validate import switched_method
+from isentrope.core.errors import RunError, writing
+from isentrope.core.tokenizer import Dialect
 from isentrope.methods.options import with_options
-from isentrope.policy.policy import Policy
+from isentrope.models.policy import Policy
 from isentrope.rollout.files import write_atomically
 
 KIND = "run.json"  # which command made the folder, when, with which version, and from which weights

@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from isentrope.core.types import Floats, Scores, StepTokens, Targets
 from isentrope.layout import TokenSequence
 from isentrope.losses.clipped import MAX_LOG_RATIO
 from isentrope.masked import token_weights
 from isentrope.train.finite import Mask, spread
-from isentrope.types import Floats, Scores, StepTokens, Targets
 
 
 def write_values(values_N: Floats, parts: Sequence[tuple[NDArray[np.int64], Tensor]]) -> None:

@@ -21,7 +21,7 @@ import pyarrow  # pyright: ignore[reportMissingTypeStubs]
 import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.rollout.store import FORMAT
 from isentrope.watch.runs import Run
 

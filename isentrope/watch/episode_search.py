@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow.compute  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
-from isentrope.errors import RunError
-from isentrope.instruments.degeneracy import sentences_of
+from isentrope.core.errors import RunError
+from isentrope.metrics.degeneracy import sentences_of
 from isentrope.report.tokens import TokenTexts
 from isentrope.watch.episode_files import EpisodeFile, Index, Indexes, read_columns
 

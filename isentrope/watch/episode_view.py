@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.report.text import clipped, visible
 from isentrope.report.tokens import TokenTexts, read_tokens
 from isentrope.watch.episode_files import EpisodeFile, Index, Indexes, read_columns

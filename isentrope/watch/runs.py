@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.config.older import read_settings
+from isentrope.diagnosis.phases import PhaseDetector
 from isentrope.instruments.log import METRICS, TIMINGS
-from isentrope.instruments.phases import PhaseDetector
 from isentrope.report.groups import but_the_seed, leaves
 from isentrope.report.text import visible
 from isentrope.watch.locks import is_held

@@ -23,7 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from isentrope.errors import ConfigError, RunError
+from isentrope.core.errors import ConfigError, RunError
 from isentrope.watch.answers import Answers, wanted_from
 from isentrope.watch.runs import Runs
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isentrope.agent.context import Context
-from isentrope.agent.format import is_complete, parse_response, write_response, written_action
 from isentrope.agent.prompts import wording
-from isentrope.agent.tokens import neutral
-from isentrope.config.check import impossible
+from isentrope.agent.response_format import is_complete, parse_response, write_response, written_action
 from isentrope.config.schema import AgentSettings, RunConfig
-from isentrope.policy.pocket_tokens import PocketTokens
-from isentrope.tasks.contract import View
+from isentrope.config.validate import impossible
+from isentrope.core.tokenizer import neutral
+from isentrope.models.sources.pocket import PocketTokens
+from isentrope.worlds.contract import View
 
 TAGS = ("search", "answer")
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from isentrope.agent.context import Context, split_prefix
 from isentrope.agent.prompts import wording
-from isentrope.agent.tokens import TAGS, neutral
-from isentrope.policy.pocket_tokens import CONTROLS, PocketTokens
-from isentrope.tasks.contract import View
+from isentrope.core.tokenizer import TAGS, neutral
+from isentrope.models.sources.pocket import CONTROLS, PocketTokens
+from isentrope.worlds.contract import View
 
 TOKENS = PocketTokens([" a", "You", " see", ", you see a", " 1", "<|user|>x"])
 SPECIAL = set(range(len(CONTROLS) + len(TAGS)))

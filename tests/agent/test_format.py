@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.agent.format import ORDERS, VERDICTS, is_complete, parse_response, write_response
+from isentrope.agent.response_format import ORDERS, VERDICTS, is_complete, parse_response, write_response
 
 
 def parse(text: str, order: str = "think_act", stop: str = "tag", size: int = 3):

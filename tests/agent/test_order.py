@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from isentrope.agent.format import ORDERS, parse_response
+from isentrope.agent.response_format import ORDERS, parse_response
 
 PARTS = ["<think>", "</think>", "<action>", "</action>", "a", " ", "look", "\n"]
 

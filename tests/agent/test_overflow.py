@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from isentrope.agent.context import KEPT, Context, split_prefix
 from isentrope.agent.prompts import wording
 from isentrope.config.schema import AgentSettings
-from isentrope.policy.pocket_tokens import PocketTokens
-from isentrope.tasks.contract import View
+from isentrope.models.sources.pocket import PocketTokens
+from isentrope.worlds.contract import View
 
 TOKENS = PocketTokens(["You", " see", " step", " left", " out", " earlier"])
 SYSTEM = wording("brief").system("think_act", "")

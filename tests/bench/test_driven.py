@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.agent.format import is_complete, parse_response
+from isentrope.agent.response_format import is_complete, parse_response
 from isentrope.bench.driven import DrivenDialect, DrivenOptions, DrivenWorld, action_number
 from isentrope.bench.work import Ours, Spent, Work, typical
-from isentrope.policy.models.find import POCKET
-from isentrope.policy.pocket_tokens import PocketTokens
-from isentrope.tasks.household.engine import NOTHING_HAPPENS
+from isentrope.models.sources.find import POCKET
+from isentrope.models.sources.pocket import PocketTokens
+from isentrope.worlds.household.engine import NOTHING_HAPPENS
 
 
 def dialect(length: int) -> DrivenDialect:

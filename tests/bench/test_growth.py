@@ -11,7 +11,7 @@ import pytest
 from isentrope.bench.growth import Point, against_linear, measure_one, rows_of, slope, work_for
 from isentrope.bench.growth_plot import growth_svg
 from isentrope.bench.work import Spent, Work
-from isentrope.policy.load import load_policy
+from isentrope.models.load import load_policy
 
 BASE = Work("pocket", groups=1, group_size=2, turns=2, response=6, prompt="brief", rooms="small")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from isentrope.bench.results import Result, Row, finish, read_result, table_of
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 
 numbers = st.floats(0, 1e6)
 rows = st.builds(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from isentrope.bench import suite
 from isentrope.bench.suite import BENCHES, Bench, Machine, arguments, chosen, run
 from isentrope.cli.main import app
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 
 LAPTOP, SERVER = Machine(False, True, True), Machine(True, True, True)
 GOOD = """

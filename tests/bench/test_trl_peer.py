@@ -56,7 +56,7 @@ def test_masks_mark_what_the_model_wrote() -> None:
 def test_first_prompts_are_ours() -> None:
     _, generator, _ = played()
     ours = Ours(WORK, WORK.config(["run.threads=1"]))
-    from isentrope.types import RolloutPlan
+    from isentrope.core.types import RolloutPlan
 
     episodes = ours.arena.train(1, RolloutPlan("think_act", 1.0))
     ours.close()

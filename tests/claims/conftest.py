@@ -12,7 +12,7 @@ from isentrope.claims import docs, eruptions
 from isentrope.claims.first.judge import find as find_first
 from isentrope.claims.first.rules import first_edition
 from isentrope.claims.record import Finding
-from isentrope.instruments.phases import PhaseDetector, find_phases
+from isentrope.diagnosis.phases import PhaseDetector, find_phases
 from isentrope.study import statistics
 from isentrope.study.read import StudyData, read_study
 

@@ -14,7 +14,7 @@ from isentrope.claims.book import CLAIMS, claim_of
 from isentrope.claims.judge import find
 from isentrope.claims.record import Claim, Finding, Verdict
 from isentrope.claims.select import place
-from isentrope.instruments.glossary import GLOSSARY, entry_of
+from isentrope.metrics.glossary import GLOSSARY, entry_of
 from isentrope.study.plan import read_plan
 from isentrope.study.read import DONE, StudyData, StudyRun
 from tests.claims.made import SEEDS, SIX, hills, in_setting, made_run, made_study, solving

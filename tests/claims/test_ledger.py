@@ -34,10 +34,10 @@ from isentrope.claims.words import (
     signed,
 )
 from isentrope.cli.main import app
-from isentrope.errors import ConfigError, RunError
+from isentrope.core.errors import ConfigError, RunError
+from isentrope.metrics.probes.interference import Spoken
 from isentrope.study.compact import write_compact
 from isentrope.study.read import FAILED, StudyData
-from isentrope.train.probes.interference import Spoken
 from tests.claims.made import POCKET, in_setting, made_run, made_study, of_model, with_train
 from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
 

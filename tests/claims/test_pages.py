@@ -17,7 +17,7 @@ from isentrope.claims.record import Finding, Interval, PartFinding, Verdict
 from isentrope.claims.registry import Entry, present
 from isentrope.claims.render import runs_to_markdown, safe_cell, to_markdown
 from isentrope.claims.words import telling
-from isentrope.instruments.glossary import entry_of
+from isentrope.metrics.glossary import entry_of
 from isentrope.study.plan import Plan, read_plan
 from isentrope.study.read import StudyData
 from tests.claims.cells import run_of, study_of

@@ -19,8 +19,8 @@ from isentrope.claims.ledger import make_ledger
 from isentrope.claims.record import Claim, Measure, Part, Premise, Select, Verdict
 from isentrope.claims.registry import Entry, notes_on, present, read_book, unrecorded, with_changes, write_book
 from isentrope.claims.select import Placed, matches, place
-from isentrope.instruments import rises
-from isentrope.instruments.phases import find_phases
+from isentrope.diagnosis import rise_detector
+from isentrope.diagnosis.phases import find_phases
 from isentrope.study.read import StudyRun
 from tests.claims.scenarios import HOLDS, SCENARIOS
 
@@ -174,7 +174,7 @@ def measures_of(claim: Claim) -> list[Measure]:
 @pytest.mark.parametrize(
     ("module", "name", "value", "claim"),
     [
-        (rises, "IN_LEVEL", 0.45, "S2"),
+        (rise_detector, "IN_LEVEL", 0.45, "S2"),
         (eruptions, "REPEATED", 3, "S2"),
         (eruptions, "BEFORE", 9, "S4"),
         (eruptions, "START", 9, "S6"),
@@ -189,7 +189,7 @@ def test_constants_behind_a_measure_change_its_digest(
     few = tuple(replace(study, runs=study.runs[: len(SEEDS)]) for study in battery())  # each curve takes its time
     monkeypatch.setattr(digests, "battery", lambda: few)
     before = {one: digest_of(claim_of(one)) for one in (claim, "A1")}
-    if module is rises:  # what was found of a curve is kept; here it must neither be seen nor left to others
+    if module is rise_detector:  # what was found of a curve is kept; here it must neither be seen nor left to others
         monkeypatch.setattr(eruptions, "_rises", lru_cache(maxsize=None)(eruptions._rises.__wrapped__))
         monkeypatch.setattr(eruptions, "find_phases", find_phases)
     monkeypatch.setattr(module, name, value)

@@ -18,7 +18,7 @@ from isentrope import __version__
 from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.methods.options import with_options
 
 COMMANDS = (
@@ -282,7 +282,7 @@ def test_replaying_recordings(stand_in: Any, tmp_path: Path) -> None:
         SimpleNamespace(game="a", line=1, steps=3, difference=None),
         SimpleNamespace(game="b", line=2, steps=4, difference="at step 2, 'look': \x1b[2J[red]differs"),
     ]
-    called = stand_in("isentrope.tasks.household.transcripts", "check_transcripts", checks)
+    called = stand_in("isentrope.worlds.household.transcripts", "check_transcripts", checks)
     done = invoke("check-task", "household", "--transcripts", "x.jsonl")
     assert called.calls[0][0] == Path("x.jsonl")
     assert done.exit_code == 1
@@ -310,10 +310,10 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
         "java",
     ):
         assert word in done.stdout
-    monkeypatch.setattr("isentrope.cli.health.CORE", ("no-such-package",))
-    monkeypatch.setattr("isentrope.cli.extras.PURPOSES", {"dream": "dreaming"})
-    monkeypatch.setattr("isentrope.cli.extras._declared", lambda: {"dream": [Requirement("no-such-package")]})
-    monkeypatch.setattr("isentrope.cli.health.PROGRAMS", {"java": (("no-such-program",), "coffee")})
+    monkeypatch.setattr("isentrope.cli.doctor.CORE", ("no-such-package",))
+    monkeypatch.setattr("isentrope.cli.doctor.PURPOSES", {"dream": "dreaming"})
+    monkeypatch.setattr("isentrope.cli.doctor._declared", lambda: {"dream": [Requirement("no-such-package")]})
+    monkeypatch.setattr("isentrope.cli.doctor.PROGRAMS", {"java": (("no-such-program",), "coffee")})
     ill = invoke("doctor")
     assert ill.exit_code == 1
     assert "pip install no-such-package" in ill.stdout

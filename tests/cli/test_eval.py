@@ -13,11 +13,11 @@ from typer.testing import CliRunner, Result
 
 from isentrope.cli.main import app
 from isentrope.config.load import config_to_toml, load_config
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
+from isentrope.engines.torch import TorchEngine
 from isentrope.evaluate import checkpoints_of
+from isentrope.models.load import load_policy
 from isentrope.pipeline import train
-from isentrope.policy.load import load_policy
-from isentrope.policy.torch_engine import TorchEngine
 from isentrope.results.record import Record, read_record
 from isentrope.results.rows import SAME_TEST, differing
 from isentrope.results.source import read_source

@@ -12,10 +12,10 @@ import torch
 from typer.testing import CliRunner
 
 from isentrope.cli.main import app
-from isentrope.errors import EngineError, RunError
+from isentrope.core.errors import EngineError, RunError
 from isentrope.export import export
+from isentrope.models.load import load_folder, load_policy
 from isentrope.pipeline import train
-from isentrope.policy.load import load_folder, load_policy
 from isentrope.warmup import warm_up
 from tests.policy.test_hugging_face import make_folder
 from tests.runs.helpers import make_model, toy_config

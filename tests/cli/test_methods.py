@@ -6,11 +6,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from isentrope.cli.main import app
+from isentrope.cli.method_pages import ADVANTAGES, sheets
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.schema import CriticSettings
-from isentrope.instruments.glossary import sentence
-from isentrope.method_pages import ADVANTAGES, sheets
 from isentrope.methods.registry import METHODS
+from isentrope.metrics.glossary import sentence
 
 
 def invoke(*arguments: str, columns: int = 250) -> Result:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from isentrope.cli.play import Game
-from isentrope.cli.safe import plain, shown
-from isentrope.tasks.contract import View
+from isentrope.core.text import plain, shown
+from isentrope.worlds.contract import View
 from tests.toys import ToyTask, ToyWorld
 
 

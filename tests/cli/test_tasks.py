@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from isentrope.cli.main import app
-from isentrope.tasks.registry import WORLDS
+from isentrope.worlds.registry import WORLDS
 
 TOY = "tests.toys:ToyWorld"
 

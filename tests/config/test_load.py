@@ -6,7 +6,7 @@ import pytest
 
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 
 
 def problems_of(*overrides: str) -> str:

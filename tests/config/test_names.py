@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from isentrope.config.load import load_config
-from isentrope.config.names import METHOD_NAMES, other_kind
-from isentrope.config.suggest import nearest, plain_name
-from isentrope.errors import ConfigError
+from isentrope.config.suggest import METHOD_NAMES, nearest, other_kind, plain_name
+from isentrope.core.errors import ConfigError
 from isentrope.methods.options import option_problems
 from isentrope.methods.registry import METHODS
 

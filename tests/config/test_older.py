@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from isentrope.cli.settings import recipe_or_run
+from isentrope.cli.options import recipe_or_run
 from isentrope.config.load import config_from_table, load_config
 from isentrope.config.older import upgraded, upgraded_leaves
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table, table_to_toml
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 from isentrope.report.groups import leaves
 from isentrope.report.read import read_run
 

@@ -7,7 +7,7 @@ import pytest
 from isentrope.config.convert import parse_section
 from isentrope.config.describe import describe
 from isentrope.config.schema import setting
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 
 
 @dataclass(frozen=True)

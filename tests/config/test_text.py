@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.config.kinds import field_kinds
+from isentrope.config.convert import field_kinds
 from isentrope.config.load import config_from_table, config_to_toml
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import table_to_toml
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 plain = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | text

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from isentrope.types import Episode, Turn
+from isentrope.core.types import Episode, Turn
 
 
 def turn(entropies: list[float], logprobs: list[float] | None = None, **changes: Any) -> Turn:

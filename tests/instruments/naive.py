@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from isentrope.types import Episode, Turn
+from isentrope.core.types import Episode, Turn
 
 BROKEN = ("task_error", "time_limit", "worker_died", "garbage", "engine_error")
 

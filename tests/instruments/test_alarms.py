@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.instruments.alarms import NAMES, REARM, Alarm, Alarms, replay
+from isentrope.diagnosis.alarms import NAMES, REARM, Alarm, Alarms, replay
 
 RECORDED = Path(__file__).parent / "recorded"
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from isentrope.console import Watch
-from isentrope.instruments.cores import CROWDED, Cores, waited
+from isentrope.metrics.timings import CROWDED, Cores, waited
 from isentrope.notices import Crowd, crowded
 
 CPU = torch.device("cpu")

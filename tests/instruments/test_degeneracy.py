@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.instruments.degeneracy import (
+from isentrope.core.types import Episode
+from isentrope.instruments.spoken import spoken
+from isentrope.metrics.degeneracy import (
     LengthDrift,
     degeneracy_metrics,
     duplicated,
+    hallucinated,
     looping,
+    named,
     sentences_of,
 )
-from isentrope.instruments.hallucination import hallucinated, named
-from isentrope.instruments.spoken import spoken
-from isentrope.instruments.words import Words
-from isentrope.types import Episode
+from isentrope.metrics.words import Words
 from tests.instruments import naive
 from tests.instruments.made import episode, episodes, said, turn
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from isentrope.cli.main import app
-from isentrope.instruments.curves import Curve, curve
-from isentrope.instruments.diagnosis import Diagnosis, diagnose
+from isentrope.core.text import count, listed, percent, sentence
+from isentrope.core.types import Episode, Turn
+from isentrope.diagnosis.doctor import Diagnosis, diagnose
+from isentrope.diagnosis.remedies import DIVIDE, WEIGHING
 from isentrope.instruments.diagnosis_data import SEVERITIES, Course, Finding
-from isentrope.instruments.diagnosis_remedies import DIVIDE, WEIGHING
-from isentrope.instruments.wording import count, listed, percent, sentence
-from isentrope.types import Episode, Turn
+from isentrope.metrics.curves import Curve, curve
 
 ALFWORLD = Path(__file__).parents[2] / "docs" / "runs" / "alfworld-smollm2"
 CONFIG = {

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.instruments.drift import Drift
-from isentrope.instruments.surprisal import predicted_drift
+from isentrope.core.types import Episode, Scores
 from isentrope.masked import MODES, token_weights
-from isentrope.types import Episode, Scores
+from isentrope.metrics.drift import Drift
+from isentrope.metrics.surprisal import predicted_drift
 from tests.instruments import naive
 from tests.instruments.made import episode, episodes, turn
 from tests.reference import naive as reference

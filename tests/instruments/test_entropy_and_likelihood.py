@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.instruments.entropy import FROM_TURN, entropy_metrics
-from isentrope.instruments.likelihood import likelihood_metrics
-from isentrope.instruments.metrics import rollout_metrics
+from isentrope.core.types import Episode
 from isentrope.instruments.spoken import spoken
-from isentrope.instruments.surprisal import surprisal_metrics
-from isentrope.types import Episode
+from isentrope.metrics.entropy import FROM_TURN, entropy_metrics, likelihood_metrics
+from isentrope.metrics.episodes import rollout_metrics
+from isentrope.metrics.surprisal import surprisal_metrics
 from tests.instruments import naive
 from tests.instruments.made import episode, episodes, turn
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from isentrope.instruments.glossary import GLOSSARY, explain, sentence
 from isentrope.instruments.glossary_docs import PAGE, page
+from isentrope.metrics.glossary import GLOSSARY, explain, sentence
 
 ENTRIES = [entry for section in GLOSSARY.values() for entry in section]
 WRITTEN_BY_THE_TRAINER = """

@@ -14,11 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from isentrope.cli.main import app
-from isentrope.errors import EngineError
-from isentrope.instruments import judge as judging
-from isentrope.instruments.judge import Judge, NoMark, judge_run, read_mark, transcript
-from isentrope.instruments.words import Words
-from isentrope.policy.server import api_client
+from isentrope.core.errors import EngineError
+from isentrope.engines.openai import client
+from isentrope.metrics import judge as judging
+from isentrope.metrics.judge import Judge, NoMark, judge_run, read_mark, transcript
+from isentrope.metrics.words import Words
 from isentrope.rollout.store import train_path, write_episodes
 from tests.instruments.made import episode, said
 
@@ -29,7 +29,7 @@ Answer = Callable[[dict[str, Any]], tuple[int, Any]]
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_client, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(client, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(judging, "RETRIES", 0)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.instruments.glossary import explain
-from isentrope.instruments.metrics import FAILURES, eval_metrics, rollout_metrics, wilson
-from isentrope.types import Episode, Turn
+from isentrope.core.types import Episode, Turn
+from isentrope.metrics.episodes import FAILURES, eval_metrics, rollout_metrics, wilson
+from isentrope.metrics.glossary import explain
 
 
 def turn(entropies: list[float], logprobs: list[float] | None = None, **changes: Any) -> Turn:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from isentrope.instruments.alarms import replay
-from isentrope.instruments.diagnosis import diagnose
+from isentrope.diagnosis.alarms import replay
+from isentrope.diagnosis.doctor import diagnose
+from isentrope.diagnosis.phases import DESCENT, ERUPTION, SUBSIDENCE
 from isentrope.instruments.diagnosis_data import Course
-from isentrope.instruments.phases import DESCENT, ERUPTION, SUBSIDENCE
 
 RECORDED = Path(__file__).parent / "recorded" / "pocket"
 

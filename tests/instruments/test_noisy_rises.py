@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.instruments.phases import ERUPTION, PhaseDetector
-from isentrope.instruments.rises import SLOW, Rise, RiseDetector, find_rises
+from isentrope.diagnosis.phases import ERUPTION, PhaseDetector
+from isentrope.diagnosis.rise_detector import SLOW, Rise, RiseDetector, find_rises
 from tests.instruments.naive_rises import naive_rises
 
 STUDY = Path(__file__).parents[2] / "docs" / "runs" / "household" / "runs.jsonl.xz"

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.config.schema import InstrumentSettings
-from isentrope.instruments.alarms import NAMES
-from isentrope.instruments.glossary import entry_of
+from isentrope.core.types import Scores
+from isentrope.diagnosis.alarms import NAMES
 from isentrope.instruments.observe import Observer, Running
-from isentrope.instruments.words import Words
-from isentrope.types import Scores
+from isentrope.metrics.glossary import entry_of
+from isentrope.metrics.words import Words
 from tests.instruments.made import episode, turn
 
 LETTERS = Words([bytes([code]) for code in range(256)])

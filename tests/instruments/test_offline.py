@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from isentrope.cli.main import app
-from isentrope.errors import RunError
-from isentrope.instruments.offline import analyze
-from isentrope.instruments.words import read_words
+from isentrope.core.errors import RunError
+from isentrope.metrics.recompute import analyze
+from isentrope.metrics.words import read_words
 from isentrope.pipeline import train
 from isentrope.rollout.scores import read_scores, scores_path, write_scores
 from isentrope.rollout.store import read_episodes, train_path

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.instruments import rises as limits
-from isentrope.instruments.phases import DESCENT, ERUPTION, SUBSIDENCE, PhaseDetector, find_phases
-from isentrope.instruments.rises import Rise, RiseDetector, find_rises
+from isentrope.diagnosis import rise_detector as limits
+from isentrope.diagnosis.phases import DESCENT, ERUPTION, SUBSIDENCE, PhaseDetector, find_phases
+from isentrope.diagnosis.rise_detector import Rise, RiseDetector, find_rises
 from tests.instruments.naive_rises import naive_rises
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from isentrope.instruments.diagnosis import Diagnosis, diagnose
+from isentrope.diagnosis.doctor import Diagnosis, diagnose
+from isentrope.diagnosis.remedies import DIVIDE, PENALTY, WEIGHING, to_calm, to_widen
 from isentrope.instruments.diagnosis_data import Course, Finding
-from isentrope.instruments.diagnosis_remedies import DIVIDE, PENALTY, WEIGHING, to_calm, to_widen
 
 LEARN = {"lr": 1e-3, "kl": 0.01}
 UNDIVIDED, TURNS = {"divide_by_std": False}, {"aggregation": "turn"}

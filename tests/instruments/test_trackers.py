@@ -18,12 +18,11 @@ from typing import Any
 
 import pytest
 
-from isentrope.config.track import track_problem, trackers_of
-from isentrope.errors import ConfigError
+from isentrope.config.validate import track_problem, trackers_of
+from isentrope.core.errors import ConfigError
 from isentrope.instruments.log import MetricsLog
-from isentrope.instruments.trackers import crew
-from isentrope.instruments.trackers.base import Session
-from isentrope.instruments.trackers.crew import IDENTS, Trackers
+from isentrope.metrics import trackers as crew
+from isentrope.metrics.trackers import IDENTS, Session, Trackers
 
 CONFIG = 'methods = ["epo"]\n[run]\nseed = 3\n[learn]\nlr = 1e-6\n'
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from isentrope.types import Episode, Turn
+from isentrope.core.types import Episode, Turn
 
 
 def make_turn(rng: np.random.Generator, continues: bool, words: int = 40, longest: int = 6) -> Turn:

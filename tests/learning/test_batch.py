@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.batch import flatten, micro_batches, pack
-from isentrope.types import measured_at
+from isentrope.core.types import measured_at
 from tests.learning.helpers import make_episodes
 
 

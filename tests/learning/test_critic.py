@@ -12,12 +12,12 @@ import torch
 
 from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
-from isentrope.policy.load import load_folder
-from isentrope.policy.policy import Policy, before
+from isentrope.core.types import Targets
+from isentrope.models.load import load_folder
+from isentrope.models.policy import Policy, before
 from isentrope.train.critic import Critic, explained_variance
 from isentrope.train.learner import Learner
 from isentrope.train.optimise import Optimiser
-from isentrope.types import Targets
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from isentrope.advantages.grpo import grpo
 from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
-from isentrope.errors import TrainError
+from isentrope.core.errors import TrainError
+from isentrope.core.method import Method
+from isentrope.core.types import Episode, Floats, StepTokens
 from isentrope.methods.actre import ActRe
 from isentrope.methods.aem import Aem
-from isentrope.methods.base import Method
 from isentrope.methods.ea import Ea
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
 from isentrope.methods.epo import Epo, EpoOptions
@@ -27,7 +28,6 @@ from isentrope.methods.seal import Seal, SealOptions
 from isentrope.train import learner as learner_of
 from isentrope.train.finite import finite, only, renumbered, rows, spread
 from isentrope.train.learner import Learner
-from isentrope.types import Episode, Floats, StepTokens
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 from tests.reference import naive

@@ -9,8 +9,8 @@ import pytest
 
 from isentrope.batch import flatten
 from isentrope.config.schema import LearnSettings
+from isentrope.core.types import Episode
 from isentrope.train.credit import assign_credit
-from isentrope.types import Episode
 from tests.learning.helpers import make_episodes
 
 FORMS = ("gigpo", "gigpo_mixed")

@@ -13,13 +13,13 @@ import torch
 from isentrope.advantages.grpo import grpo
 from isentrope.batch import flatten
 from isentrope.config.schema import LearnSettings, RunConfig, RunSettings
-from isentrope.errors import TrainError
-from isentrope.methods.base import Method
+from isentrope.core.errors import TrainError
+from isentrope.core.method import Method
+from isentrope.core.types import Episode, Term, TokenBatch, TokenStats
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
-from isentrope.policy.policy import Policy
+from isentrope.models.policy import Policy
 from isentrope.train.learner import Learner
 from isentrope.train.optimise import Optimiser, learning_rate
-from isentrope.types import Episode, Term, TokenBatch, TokenStats
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 from tests.reference import naive

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from isentrope.batch import flatten
-from isentrope.config.check import impossible
 from isentrope.config.schema import LearnSettings, RunConfig, RunSettings
+from isentrope.config.validate import impossible
+from isentrope.core.types import Episode
 from isentrope.train.learner import Learner
 from isentrope.train.objective import Metrics, accumulate, brought
-from isentrope.types import Episode
 from tests.learning.helpers import make_episodes
 from tests.learning.test_shared_prefix import alike
 from tests.policy.helpers import small_policy

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from isentrope import shared_prefix
 from isentrope.batch import flatten, micro_batches
-from isentrope.policy.policy import before
+from isentrope.core.types import Episode
+from isentrope.models.policy import before
 from isentrope.shared_prefix import PRICE, Beginning, bundles
-from isentrope.types import Episode
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_model, small_policy
 
@@ -102,7 +102,7 @@ def test_shared_rows_give_the_same_numbers_states_and_gradients(full: bool, row:
     found: list[tuple[dict[int, tuple[Any, ...]], torch.Tensor]] = []
     sizes: list[int] = []
     for share, fast in ((False, False), (False, True), (True, False), (True, True)):  # without: dense, under a mask
-        monkeypatch.setattr("isentrope.policy.policy.trains_fast", lambda *_, fast=fast: fast)
+        monkeypatch.setattr("isentrope.models.policy.trains_fast", lambda *_, fast=fast: fast)
         policy.module.zero_grad()
         numbers: dict[int, tuple[Any, ...]] = {}
         size = 0

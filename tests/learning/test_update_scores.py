@@ -10,12 +10,12 @@ import torch
 
 from isentrope.advantages.grpo import grpo
 from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
+from isentrope.core.method import Method
+from isentrope.core.types import Episode, Floats, Scores, StepTokens, Term, TokenBatch, TokenStats
 from isentrope.masked import MODES
-from isentrope.methods.base import Method
 from isentrope.train import objective as objective_of
 from isentrope.train.learner import Learner
 from isentrope.train.objective import policy_loss
-from isentrope.types import Episode, Floats, Scores, StepTokens, Term, TokenBatch, TokenStats
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from isentrope.batch import flatten
-from isentrope.config.check import impossible
 from isentrope.config.schema import LearnSettings, RunConfig
+from isentrope.config.validate import impossible
+from isentrope.core.types import Episode, TokenBatch
 from isentrope.losses.mismatch import mismatch_metrics, mismatch_ratio
 from isentrope.train.learner import Learner
 from isentrope.train.objective import policy_loss
-from isentrope.types import Episode, TokenBatch
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 

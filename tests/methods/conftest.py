@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.policy.llama import Llama, Shape
-from isentrope.policy.pocket_tokens import PocketTokens
-from isentrope.policy.policy import Policy
+from isentrope.core.types import Episode
+from isentrope.models.llama import Llama, Shape
+from isentrope.models.policy import Policy
+from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout.demonstrate import demonstrate
-from isentrope.tasks.contract import Instance, Move, View
 from isentrope.train.imitate import imitate
 from isentrope.train.optimise import Optimiser
-from isentrope.types import Episode
+from isentrope.worlds.contract import Instance, Move, View
 from tests.methods.runs import play_run
 from tests.toys import ACTIONS, ToyOptions, ToyWorld
 

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import LearnSettings, RunConfig, RunSettings
-from isentrope.methods.base import Method
-from isentrope.policy.llama import Llama
-from isentrope.policy.policy import Policy
+from isentrope.core.method import Method
+from isentrope.core.types import Episode, StepTokens, TokenBatch, TokenStats, Turn
+from isentrope.models.llama import Llama
+from isentrope.models.policy import Policy
 from isentrope.train.credit import assign_credit
 from isentrope.train.learner import Learner
-from isentrope.types import Episode, StepTokens, TokenBatch, TokenStats, Turn
 from tests.policy.helpers import small_policy
 from tests.reference import naive
 

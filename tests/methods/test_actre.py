@@ -13,12 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
+from isentrope.core.types import Episode, RolloutPlan, TokenTemperature
 from isentrope.methods.actre import ActRe, ActReOptions
-from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout.store import read_episodes
 from isentrope.train.checkpoint import join_tensors, split_tensors
-from isentrope.types import Episode, RolloutPlan, TokenTemperature
 from tests.methods.helpers import (
     EPISODES,
     advantages_of,

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.agent.tokens import neutral
 from isentrope.batch import flatten, micro_batches
+from isentrope.core.engine import Request, Sampled
+from isentrope.core.tokenizer import neutral
+from isentrope.core.types import Episode, RolloutPlan, TokenTemperature
+from isentrope.engines.torch import TorchEngine
 from isentrope.methods.actre import ActRe, ActReOptions
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.load import load_policy
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.models.load import load_policy
+from isentrope.models.policy import Policy
 from isentrope.rollout.arena import Arena
-from isentrope.types import Episode, RolloutPlan, TokenTemperature
 from tests.methods.helpers import shape, some_advantages
 from tests.methods.runs import config_for, play_run, steps_of
 from tests.policy.helpers import small_policy
@@ -149,7 +149,7 @@ def test_the_engine_asks_the_rule_before_every_token(kind: str, tmp_path: Path) 
 
 def hugging_face(folder: Path) -> Policy:
     pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
-    from isentrope.policy.load import load_folder
+    from isentrope.models.load import load_folder
     from tests.policy.test_hugging_face import make_folder
 
     return load_folder(make_folder(folder), torch.device("cpu"), "float32")

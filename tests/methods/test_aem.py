@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from isentrope.batch import flatten
+from isentrope.core.types import Episode
 from isentrope.methods.aem import Aem, AemOptions, response_entropies, response_weights
-from isentrope.types import Episode
 from tests.methods.helpers import (
     EPISODES,
     Flat,

@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.load import load_config
-from isentrope.errors import ConfigError
-from isentrope.instruments.glossary import entry_of
+from isentrope.core.errors import ConfigError
+from isentrope.core.method import Method
+from isentrope.core.types import Episode, RolloutPlan
 from isentrope.methods.actre import ActRe, ActReOptions
 from isentrope.methods.aem import Aem
-from isentrope.methods.base import Method
 from isentrope.methods.ea import Ea
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
 from isentrope.methods.epo import Epo, EpoOptions
 from isentrope.methods.higher_temperature import HigherTemperature
 from isentrope.methods.registry import METHODS, make_methods
 from isentrope.methods.seal import Seal, SealOptions
-from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.metrics.glossary import entry_of
+from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout.store import read_episodes
-from isentrope.types import Episode, RolloutPlan
 from tests.methods.helpers import (
     EPISODES,
     Flat,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.batch import flatten
+from isentrope.core.types import Episode
 from isentrope.methods.ea import Ea, EaOptions
-from isentrope.types import Episode
 from tests.methods.helpers import (
     EPISODES,
     Flat,

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isentrope.core.types import Episode
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
-from isentrope.types import Episode
 from tests.methods.helpers import (
     EPISODES,
     PACKINGS,

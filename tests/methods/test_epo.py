@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isentrope.core.types import Episode
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
 from isentrope.methods.epo import Epo, EpoOptions, beta_schedule, penalty
 from isentrope.train.checkpoint import join_tensors, split_tensors
-from isentrope.types import Episode
 from tests.methods.helpers import (
     EPISODES,
     PACKINGS,

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from isentrope.config.load import load_config
 from isentrope.config.schema import AgentSettings, RunConfig
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
+from isentrope.core.method import Method
+from isentrope.core.types import Episode, RolloutPlan
 from isentrope.evaluate import evaluation_plan
-from isentrope.methods.base import Method
 from isentrope.methods.higher_temperature import HigherTemperature, HigherTemperatureOptions
 from isentrope.methods.no_think import NoThink
 from isentrope.methods.registry import METHODS, make_methods
 from isentrope.rollout.store import read_episodes
-from isentrope.types import Episode, RolloutPlan
 from tests.methods.helpers import (
     EPISODES,
     advantages_of,

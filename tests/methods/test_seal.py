@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from isentrope.config.schema import RunConfig, RunSettings
+from isentrope.core.types import Episode, TokenBatch
 from isentrope.methods.seal import Seal, SealOptions, make_classifier
 from isentrope.train.learner import Learner
-from isentrope.types import Episode, TokenBatch
 from tests.methods.helpers import (
     EPISODES,
     PACKINGS,

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from isentrope.config.schema import RunConfig, RunSettings
-from isentrope.methods.base import Method
+from isentrope.core.method import Method
+from isentrope.core.types import Term, TokenBatch, TokenStats
 from isentrope.methods.seal import Seal
-from isentrope.policy.policy import Policy
+from isentrope.models.policy import Policy
 from isentrope.train.checkpoint import join_tensors, split_tensors
 from isentrope.train.learner import Learner
-from isentrope.types import Term, TokenBatch, TokenStats
 from tests.methods.helpers import SETTINGS, one_update, sampled_by, sharp_policy, usual, write_down
 from tests.methods.runs import check_resumed, steps_of
 from tests.methods.test_seal import classifier_weights, seal, written_loss

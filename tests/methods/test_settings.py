@@ -9,11 +9,11 @@ import pytest
 
 from isentrope.config.load import config_to_toml, load_config
 from isentrope.config.schema import RunConfig
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 from isentrope.methods.options import option_problems, with_options
 from isentrope.methods.registry import METHODS, make_methods
-from isentrope.tasks.household.world import HouseholdOptions
 from isentrope.train.run_folder import RunFolder, differences
+from isentrope.worlds.household.world import HouseholdOptions
 
 
 def refusal(*changes: str) -> str:

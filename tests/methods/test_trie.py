@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from isentrope.agent.tokens import neutral
-from isentrope.agent.trie import ActionTries, TrieWalk
-from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.agent.action_trie import ActionTries, TrieWalk
+from isentrope.core.tokenizer import neutral
+from isentrope.models.sources.pocket import PocketTokens
 from tests.reference import naive_methods
 
 PHRASES = ["go to", " desk", " 1", " 10", " 2", "take", "look", " a", "ab", " shelf", "examine"]
@@ -49,7 +49,7 @@ STRADDLING = ("<action", "<action>", ">(", "></", ">g", ">go", "action>l", " 1<"
 def byte_level(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A byte-level tokenizer of Hugging Face's kind."""
     pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
-    from isentrope.policy.chat.tokens import ChatTokens
+    from isentrope.models.chat.tokenizer import ChatTokens
     from tests.policy.test_hugging_face import make_folder
 
     folder: Path = make_folder(tmp_path_factory.mktemp("hf"))

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from isentrope.agent.trie import ActionTries, TrieWalk
-from isentrope.policy.load import POCKET
-from isentrope.policy.models.smollm2 import converted
-from isentrope.policy.pocket_tokens import PocketTokens
-from isentrope.tasks.household.random_player import RandomPlayer
-from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
+from isentrope.agent.action_trie import ActionTries, TrieWalk
+from isentrope.models.load import POCKET
+from isentrope.models.sources.pocket import PocketTokens
+from isentrope.models.sources.smollm2 import converted
+from isentrope.worlds.household.players import RandomPlayer
+from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
 
 SMOLLM2 = converted()
 GAMES = ((0, "small"), (1, "medium"), (18, "full"), (22, "full"))  # in the last two, words of the pocket are forced too
@@ -47,7 +47,7 @@ def trained(digits: bool) -> Any:
     from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
     from tokenizers.models import BPE
 
-    from isentrope.policy.chat.tokens import ChatTokens
+    from isentrope.models.chat.tokenizer import ChatTokens
     from tests.policy.test_hugging_face import CHATML
 
     raw: Any = Tokenizer(BPE())
@@ -69,7 +69,7 @@ def make(kind: str) -> Any:
     if kind == "pocket":
         return PocketTokens.load(POCKET)
     if kind == "smollm2":
-        from isentrope.policy.chat.tokens import ChatTokens
+        from isentrope.models.chat.tokenizer import ChatTokens
 
         assert SMOLLM2 is not None
         return ChatTokens.load(SMOLLM2)

@@ -13,13 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isentrope.config.algorithms import ALGORITHMS
-from isentrope.config.load import load_config
-from isentrope.config.schema import LearnSettings, RunConfig
-from isentrope.instruments.glossary import GLOSSARY
-from isentrope.instruments.glossary_instruments import INSTRUMENTS
-from isentrope.masked import MODES, token_weights
-from isentrope.method_pages import (
+from isentrope.cli.method_pages import (
     ADVANTAGES,
     DOCS,
     LOSSES,
@@ -31,7 +25,12 @@ from isentrope.method_pages import (
     imitation_sheet,
     sheets,
 )
+from isentrope.config.algorithms import ALGORITHMS
+from isentrope.config.load import load_config
+from isentrope.config.schema import LearnSettings, RunConfig
+from isentrope.masked import MODES, token_weights
 from isentrope.methods.registry import METHODS, make_methods
+from isentrope.metrics.glossary import GLOSSARY, INSTRUMENTS
 from isentrope.pipeline import train
 
 ROOT = DOCS.parent

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from isentrope.policy.llama import Llama, Shape
-from isentrope.policy.pocket_tokens import PocketTokens
-from isentrope.policy.policy import Policy
+from isentrope.models.llama import Llama, Shape
+from isentrope.models.policy import Policy
+from isentrope.models.sources.pocket import PocketTokens
 
 PHRASES = [" apple", " 1", " 2", "You arrive at", ", you see a", " go", " to", " desk", "look", "go to"]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.load import load_folder
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.engine import Request, Sampled
+from isentrope.engines.torch import TorchEngine
+from isentrope.models.load import load_folder
+from isentrope.models.policy import Policy
 from tests.policy.test_engine import TOLERANCE, never, score
 from tests.policy.test_hugging_face import make_folder
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.policy.answer import draw
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine, _of_like_width
-from isentrope.types import TokenBatch, measured_at
+from isentrope.core.engine import Request, Sampled
+from isentrope.core.types import TokenBatch, measured_at
+from isentrope.engines.torch import TorchEngine, _of_like_width, draw
+from isentrope.models.policy import Policy
 from tests.policy.helpers import small_policy
 
 TOLERANCE = 1e-4

@@ -10,10 +10,10 @@ import pytest
 
 from isentrope.bench.shapes import write_random_model
 from isentrope.config.load import load_config
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.load import load_policy
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.engine import Request, Sampled
+from isentrope.engines.torch import TorchEngine
+from isentrope.models.load import load_policy
+from isentrope.models.policy import Policy
 from tests.policy.helpers import small_policy
 
 

@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 import torch
 
-from isentrope.errors import EngineError
-from isentrope.policy.models import gguf as conversion
-from isentrope.policy.models import smollm2
-from isentrope.policy.models.available import find_facts
-from isentrope.policy.models.catalogue import Facts, read_facts
-from isentrope.policy.models.find import find_folder, present_folder
-from isentrope.policy.models.gguf import NOTE, convert, converted_folder, gguf_facts
-from isentrope.policy.models.gguf_header import read_gguf_header
+from isentrope.core.errors import EngineError
+from isentrope.models.sources import gguf as conversion
+from isentrope.models.sources import smollm2
+from isentrope.models.sources.available import find_facts
+from isentrope.models.sources.catalogue import Facts, read_facts
+from isentrope.models.sources.find import find_folder, present_folder
+from isentrope.models.sources.gguf import NOTE, convert, converted_folder, gguf_facts, read_gguf_header
 
 transformers: Any = pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
 pytest.importorskip("gguf", reason="pip install 'isentrope[hf]'")

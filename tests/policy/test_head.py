@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from isentrope.policy.head import token_head
+from isentrope.models.token_head import token_head
 
 
 def plain(hidden: Tensor, weight: Tensor, target: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,7 +78,7 @@ def test_gradient_by_finite_differences() -> None:
 
 _PEAK = """
 import resource, torch
-from isentrope.policy.head import token_head
+from isentrope.models.token_head import token_head
 torch.set_num_threads(1)
 n, v, d = 8192, 32768, 8
 hidden, weight = torch.randn(n, d, requires_grad=True), torch.randn(v, d, requires_grad=True)

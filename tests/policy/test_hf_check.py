@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from isentrope.config.schema import PolicySettings, RunSettings
-from isentrope.errors import EngineError
-from isentrope.policy.hf_cache import RowCache
-from isentrope.policy.hf_check import check_model
-from isentrope.policy.load import load_folder, load_policy
-from isentrope.policy.lora.adapters import with_adapters
-from isentrope.policy.lora.base import Base
+from isentrope.core.errors import EngineError
+from isentrope.models.hugging_face import RowCache
+from isentrope.models.load import load_folder, load_policy
+from isentrope.models.lora.adapters import with_adapters
+from isentrope.models.lora.model import Base
+from isentrope.models.self_check import check_model
 from tests.policy.test_hugging_face import CPU, load, make_folder, make_tokenizer, transformers
 
 SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}

@@ -10,10 +10,10 @@ import pytest
 
 from isentrope.agent.context import Context
 from isentrope.agent.prompts import Wording
-from isentrope.errors import EngineError
-from isentrope.policy.chat.template import TODAY
-from isentrope.policy.chat.tokens import ChatTokens
-from isentrope.tasks.contract import View
+from isentrope.core.errors import EngineError
+from isentrope.models.chat.template import TODAY
+from isentrope.models.chat.tokenizer import ChatTokens
+from isentrope.worlds.contract import View
 from tests.policy.families import CHATML, FAMILIES, QWEN3, make_folder, make_tokenizer
 
 SYSTEM = "You look after a house.\nAnswer in this form:\nthink, then act."

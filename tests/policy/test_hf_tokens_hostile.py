@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.policy.chat.tokens import ChatTokens
+from isentrope.models.chat.tokenizer import ChatTokens
 from tests.policy.families import FAMILIES, make_tokenizer, transformers
 
 NAMES = sorted({name for _, controls, *_ in FAMILIES.values() for name in controls} | {"<tool_call>", "<think>"})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from isentrope.policy.chat.tokens import ChatTokens
-from isentrope.policy.models.smollm2 import converted
+from isentrope.models.chat.tokenizer import ChatTokens
+from isentrope.models.sources.smollm2 import converted
 from tests.policy.test_hf_tokens import ANSWERED, ASKED, SYSTEM, by_parts, by_template, text_of
 
 FOLDER = converted()

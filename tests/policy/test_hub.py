@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from isentrope.errors import EngineError
-from isentrope.policy.models.find import find_folder, present_folder
-from isentrope.policy.models.hub import cached_folder, cached_models, download, hub_name
+from isentrope.core.errors import EngineError
+from isentrope.models.sources.find import find_folder, present_folder
+from isentrope.models.sources.hub import cached_folder, cached_models, download, hub_name
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {

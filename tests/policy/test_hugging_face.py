@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.errors import EngineError
-from isentrope.policy.engine import Request
-from isentrope.policy.load import load_folder
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.engine import Request
+from isentrope.core.errors import EngineError
+from isentrope.engines.torch import TorchEngine
+from isentrope.models.load import load_folder
+from isentrope.models.policy import Policy
 from tests.policy.test_engine import TOLERANCE, never, score
 
 transformers: Any = pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from isentrope.policy.llama import Llama
+from isentrope.models.llama import Llama
 from tests.policy.helpers import small_model
 
 

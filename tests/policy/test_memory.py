@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from isentrope.config.schema import CriticSettings, LearnSettings
-from isentrope.errors import EngineError
-from isentrope.pipeline import train
-from isentrope.policy.models import memory
-from isentrope.policy.models.memory import (
+from isentrope.core.errors import EngineError
+from isentrope.models import memory
+from isentrope.models.memory import (
     BFLOAT16,
     FLOAT32,
     Need,
@@ -22,6 +21,7 @@ from isentrope.policy.models.memory import (
     gib,
     training_need,
 )
+from isentrope.pipeline import train
 from isentrope.train.critic import Critic
 from isentrope.warmup import warm_up
 from tests.policy.helpers import small_policy

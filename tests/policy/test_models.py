@@ -16,14 +16,15 @@ from typer.testing import CliRunner
 
 from isentrope.cli.main import app
 from isentrope.config.schema import LearnSettings, PolicySettings, RunSettings
-from isentrope.errors import EngineError
-from isentrope.policy.load import check_tags, load_folder, load_policy
-from isentrope.policy.models import memory, smollm2
-from isentrope.policy.models.available import available, find_facts
-from isentrope.policy.models.catalogue import check_folder, read_facts, unsupported
-from isentrope.policy.models.find import POCKET, find_folder, present_folder
-from isentrope.policy.models.gguf import NOTE
-from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.core.errors import EngineError
+from isentrope.models import memory
+from isentrope.models.load import check_tags, load_folder, load_policy
+from isentrope.models.sources import smollm2
+from isentrope.models.sources.available import available, find_facts
+from isentrope.models.sources.catalogue import check_folder, read_facts, unsupported
+from isentrope.models.sources.find import POCKET, find_folder, present_folder
+from isentrope.models.sources.gguf import NOTE
+from isentrope.models.sources.pocket import PocketTokens
 
 CPU = torch.device("cpu")
 
@@ -178,7 +179,7 @@ def test_too_little_memory_is_found_before_loading(folder: Path, monkeypatch: py
     monkeypatch.setattr(memory, "free_memory", lambda _: 10 * parameters)
     settings = PolicySettings(model="pocket")
     load_policy(settings, RunSettings(device="cpu"))
-    monkeypatch.setattr("isentrope.policy.load.load_folder", lambda *_: pytest.fail("it was loaded"))
+    monkeypatch.setattr("isentrope.models.load.load_folder", lambda *_: pytest.fail("it was loaded"))
     with pytest.raises(EngineError, match="for gradients and optimiser"):
         load_policy(settings, RunSettings(device="cpu"), LearnSettings())
 
@@ -264,7 +265,7 @@ def test_one_model_is_shown_with_its_memory(folder: Path) -> None:
 
 
 def test_the_list_needs_neither_torch_nor_transformers() -> None:
-    code = "import sys; from isentrope.policy.models.available import available; list(available()); "
+    code = "import sys; from isentrope.models.sources.available import available; list(available()); "
     code += "sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from isentrope.errors import EngineError
-from isentrope.policy.load import load_folder
-from isentrope.policy.models.available import find_facts
-from isentrope.policy.models.catalogue import check_folder, read_facts
-from isentrope.policy.models.find import POCKET, find_folder, kept_checkpoints, present_folder
-from isentrope.policy.models.home import cache_folder
-from isentrope.policy.models.hub import cached_models, hub_cache
+from isentrope.core.errors import EngineError
+from isentrope.models.load import load_folder
+from isentrope.models.sources.available import find_facts
+from isentrope.models.sources.cache import cache_folder
+from isentrope.models.sources.catalogue import check_folder, read_facts
+from isentrope.models.sources.find import POCKET, find_folder, kept_checkpoints, present_folder
+from isentrope.models.sources.hub import cached_models, hub_cache
 
 DEEP = '{"architectures":' + "[" * 100_000
 

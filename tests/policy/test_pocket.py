@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 
 from isentrope.config.schema import PolicySettings
+from isentrope.models.load import POCKET, load_folder, new_model
+from isentrope.models.policy import Policy
+from isentrope.models.sources.pocket import PocketTokens
 from isentrope.pocket import batches, pretrain, vocabulary, wanderings
-from isentrope.policy.load import POCKET, load_folder, new_model
-from isentrope.policy.pocket_tokens import PocketTokens
 from isentrope.policy.pocket_vocabulary import build_phrases
-from isentrope.policy.policy import Policy
-from isentrope.tasks.household.rooms import FURNITURE, OBJECTS
+from isentrope.worlds.household.rooms import FURNITURE, OBJECTS
 
 
 def test_it_is_small_and_loads() -> None:

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from isentrope.config.schema import LearnSettings, PolicySettings, RunSettings
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 from isentrope.evaluate import Exam, evaluate_model
+from isentrope.models.load import load_checkpoint, load_policy
+from isentrope.models.sources.catalogue import read_facts
 from isentrope.pipeline import train
-from isentrope.policy.load import load_checkpoint, load_policy
-from isentrope.policy.models.catalogue import read_facts
 from isentrope.warmup import warm_up
 from tests.policy.families import make_folder
 from tests.runs.helpers import toy_config

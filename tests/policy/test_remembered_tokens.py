@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.policy import pocket_tokens
-from isentrope.policy.chat import tokens as chat_tokens
-from isentrope.policy.chat.tokens import ChatTokens
-from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.models.chat import tokenizer as chat_tokens
+from isentrope.models.chat.tokenizer import ChatTokens
+from isentrope.models.sources import pocket
+from isentrope.models.sources.pocket import PocketTokens
 from tests.policy.families import FAMILIES, make_tokenizer
 from tests.policy.helpers import PHRASES
 
@@ -43,7 +43,7 @@ def test_padding_and_truncation_that_a_tokenizer_was_saved_with_do_not_count() -
 
 @pytest.mark.parametrize(
     ("make", "module"),
-    [(lambda: PocketTokens(PHRASES), pocket_tokens), (lambda: ChatTokens(make_tokenizer("smollm2")), chat_tokens)],
+    [(lambda: PocketTokens(PHRASES), pocket), (lambda: ChatTokens(make_tokenizer("smollm2")), chat_tokens)],
 )
 def test_what_is_remembered_is_not_changed_by_those_who_asked(
     make: Callable[[], PocketTokens | ChatTokens], module: object, monkeypatch: pytest.MonkeyPatch

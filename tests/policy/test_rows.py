@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from isentrope.policy.load import load_folder
+from isentrope.models.load import load_folder
 
 pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
 
 
 @torch.no_grad()
 def test_rows_of_one_sequence_give_the_same_without_a_mask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from isentrope.policy import hugging_face
+    from isentrope.models import hugging_face
     from tests.policy.test_hugging_face import make_folder
 
     model = load_folder(make_folder(tmp_path), torch.device("cpu"), "float32").model
@@ -36,7 +36,7 @@ def test_rows_of_one_sequence_give_the_same_without_a_mask(tmp_path: Path, monke
 
 
 def test_which_rows_hold_one_sequence() -> None:
-    from isentrope.policy.hugging_face import _one_sequence_each
+    from isentrope.models.hugging_face import _one_sequence_each
 
     columns = torch.arange(4)
 

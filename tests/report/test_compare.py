@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from isentrope.cli.main import app
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.report.axes import Series
 from isentrope.report.compare import read_groups, write_comparison
 from isentrope.report.compare_tables import merged_notes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.report.read import read_run, read_warmup
 from tests.report.fake_run import make_run, make_warmup
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 from isentrope.results.rows import read_rows
 from isentrope.results.statistics import correlation_of, difference_of, share_of, welch
 from isentrope.results.table import Choices, ResultTable, make_tables

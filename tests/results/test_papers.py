@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 from isentrope.results.layout import Cell, ResultTable, TableRow
 from isentrope.results.papers import read_printed, with_papers
 

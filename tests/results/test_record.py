@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope import __version__
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.results.measure import Evaluation, of_outcomes
 from isentrope.results.record import FORMAT, Record, as_json, read_record, write_record
 from tests.results.helpers import outcomes, record, write

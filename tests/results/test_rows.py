@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.results.rows import SAME_TEST, check_row, check_rows, read_rows
 from isentrope.results.table import Choices, make_tables
 from tests.results.helpers import run_folder, write

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
+from isentrope.core.types import Episode
 from isentrope.instruments.log import record_of
-from isentrope.instruments.metrics import eval_metrics
+from isentrope.metrics.episodes import eval_metrics
 from isentrope.results.measure import measure
 from isentrope.results.rows import read_rows
 from isentrope.results.source import read_source, with_outcomes
 from isentrope.results.table import Choices, make_tables
 from isentrope.rollout.store import eval_path, write_episodes
-from isentrope.types import Episode
 from tests.methods.helpers import ragged
 from tests.results.helpers import metrics, run_folder, write
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.instruments.metrics import wilson
+from isentrope.metrics.episodes import wilson
 from isentrope.results.statistics import (
     correlation_of,
     difference_of,

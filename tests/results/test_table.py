@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.errors import ConfigError, RunError
+from isentrope.core.errors import ConfigError, RunError
 from isentrope.results.curve import Window
 from isentrope.results.record import write_record
 from isentrope.results.rows import Row, make_row, read_rows

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from isentrope.core.types import RolloutPlan
 from isentrope.rollout.advance import Played, Progress, Rollouts
 from isentrope.rollout.dynamic import Sampled
-from isentrope.types import RolloutPlan
 
 CPU = torch.device("cpu")
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.cli.settings import recipe_or_run
-from isentrope.instruments.metrics import rollout_metrics
+from isentrope.cli.options import recipe_or_run
+from isentrope.core.types import Episode, RolloutPlan
+from isentrope.metrics.episodes import rollout_metrics
 from isentrope.notices import failures_in_words
 from isentrope.rollout.runner import Runner, Seat
 from isentrope.rollout.store import read_episodes, write_episodes
-from isentrope.tasks.contract import Instance, Step, View
-from isentrope.tasks.pool import LocalTasks
-from isentrope.types import Episode, RolloutPlan
+from isentrope.worlds.contract import Instance, Step, View
+from isentrope.worlds.pool.open import LocalTasks
 from tests.rollout.test_runner import AGENT, TASK, Scripted, say
 from tests.toys import ToyTask, ToyWorld
 

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.policy.engine import Flowing, Request, Sampled
-from isentrope.policy.pocket_tokens import PocketTokens
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.engine import Flowing, Request, Sampled
+from isentrope.core.types import Episode, RolloutPlan
+from isentrope.engines.torch import TorchEngine
+from isentrope.models.policy import Policy
+from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout.runner import Runner, Seat
-from isentrope.tasks.contract import Step
-from isentrope.tasks.pool import LocalTasks, TaskPool, ThreadTasks, WorkerTasks
-from isentrope.types import Episode, RolloutPlan
+from isentrope.worlds.contract import Step
+from isentrope.worlds.pool.open import LocalTasks, TaskPool, ThreadTasks, WorkerTasks
 from tests.policy.helpers import small_policy
 from tests.tasks.odd_worlds import HERE, OddWorld, Threaded
 from tests.toys import ToyOptions, ToyTask, ToyWorld

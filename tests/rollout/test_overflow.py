@@ -12,15 +12,15 @@ import torch
 
 from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.instruments.metrics import rollout_metrics
-from isentrope.policy.load import POCKET, load_folder
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.types import Episode, RolloutPlan
+from isentrope.engines.torch import TorchEngine
+from isentrope.metrics.episodes import rollout_metrics
+from isentrope.models.load import POCKET, load_folder
+from isentrope.models.policy import Policy
 from isentrope.rollout.demonstrate import demonstrations, longest_sequence
 from isentrope.rollout.runner import Runner, Seat
 from isentrope.rollout.store import read_episodes, write_episodes
-from isentrope.tasks.pool import LocalTasks
-from isentrope.types import Episode, RolloutPlan
+from isentrope.worlds.pool.open import LocalTasks
 from tests.policy.helpers import small_policy
 from tests.toys import ToyOptions, ToyWorld
 

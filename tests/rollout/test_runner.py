@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isentrope.agent.tokens import Dialect
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.engine import Request, Sampled
+from isentrope.core.tokenizer import Dialect
+from isentrope.core.types import Episode, RolloutPlan
+from isentrope.engines.torch import TorchEngine
 from isentrope.rollout.arena import pick_instances
 from isentrope.rollout.demonstrate import demonstrations, longest_sequence
 from isentrope.rollout.runner import Runner, Seat
-from isentrope.tasks.contract import Step
-from isentrope.tasks.pool import LocalTasks, WorkerTasks
-from isentrope.types import Episode, RolloutPlan
+from isentrope.worlds.contract import Step
+from isentrope.worlds.pool.open import LocalTasks, WorkerTasks
 from tests.policy.helpers import small_policy
 from tests.toys import ToyOptions, ToyTask, ToyWorld
 

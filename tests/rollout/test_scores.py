@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
+from isentrope.core.types import Scores
 from isentrope.rollout.scores import check_scores, read_scores, scores_path, write_scores
 from isentrope.rollout.store import write_episodes
-from isentrope.types import Scores
 from tests.instruments.made import episode, said
 
 EPISODES = [episode(said([1, 2])), episode(), episode(said([3]), said([4, 5, 6]))]

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
+from isentrope.core.types import Episode, Turn
 from isentrope.rollout.store import eval_path, read_episodes, train_path, write_episodes
-from isentrope.types import Episode, Turn
 
 HOSTILE = ("", "\x00", "</script><script>alert(1)", "\u202eevil", "a\r\nb", "\ufeff", "🦆", "'; DROP TABLE", "\u2028")
 texts = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=12))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
-from isentrope.policy.llama import Llama, Shape
-from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.models.llama import Llama, Shape
+from isentrope.models.sources.pocket import PocketTokens
 
 PHRASES = [
     "One more.",

@@ -26,7 +26,7 @@ except ImportError:
 
 from isentrope import pipeline, warmup
 from isentrope.instruments import log
-from isentrope.policy.policy import Policy
+from isentrope.models.policy import Policy
 from isentrope.rollout import store
 from isentrope.rollout.runner import Runner
 from isentrope.train import checkpoint, keeper

@@ -11,17 +11,16 @@ import torch
 
 from isentrope import pipeline
 from isentrope.config.schema import RunConfig
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
+from isentrope.core.types import RolloutPlan
+from isentrope.engines.torch import TorchEngine
 from isentrope.methods.registry import make_methods
-from isentrope.policy.load import load_policy
-from isentrope.policy.policy import Policy
-from isentrope.policy.snapshot import follow, snapshot
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.models.load import load_policy
+from isentrope.models.policy import Policy, follow, snapshot
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.store import read_episodes, train_path
 from isentrope.setup import settled
 from isentrope.train.learner import Learner
-from isentrope.types import RolloutPlan
 from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config
 

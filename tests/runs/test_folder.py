@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from isentrope.config.load import load_config
-from isentrope.errors import RunError, TaskError
+from isentrope.core.errors import RunError, TaskError
+from isentrope.models.load import find_folder, load_folder
 from isentrope.pipeline import train
-from isentrope.policy.load import find_folder, load_folder
 from isentrope.rollout.store import read_episodes
 from isentrope.train import checkpoint
 from isentrope.train.checkpoint import join_tensors, split_tensors

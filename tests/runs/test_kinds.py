@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from isentrope.config.schema import LearnSettings
-from isentrope.errors import ConfigError, RunError, TaskError, TrainError
+from isentrope.core.errors import ConfigError, RunError, TaskError, TrainError
 from isentrope.instruments.log import read_records
 from isentrope.pipeline import train
 from isentrope.rollout.store import read_episodes

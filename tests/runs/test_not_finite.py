@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from isentrope import pipeline
-from isentrope.instruments.offline import analyze
+from isentrope.core.engine import Request, Sampled
+from isentrope.engines.torch import TorchEngine
+from isentrope.metrics.recompute import analyze
 from isentrope.pipeline import train
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.torch_engine import TorchEngine
 from isentrope.rollout.scores import read_scores, scores_path
 from isentrope.rollout.store import read_episodes, train_path
 from tests.runs.helpers import make_model, toy_config

@@ -9,13 +9,13 @@ import pytest
 
 from isentrope import __version__
 from isentrope.config.load import config_to_toml, load_config
-from isentrope.errors import ConfigError, TaskError
+from isentrope.core.errors import ConfigError, TaskError
 from isentrope.instruments.log import read_records
 from isentrope.notices import summary
 from isentrope.pipeline import train
 from isentrope.rollout.store import read_episodes
-from isentrope.tasks.contract import Instance, View
 from isentrope.warmup import warm_up
+from isentrope.worlds.contract import Instance, View
 from tests.runs.helpers import make_model, toy_config
 from tests.toys import ToyTask, ToyWorld
 

@@ -9,7 +9,7 @@ import pytest
 
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.pipeline import train
 from tests.runs.helpers import make_model, toy_config
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from isentrope.cli.main import app
 from isentrope.config.load import load_config
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 from isentrope.methods.options import option_problems
 from isentrope.pipeline import train
 from isentrope.train.checkpoint import remove_old

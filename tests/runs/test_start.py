@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from isentrope import __version__
+from isentrope.models.load import load_policy
+from isentrope.models.policy import Policy
 from isentrope.pipeline import train
-from isentrope.policy.load import load_policy
-from isentrope.policy.policy import Policy
 from isentrope.study.read import recorded
 from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config

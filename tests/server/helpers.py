@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from isentrope.agent.format import is_complete
+from isentrope.agent.response_format import is_complete
 from isentrope.config.schema import EngineSettings, RunConfig
-from isentrope.policy.engine import Engine, Request
-from isentrope.policy.server.byte_tokens import ByteTokens
-from isentrope.policy.server.openai_engine import OpenAIEngine
+from isentrope.core.engine import Engine, Request
+from isentrope.engines.openai.engine import ByteTokens, OpenAIEngine
 from isentrope.serve.http import Server
 from isentrope.serve.start import running
 

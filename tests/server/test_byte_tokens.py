@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from isentrope.agent.context import Context, longest_prompt
 from isentrope.config.schema import AgentSettings
-from isentrope.policy.server.byte_tokens import ByteTokens
-from isentrope.tasks.contract import View
+from isentrope.engines.openai.engine import ByteTokens
+from isentrope.worlds.contract import View
 
 TOKENS = ByteTokens()
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isentrope.errors import EngineError
-from isentrope.policy.server import api_client
+from isentrope.core.errors import EngineError
+from isentrope.engines.openai import client as api_client
 from tests.server.faulty import (
     Act,
     answer,

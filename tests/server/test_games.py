@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
-from isentrope.policy.load import load_policy
-from isentrope.policy.server.openai_engine import OpenAIEngine
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.types import Episode, RolloutPlan
+from isentrope.engines.openai.engine import OpenAIEngine
+from isentrope.engines.torch import TorchEngine
+from isentrope.models.load import load_policy
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.store import read_episodes
-from isentrope.types import Episode, RolloutPlan
 from tests.server.faulty import faulty, refuse, say
 from tests.server.helpers import KEY, address, engine_at, served
 

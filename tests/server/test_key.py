@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from isentrope.cli.main import app
 from isentrope.config.load import config_to_toml, load_config
-from isentrope.errors import ConfigError, EngineError
+from isentrope.core.errors import ConfigError, EngineError
 from isentrope.train.run_folder import differences
 from tests.runs.helpers import make_model, toy_config
 from tests.server.faulty import faulty, refuse, say
@@ -52,7 +52,7 @@ def test_a_recipe_that_was_named_may_name_a_server(foreign: Path) -> None:
 
 
 def test_the_rest_of_the_engine_is_still_taken_from_a_run(foreign: Path) -> None:
-    from isentrope.cli.settings import recipe_or_run
+    from isentrope.cli.options import recipe_or_run
 
     path = foreign / "config.toml"
     path.write_text(

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from isentrope.config.schema import AgentSettings, PolicySettings, RolloutSettings, RunConfig, RunSettings
-from isentrope.errors import ConfigError, EngineError
-from isentrope.policy import torch_engine
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.engine import Request, Sampled
+from isentrope.core.errors import ConfigError, EngineError
+from isentrope.engines import torch
+from isentrope.engines.torch import TorchEngine
 from isentrope.serve.chat import BadRequest, Chat
 from isentrope.serve.http import MAX_BODY, Server
 from isentrope.serve.speaker import Memory, Slots, Speaker
@@ -216,7 +216,7 @@ def test_after_a_failure_the_next_answer_is_right(monkeypatch: pytest.MonkeyPatc
     config = replace(CONFIG, rollout=RolloutSettings(batch=1))
     with served(config, TorchEngine(small_policy())) as server:
         right = post(server, asked)[1]["choices"]
-    calls, draw_next = list[int](), torch_engine.draw_next
+    calls, draw_next = list[int](), torch.draw_next
 
     def fails_once(*arguments: Any) -> Any:
         calls.append(1)
@@ -224,7 +224,7 @@ def test_after_a_failure_the_next_answer_is_right(monkeypatch: pytest.MonkeyPatc
             raise RuntimeError("out of memory")
         return draw_next(*arguments)
 
-    monkeypatch.setattr(torch_engine, "draw_next", fails_once)
+    monkeypatch.setattr(torch, "draw_next", fails_once)
     with served(config, TorchEngine(small_policy())) as server:
         assert post(server, asked)[0] == 500
         assert post(server, asked)[1]["choices"] == right

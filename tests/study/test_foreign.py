@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.study.compact import read_compact, write_compact
 from isentrope.study.docs import write
 from isentrope.study.read import read_study

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.study.compact import COMPACT, write_compact
 from isentrope.study.docs import PAGE, SHOWN, kept_studies, made, page_of, write
 from isentrope.study.families import families

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.study.compact import write_compact
 from isentrope.study.merge import left_behind, merged, write_over
 from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, read_study

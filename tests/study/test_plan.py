@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from isentrope.config.load import load_config
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 from isentrope.study.folder import plan_from_json, plan_to_json
 from isentrope.study.jobs import make_jobs
 from isentrope.study.plan import Study, laid_over, read_plan

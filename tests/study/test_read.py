@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.study.compact import COMPACT, read_compact, write_compact
 from isentrope.study.folder import note_file, run_folder
 from isentrope.study.plan import Plan, Study

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from isentrope.config.text import config_to_toml
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.methods.options import with_options
 from isentrope.study.begun import check_begun, done_before
 from isentrope.study.jobs import make_jobs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.errors import RunError
+from isentrope.core.errors import RunError
 from isentrope.study.jobs import Job
 from isentrope.study.plan import Plan, laid_over, read_plan
 from isentrope.study.queue import DONE, WAITING, Queue

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.instruments.phases import find_phases
+from isentrope.diagnosis.phases import find_phases
 from isentrope.study.statistics import (
     band,
     best,

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from isentrope.config.schema import setting
-from isentrope.seeding import stream
-from isentrope.tasks.contract import Instance, Step, View
-from isentrope.tasks.household.world import HouseholdOptions, HouseholdTask, HouseholdWorld
-from isentrope.tasks.pool import Failure, TaskPool
+from isentrope.core.seeding import stream
+from isentrope.worlds.contract import Instance, Step, View
+from isentrope.worlds.household.world import HouseholdOptions, HouseholdTask, HouseholdWorld
+from isentrope.worlds.pool.open import Failure, TaskPool
 
 NAME = "tests.tasks.faulty:FaultyHousehold"
 # fault -> where it has to be found: the kind of the failure, or what was mended in an episode that goes on

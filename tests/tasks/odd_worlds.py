@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.config.schema import setting
-from isentrope.tasks.contract import Instance, Step, View
+from isentrope.worlds.contract import Instance, Step, View
 from tests.toys import ToyOptions, ToyTask, ToyWorld
 
 HERE = "tests.tasks.odd_worlds"

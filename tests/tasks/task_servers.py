@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from isentrope.tasks.wire import pack
+from isentrope.worlds.pool.codec import pack
 
 ROOT = Path(__file__).parents[2]
 WORLD = "tests.toys:ToyWorld"

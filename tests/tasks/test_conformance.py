@@ -7,11 +7,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.conformance import assert_conforms, check_world, iter_findings
-from isentrope.tasks.conformance_checks import CHECKS
-from isentrope.tasks.conformance_play import Sample
-from isentrope.tasks.contract import Instance, Step, View
+from isentrope.core.errors import TaskError
+from isentrope.worlds.conformance.play import Sample
+from isentrope.worlds.conformance.suite import CHECKS, assert_conforms, check_world, iter_findings
+from isentrope.worlds.contract import Instance, Step, View
 from tests.toys import ToyExpert, ToyOptions, ToyTask, ToyWorld
 
 _clock = itertools.count()

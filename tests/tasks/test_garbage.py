@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.tasks.contract import Step, View
-from isentrope.tasks.slots import Failure
-from isentrope.tasks.tidy import MAX_TEXT, Garbage, tidy_step, tidy_view
-from isentrope.tasks.wire import MAX_MESSAGE, pack, result_from_table, result_to_table, unpack
+from isentrope.worlds.contract import Step, View
+from isentrope.worlds.pool.codec import MAX_MESSAGE, pack, result_from_table, result_to_table, unpack
+from isentrope.worlds.pool.guarded import Failure
+from isentrope.worlds.pool.sanitize import MAX_TEXT, Garbage, tidy_step, tidy_view
 
 VIEW = View("text", ("look",), "goal")
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from isentrope.tasks.contract import Step, View
-from isentrope.tasks.crew import Crew, Job, Late
-from isentrope.tasks.pool import Failure, LocalTasks, ThreadTasks, WorkerTasks
+from isentrope.worlds.contract import Step, View
+from isentrope.worlds.pool.deadline_threads import Crew, Job, Late
+from isentrope.worlds.pool.open import Failure, LocalTasks, ThreadTasks, WorkerTasks
 from tests.tasks.odd_worlds import HERE, Abrupt, Threaded
 
 RAISED = Failure("task_error", "KeyboardInterrupt: ")

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.needs import Needs, require, require_program
+from isentrope.core.errors import TaskError
+from isentrope.worlds.registry import Needs, require, require_program
 
 
 def test_what_is_there_is_not_missing() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.errors import ConfigError, TaskError
-from isentrope.tasks.contract import Step, View
-from isentrope.tasks.pool import Failure, LocalTasks, WorkerTasks, open_tasks
-from isentrope.tasks.registry import make_world
+from isentrope.core.errors import ConfigError, TaskError
+from isentrope.worlds.contract import Step, View
+from isentrope.worlds.pool.open import Failure, LocalTasks, WorkerTasks, open_tasks
+from isentrope.worlds.registry import make_world
 from tests.tasks import odd_worlds
 
 WORLD = "tests.toys:ToyWorld"
@@ -234,8 +234,8 @@ def test_misuse_is_refused(shared: WorkerTasks) -> None:
 
 TRAINER = """
 import sys, time
-from isentrope.tasks.pool import WorkerTasks
-from isentrope.tasks.registry import make_world
+from isentrope.worlds.pool.open import WorkerTasks
+from isentrope.worlds.registry import make_world
 if __name__ == "__main__":
     tasks = WorkerTasks("tests.toys:ToyWorld", {"naughty": True}, count=2, workers=2, step_seconds=100)
     world = make_world("tests.toys:ToyWorld", {})
@@ -293,6 +293,6 @@ def test_worlds_are_closed(tmp_path: Path) -> None:
 
 
 def test_workers_do_not_import_torch() -> None:
-    code = "import sys, isentrope.tasks.worker; print('torch' in sys.modules or 'numpy' in sys.modules)"
+    code = "import sys, isentrope.worlds.pool.processes; print('torch' in sys.modules or 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

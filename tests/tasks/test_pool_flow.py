@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.errors import TaskError
-from isentrope.tasks.contract import Step, View
-from isentrope.tasks.pool import Failure, LocalTasks, Result, TaskPool, ThreadTasks, WorkerTasks
+from isentrope.core.errors import TaskError
+from isentrope.worlds.contract import Step, View
+from isentrope.worlds.pool.open import Failure, LocalTasks, Result, TaskPool, ThreadTasks, WorkerTasks
 from tests.tasks.odd_worlds import HERE, OddWorld, Threaded
 from tests.toys import ToyOptions, ToyWorld
 

@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from isentrope.config.address import addresses, where_problem
 from isentrope.config.load import config_from_table
-from isentrope.errors import ConfigError, TaskError
-from isentrope.tasks import crew
-from isentrope.tasks.contract import Step, View
-from isentrope.tasks.crew import Crew, Job, Late
-from isentrope.tasks.pool import Failure, LocalTasks, ThreadTasks, WorkerTasks, open_tasks
-from isentrope.tasks.where import Place, cores, place_of
+from isentrope.config.validate import addresses, where_problem
+from isentrope.core.errors import ConfigError, TaskError
+from isentrope.worlds.contract import Step, View
+from isentrope.worlds.pool import deadline_threads
+from isentrope.worlds.pool.deadline_threads import Crew, Job, Late
+from isentrope.worlds.pool.open import Failure, LocalTasks, ThreadTasks, WorkerTasks, open_tasks
+from isentrope.worlds.pool.placement import Place, cores, place_of
 from tests.tasks.odd_worlds import HERE, NotReplayable, PrefersNonsense, PrefersProcesses, Threaded
 
 
@@ -67,7 +67,7 @@ def test_a_thread_that_hangs_is_left_behind_and_its_slot_can_start_again() -> No
 
 
 def test_threads_that_never_come_back_are_not_collected_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "MOST_STUCK", 3)
+    monkeypatch.setattr(deadline_threads, "MOST_STUCK", 3)
     world = Threaded()
     tasks = begin(world, 8, seconds=0.2)
     before = threading.active_count()
@@ -86,7 +86,7 @@ def test_threads_that_never_come_back_are_not_collected_without_end(monkeypatch:
 
 def test_a_task_that_was_not_begun_keeps_its_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is not forgotten, but closed with the pool."""
-    monkeypatch.setattr(crew, "MOST_STUCK", 1)
+    monkeypatch.setattr(deadline_threads, "MOST_STUCK", 1)
     world = Threaded()
     tasks = ThreadTasks(world, 4, 1, 0.3)
     tasks.start({slot: world.instance("train", 0) for slot in range(4)})

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import ConfigError, TaskError
-from isentrope.tasks.registry import WORLDS, make_world, world_options
+from isentrope.core.errors import ConfigError, TaskError
+from isentrope.worlds.registry import WORLDS, make_world, world_options
 from tests.toys import ToyOptions, ToyWorld
 
 ROOT = Path(__file__).parents[2]

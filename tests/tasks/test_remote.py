@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import ConfigError, TaskError
-from isentrope.tasks import remote_world
-from isentrope.tasks.conformance import assert_conforms
-from isentrope.tasks.contract import Instance, Step, View
-from isentrope.tasks.pool import Failure, LocalTasks, ThreadTasks, open_tasks
-from isentrope.tasks.registry import make_world
-from isentrope.tasks.remote_world import RemoteWorld
+from isentrope.core.errors import ConfigError, TaskError
+from isentrope.worlds.conformance.suite import assert_conforms
+from isentrope.worlds.contract import Instance, Step, View
+from isentrope.worlds.pool import remote
+from isentrope.worlds.pool.open import Failure, LocalTasks, ThreadTasks, open_tasks
+from isentrope.worlds.pool.remote import RemoteWorld
+from isentrope.worlds.registry import make_world
 from tests.tasks.task_servers import OPTIONS, WORLD, BreakingProxy, Served
 from tests.tasks.test_pool import gone
 
@@ -117,7 +117,7 @@ def test_a_server_killed_in_the_middle_and_started_again() -> None:
 
 
 def test_no_server_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_world, "GRACE", 0.2)
+    monkeypatch.setattr(remote, "GRACE", 0.2)
     with Served() as server:
         world, tasks = connect(server.address, seconds=0.5)
         instance = games(world, 0)
@@ -131,7 +131,7 @@ def test_no_server_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_world, "GRACE", 0.2)
+    monkeypatch.setattr(remote, "GRACE", 0.2)
     with Served() as first, Served() as second:
         world, tasks = connect(f"{first.address},{second.address}", seconds=1.0)
         tasks.start(games(world, 0, 1))

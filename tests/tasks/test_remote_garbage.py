@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks import remote_world
-from isentrope.tasks.contract import Step, View
-from isentrope.tasks.pool import Failure, open_tasks
-from isentrope.tasks.remote_world import RemoteWorld
-from isentrope.tasks.wire import pack
+from isentrope.core.errors import TaskError
+from isentrope.worlds.contract import Step, View
+from isentrope.worlds.pool import remote
+from isentrope.worlds.pool.codec import pack
+from isentrope.worlds.pool.open import Failure, open_tasks
+from isentrope.worlds.pool.remote import RemoteWorld
 from tests.tasks.task_servers import DESCRIPTION, OPTIONS, VIEW, WORLD, body, raw_server, usual
 
 
@@ -80,7 +80,7 @@ def test_long_text_from_a_server_is_cut() -> None:
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"])
 def test_an_answer_that_drips(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then, in a header or in the body: no single wait is long, the whole would never end."""
-    monkeypatch.setattr(remote_world, "GRACE", 0.2)
+    monkeypatch.setattr(remote, "GRACE", 0.2)
     with raw_server(lambda path: head if path == "/v1/step" else usual(path), drip="/v1/step") as address:
         world = RemoteWorld(WORLD, OPTIONS, address, 0.5)
         tasks = open_tasks(WORLD, OPTIONS, 1, 0, 0.5, address, world)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.contract import Step, View
-from isentrope.tasks.slots import in_words, tidy_step, tidy_view
+from isentrope.core.errors import TaskError
+from isentrope.worlds.contract import Step, View
+from isentrope.worlds.pool.guarded import in_words, tidy_step, tidy_view
 
 VIEW = View("text", ("look",), "goal")
 

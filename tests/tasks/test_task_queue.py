@@ -14,11 +14,11 @@ from isentrope.serve import task_sessions
 from isentrope.serve.task_desk import Desk
 from isentrope.serve.task_sessions import Refusal, Sessions
 from isentrope.serve.tasks import Serving, running
-from isentrope.tasks import remote_task, remote_world
-from isentrope.tasks.contract import Step, View
-from isentrope.tasks.pool import Failure, ThreadTasks, open_tasks
-from isentrope.tasks.remote_world import RemoteWorld
-from isentrope.tasks.wire import pack
+from isentrope.worlds.contract import Step, View
+from isentrope.worlds.pool import remote
+from isentrope.worlds.pool.codec import pack
+from isentrope.worlds.pool.open import Failure, ThreadTasks, open_tasks
+from isentrope.worlds.pool.remote import RemoteWorld
 from tests.tasks.odd_worlds import HERE, OneAtATime
 from tests.tasks.task_servers import OPTIONS, WORLD, body, raw_server, usual
 
@@ -58,7 +58,7 @@ def test_waiting_for_its_turn_does_not_count(
     address: str, held: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One trainer's step keeps the server busy for longer than another trainer waits for an answer."""
-    monkeypatch.setattr(remote_world, "GRACE", 0.5)
+    monkeypatch.setattr(remote, "GRACE", 0.5)
     monkeypatch.setattr(task_sessions, "HOLD_SECONDS", 0.1)
     slow, quick = connect(address, 60.0), connect(address, 0.5)
     with ThreadPoolExecutor(2) as threads:
@@ -73,7 +73,7 @@ def test_waiting_for_its_turn_does_not_count(
 
 
 def test_a_turn_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_task, "MOST_TURNS", 0.1)
+    monkeypatch.setattr(remote, "MOST_TURNS", 0.1)
     queued = body(pack({"queued": True}))
     with raw_server(lambda path: queued if path == "/v1/step" else usual(path)) as address:
         world = RemoteWorld(WORLD, OPTIONS, address, 2.0)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from isentrope.policy.llama import Llama, Shape
+from isentrope.models.llama import Llama, Shape
 
 Response = tuple[int, ...]
 

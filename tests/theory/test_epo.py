@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from isentrope.policy.head import token_head
+from isentrope.models.token_head import token_head
 from tests.theory.helpers import (
     all_responses,
     entropy,

@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from isentrope.policy.head import token_head
-from isentrope.policy.llama import Llama
+from isentrope.models.llama import Llama
+from isentrope.models.token_head import token_head
 from tests.theory.helpers import (
     Response,
     Untied,

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from isentrope.batch import flatten, micro_batches
-from isentrope.policy.engine import Request
-from isentrope.policy.load import load_folder
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
-from isentrope.types import TokenBatch
+from isentrope.core.engine import Request
+from isentrope.core.types import TokenBatch
+from isentrope.engines.torch import TorchEngine
+from isentrope.models.load import load_folder
+from isentrope.models.policy import Policy
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 from tests.policy.test_engine import never

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from isentrope.config.schema import CriticSettings, LearnSettings
-from isentrope.policy.policy import Policy
+from isentrope.models.policy import Policy
 from isentrope.train.checkpoint import join_tensors, split_tensors
 from isentrope.train.critic import Critic
 from isentrope.train.imitate import imitate

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import numpy as np
 
 from isentrope.config.schema import AgentSettings, EngineSettings, RolloutSettings, RunConfig
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.engines import make_engine
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
-from isentrope.policy.vllm.engine import VllmEngine
+from isentrope.core.engine import Request, Sampled
+from isentrope.engines.registry import make_engine
+from isentrope.engines.torch import TorchEngine
+from isentrope.engines.vllm.engine import VllmEngine
+from isentrope.models.policy import Policy
 
 TOLERANCE = 1e-4
 """Both engines and the scoring pass compute in float32 and must agree to this, in nats per token."""

@@ -6,8 +6,8 @@ import importlib.util
 
 import pytest
 
-from isentrope.errors import EngineError
-from isentrope.policy.engines import make_engine
+from isentrope.core.errors import EngineError
+from isentrope.engines.registry import make_engine
 from tests.policy.helpers import small_policy
 from tests.vllm.helpers import config_of
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from isentrope.config.schema import PolicySettings, RunSettings
+from isentrope.core.engine import Request
+from isentrope.core.types import RolloutPlan, TokenTemperature
+from isentrope.engines.vllm.engine import VllmEngine
 from isentrope.methods.actre import ActRe, ActReOptions
-from isentrope.policy.engine import Request
-from isentrope.policy.load import load_policy
-from isentrope.policy.policy import Policy
-from isentrope.policy.vllm.engine import VllmEngine
-from isentrope.types import RolloutPlan, TokenTemperature
+from isentrope.models.load import load_policy
+from isentrope.models.policy import Policy
 from tests.vllm.helpers import TOLERANCE, assert_same, by_torch, never, requests_of, vllm_engine
 
 

@@ -15,12 +15,11 @@ import pytest
 import torch
 
 from isentrope.config.schema import EngineSettings
-from isentrope.errors import EngineError
-from isentrope.policy.engine import Request
-from isentrope.policy.load import load_folder
-from isentrope.policy.server.byte_tokens import ByteTokens
-from isentrope.policy.server.openai_engine import OpenAIEngine
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.engine import Request
+from isentrope.core.errors import EngineError
+from isentrope.engines.openai.engine import ByteTokens, OpenAIEngine
+from isentrope.engines.torch import TorchEngine
+from isentrope.models.load import load_folder
 from tests.policy.test_hugging_face import CHATML, make_tokenizer, transformers
 from tests.vllm.helpers import never
 

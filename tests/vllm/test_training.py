@@ -12,10 +12,10 @@ import torch
 
 from isentrope.config.load import load_config
 from isentrope.config.schema import PolicySettings, RunConfig, RunSettings
-from isentrope.errors import EngineError
+from isentrope.core.errors import EngineError
+from isentrope.engines.registry import make_engine
+from isentrope.models.load import load_policy
 from isentrope.pipeline import train
-from isentrope.policy.engines import make_engine
-from isentrope.policy.load import load_policy
 from isentrope.train.learner import Learner
 from tests.runs.helpers import make_model
 from tests.vllm.helpers import config_of, requests_of, vllm_engine

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from isentrope.config.schema import PolicySettings, RunSettings
-from isentrope.errors import EngineError
-from isentrope.policy.head import log_probs
-from isentrope.policy.load import load_policy
-from isentrope.policy.policy import Policy
-from isentrope.policy.vllm import start as vllm_start
+from isentrope.core.errors import EngineError
+from isentrope.engines.vllm import start as vllm_start
+from isentrope.models.load import load_policy
+from isentrope.models.policy import Policy
+from isentrope.models.token_head import log_probs
 from tests.policy.helpers import PHRASES, small_policy
 from tests.vllm.helpers import TOLERANCE, assert_same, by_torch, config_of, requests_of, vllm_engine
 
@@ -86,8 +86,8 @@ def test_weights_that_did_not_arrive_are_noticed_at_the_first_response() -> None
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_hugging_face_model_with_biases_and_a_head_of_its_own(tied: bool) -> None:
     transformers = pytest.importorskip("transformers")
-    from isentrope.policy.hugging_face import HuggingFaceModel
-    from isentrope.policy.pocket_tokens import PocketTokens
+    from isentrope.models.hugging_face import HuggingFaceModel
+    from isentrope.models.sources.pocket import PocketTokens
 
     torch.manual_seed(0)
     tokens = PocketTokens(PHRASES)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from isentrope.core.types import Episode
 from isentrope.rollout.store import train_path, write_episodes
-from isentrope.types import Episode
 from tests.report.fake_run import episode, make_run
 
 EVENTS = (

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.errors import ConfigError
+from isentrope.core.errors import ConfigError
 from isentrope.watch.answers import Answers, wanted_from
 from isentrope.watch.runs import Runs
 from tests.report.test_page import HOSTILE

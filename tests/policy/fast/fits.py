@@ -13,7 +13,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from isentrope.policy.fast import attention, small_model
+from isentrope.engines.native import attention, small_model
 
 INTS = dict.fromkeys(("table", "positions", "block_row", "block_first", "block_count", "arrived"), "i32")
 FLOATS = dict.fromkeys(("cos", "sin", "parts", "sums"), "fp32")

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isentrope.policy.fast.anatomy import anatomy
-from isentrope.policy.fast.attention import NEW_TOKENS
-from isentrope.policy.fast.draw import Rows
-from isentrope.policy.fast.forward import Forward, Packed
-from isentrope.policy.fast.weights import Weights
-from isentrope.policy.hugging_face import HuggingFaceModel
-from isentrope.policy.llama import Llama, Shape
+from isentrope.engines.native.attention import NEW_TOKENS
+from isentrope.engines.native.draw import Rows
+from isentrope.engines.native.forward import Forward, Packed
+from isentrope.engines.native.weights import Weights
+from isentrope.models.hugging_face import HuggingFaceModel
+from isentrope.models.llama import Llama, Shape
+from isentrope.models.model_adapter import anatomy
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 M = TypeVar("M", bound=torch.nn.Module)

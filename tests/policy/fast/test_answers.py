@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.agent.format import closing_tags, is_complete
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.fast.answers import ASKS, ENDS, Answers, Vocabulary
-from isentrope.policy.pocket_tokens import PocketTokens
+from isentrope.agent.response_format import closing_tags, is_complete
+from isentrope.core.engine import Request, Sampled
+from isentrope.engines.native.host_state import ASKS, ENDS, Answers, Vocabulary
+from isentrope.models.sources.pocket import PocketTokens
 
 TOKENS = PocketTokens([" apple", "look", "n>", "</act", "ion>", "> ", ">x", " \n", "</action>\n", "o</action>"])
 EOS = next(iter(TOKENS.eos_ids))

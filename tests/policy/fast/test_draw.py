@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.policy.fast import draw as module
-from isentrope.policy.fast.draw import Rows, draw
+from isentrope.engines.native import draw as module
+from isentrope.engines.native.draw import Rows, draw
 from tests.policy.fast.small import DEVICE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in")  # by the interpreter

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.errors import EngineError
-from isentrope.policy.engine import Flowing, Request, Sampled
-from isentrope.policy.fast.anatomy import anatomy
-from isentrope.policy.fast.engine import FastEngine
-from isentrope.policy.llama import Llama, Shape
-from isentrope.policy.pocket_tokens import PocketTokens
-from isentrope.policy.policy import Policy
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.engine import Flowing, Request, Sampled
+from isentrope.core.errors import EngineError
+from isentrope.engines.native.engine import FastEngine
+from isentrope.engines.torch import TorchEngine
+from isentrope.models.llama import Llama, Shape
+from isentrope.models.model_adapter import anatomy
+from isentrope.models.policy import Policy
+from isentrope.models.sources.pocket import PocketTokens
 from tests.policy.fast.small import DEVICE, louder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in multiply")  # by Triton's interpreter

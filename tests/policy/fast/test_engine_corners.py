@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.errors import EngineError
-from isentrope.policy.engine import Request
-from isentrope.policy.fast.anatomy import anatomy
-from isentrope.policy.fast.weights import Weights
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.engine import Request
+from isentrope.core.errors import EngineError
+from isentrope.engines.native.weights import Weights
+from isentrope.engines.torch import TorchEngine
+from isentrope.models.model_adapter import anatomy
 from tests.policy.fast.small import our_llama
 from tests.policy.fast.test_engine import fast, never, policy, requests, same, words
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in multiply")  # b
 
 
 def test_prompts_that_do_not_fit_into_one_pass_are_read_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isentrope.policy.fast.engine.MOST_RECORDED", 100)
+    monkeypatch.setattr("isentrope.engines.native.engine.MOST_RECORDED", 100)
     of, rng = policy(), np.random.default_rng(0)
     asked = requests(rng, [70, 80, 66, 140], answer=2)
     reference, engine = TorchEngine(of), fast(of)

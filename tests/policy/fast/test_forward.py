@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.policy.fast import attention
-from isentrope.policy.fast.attention import make_splits
-from isentrope.policy.fast.forward import Forward
+from isentrope.engines.native import attention
+from isentrope.engines.native.attention import make_splits
+from isentrope.engines.native.forward import Forward
 from tests.policy.fast import small
 from tests.policy.fast.small import CONTEXT, DEVICE, MODELS, WORDS, make_forward, packed, plain_logits
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from isentrope.policy.head import token_head
+from isentrope.models.token_head import token_head
 
 pytest.importorskip("triton", reason="the fused head is written in Triton, which is not installed")
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are first imported
 
-from isentrope.policy.fast import head_kernels
-from isentrope.policy.fast.fused_head import fused_head
+from isentrope.kernels import head_triton
+from isentrope.kernels.head import fused_head
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -68,11 +68,11 @@ def test_logits_far_apart_neither_overflow_nor_lose_the_entropy() -> None:
     """Three words at 0, 0 and -1000 and one temperature: entropy is ln 2, and all gradients are finite."""
     logits = torch.tensor([[0.0, 0.0, -1000.0], [500.0, 0.0, 0.0]], device=DEVICE)
     target, temperature = torch.tensor([0, 1], device=DEVICE), torch.ones(2, device=DEVICE)
-    logp, norm, entropy = head_kernels.stats(logits, target, temperature)
+    logp, norm, entropy = head_triton.stats(logits, target, temperature)
     torch.testing.assert_close(entropy.cpu(), torch.tensor([0.6931472, 0.0]))
     torch.testing.assert_close(logp.cpu(), torch.tensor([-0.6931472, -500.0]))
     ones = torch.ones(2, device=DEVICE)
-    g = head_kernels.gradient(logits, target, temperature, norm, entropy, (ones, ones), torch.float32)
+    g = head_triton.gradient(logits, target, temperature, norm, entropy, (ones, ones), torch.float32)
     torch.testing.assert_close(g.cpu(), torch.tensor([[0.5, -0.5, 0.0], [-1.0, 1.0, 0.0]]))
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.policy.torch_engine import TorchEngine
+from isentrope.core.types import RolloutPlan
+from isentrope.engines.torch import TorchEngine
 from isentrope.rollout.runner import Runner, Seat
-from isentrope.tasks.pool import LocalTasks
-from isentrope.types import RolloutPlan
+from isentrope.worlds.pool.open import LocalTasks
 from tests.policy.fast.test_engine import TOLERANCE, fast, policy
 from tests.toys import ToyWorld
 

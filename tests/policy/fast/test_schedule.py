@@ -19,16 +19,16 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isentrope.policy.engine import Request, Sampled
-from isentrope.policy.fast.device import Drawn, Landing
-from isentrope.policy.fast.engine import AHEAD, FastEngine
-from isentrope.policy.fast.pages import Pages
-from isentrope.policy.fast.sheet import Layout, Sheet, bucket, padded
+from isentrope.core.engine import Request, Sampled
+from isentrope.engines.native.device import Drawn, Landing
+from isentrope.engines.native.engine import AHEAD, FastEngine
+from isentrope.engines.native.pages import Pages
+from isentrope.engines.native.prefill import Layout, Sheet, bucket, padded
 from tests.policy.fast.test_engine import fast, policy
 
 PAGE, CONTEXT, ROWS, SLOTS, FEW_PAGES = 4, 40, 8, 12, 30
 OF = policy()
-HOME = "isentrope.policy.fast.engine"
+HOME = "isentrope.engines.native.engine"
 
 
 def word(context: Sequence[int], uniform: float, temperature: float) -> tuple[int, float, float]:

@@ -12,16 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from isentrope.policy.engine import Request
-from isentrope.policy.fast import seats
-from isentrope.policy.fast.anatomy import anatomy
-from isentrope.policy.fast.attention import NEW_TOKENS
-from isentrope.policy.fast.device import FEW, Device
-from isentrope.policy.fast.draw import Rows
-from isentrope.policy.fast.prefill import Piece, fill
-from isentrope.policy.fast.seats import take_seats
-from isentrope.policy.fast.sheet import MOST_RECORDED, Layout, Sent, Sheet, bucket, padded, prefill_blocks
-from isentrope.policy.fast.weights import Weights
+from isentrope.core.engine import Request
+from isentrope.engines.native import device as seats
+from isentrope.engines.native.attention import NEW_TOKENS
+from isentrope.engines.native.device import FEW, Device, take_seats
+from isentrope.engines.native.draw import Rows
+from isentrope.engines.native.prefill import (
+    MOST_RECORDED,
+    Layout,
+    Piece,
+    Sent,
+    Sheet,
+    bucket,
+    fill,
+    padded,
+    prefill_blocks,
+)
+from isentrope.engines.native.weights import Weights
+from isentrope.models.model_adapter import anatomy
 from tests.policy.fast.small import DEVICE
 from tests.policy.fast.test_engine import never, policy
 

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isentrope.policy.fast.anatomy import anatomy
-from isentrope.policy.fast.small_model import TOKENS, is_small, small_pass
-from isentrope.policy.fast.weights import Weights
-from isentrope.policy.hugging_face import HuggingFaceModel
-from isentrope.policy.llama import Llama, Shape
+from isentrope.engines.native.small_model import TOKENS, is_small, small_pass
+from isentrope.engines.native.weights import Weights
+from isentrope.models.hugging_face import HuggingFaceModel
+from isentrope.models.llama import Llama, Shape
+from isentrope.models.model_adapter import anatomy
 from tests.policy.fast.small import DEVICE, MODELS, WORDS
 
 Array = NDArray[np.float64]

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from isentrope.policy.fast.train_attention import Kernels, attention, make_pattern
-from isentrope.policy.fast.train_cpu import CPU
-from isentrope.types import Spans
+from isentrope.core.types import Spans
+from isentrope.kernels.attention import Kernels, attention, make_pattern
+from isentrope.kernels.forward import CPU
 
 CPU_DEVICE = torch.device("cpu")
 

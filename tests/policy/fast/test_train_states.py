@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from isentrope.batch import flatten, micro_batches
-from isentrope.policy.fast.anatomy import anatomy
-from isentrope.policy.fast.train_attention import FLASH, Kernels, Pass, attention, make_pattern
-from isentrope.policy.fast.train_states import states_of, trains_fast
-from isentrope.policy.hugging_face import HuggingFaceModel
-from isentrope.types import Spans
+from isentrope.core.types import Spans
+from isentrope.kernels.attention import FLASH, Kernels, Pass, attention, make_pattern
+from isentrope.kernels.forward import states_of, trains_fast
+from isentrope.models.hugging_face import HuggingFaceModel
+from isentrope.models.model_adapter import anatomy
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_model
 

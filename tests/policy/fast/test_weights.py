@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from isentrope.policy.fast.anatomy import anatomy
-from isentrope.policy.fast.weights import Weights
-from isentrope.policy.hugging_face import HuggingFaceModel
-from isentrope.policy.llama import Llama
+from isentrope.engines.native.weights import Weights
+from isentrope.models.hugging_face import HuggingFaceModel
+from isentrope.models.llama import Llama
+from isentrope.models.model_adapter import anatomy
 from isentrope.train.optimise import Optimiser
 from tests.policy.fast.small import MODELS, our_llama
 

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.adapters.gym import GymOptions, GymWorld
-from isentrope.tasks.adapters.gym_text import describe, drawn, minigrid_text
-from isentrope.tasks.conformance import assert_conforms
+from isentrope.core.errors import TaskError
+from isentrope.worlds.adapters.gym import GymOptions, GymWorld, describe, drawn, minigrid_text
+from isentrope.worlds.conformance.suite import assert_conforms
 
 gymnasium = pytest.importorskip("gymnasium", reason="needs pip install 'isentrope[gym]'")
 pytest.importorskip("minigrid", reason="needs pip install 'isentrope[gym]'")

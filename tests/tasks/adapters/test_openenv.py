@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import ConfigError, TaskError
-from isentrope.tasks.adapters.openenv import OpenEnvOptions, OpenEnvWorld
-from isentrope.tasks.adapters.openenv_door import check_host
-from isentrope.tasks.adapters.openenv_server import make_app
-from isentrope.tasks.adapters.openenv_server_facts import ActionForm
-from isentrope.tasks.conformance import assert_conforms
-from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
+from isentrope.core.errors import ConfigError, TaskError
+from isentrope.worlds.adapters.openenv import OpenEnvOptions, OpenEnvWorld
+from isentrope.worlds.adapters.openenv_door import check_host
+from isentrope.worlds.adapters.openenv_server import make_app
+from isentrope.worlds.adapters.openenv_server_facts import ActionForm
+from isentrope.worlds.conformance.suite import assert_conforms
+from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
 
 openenv = pytest.importorskip("openenv.core", reason="needs pip install 'isentrope[openenv]'")
 

@@ -7,11 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.errors import TaskError
-from isentrope.tasks.adapters.reasoning_gym import NO_ANSWERS, ON_REQUEST, ReasoningGymOptions, ReasoningGymWorld
-from isentrope.tasks.adapters.safe_answers import FORMULAS, LITERALS, SUMS, harmless
-from isentrope.tasks.conformance import assert_conforms
-from isentrope.tasks.where import place_of
+from isentrope.core.errors import TaskError
+from isentrope.worlds.adapters.reasoning_gym import (
+    FORMULAS,
+    LITERALS,
+    NO_ANSWERS,
+    ON_REQUEST,
+    SUMS,
+    ReasoningGymOptions,
+    ReasoningGymWorld,
+    harmless,
+)
+from isentrope.worlds.conformance.suite import assert_conforms
+from isentrope.worlds.pool.placement import place_of
 
 reasoning_gym = pytest.importorskip("reasoning_gym", reason="needs pip install 'isentrope[reasoning-gym]'")
 

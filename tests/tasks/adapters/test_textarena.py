@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.adapters.textarena import TextArenaOptions, TextArenaWorld
-from isentrope.tasks.conformance import assert_conforms
-from isentrope.tasks.contract import Step
+from isentrope.core.errors import TaskError
+from isentrope.worlds.adapters.textarena import TextArenaOptions, TextArenaWorld
+from isentrope.worlds.conformance.suite import assert_conforms
+from isentrope.worlds.contract import Step
 
 textarena = pytest.importorskip("textarena", reason="needs pip install 'isentrope[textarena]'")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.adapters.verifiers import VerifiersOptions, VerifiersWorld
-from isentrope.tasks.conformance import assert_conforms
+from isentrope.core.errors import TaskError
+from isentrope.worlds.adapters.verifiers import VerifiersOptions, VerifiersWorld
+from isentrope.worlds.conformance.suite import assert_conforms
 
 pytest.importorskip("verifiers", reason="needs pip install 'isentrope[verifiers]'")
 

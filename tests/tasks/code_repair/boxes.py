@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from isentrope.tasks.code_repair.sandbox import Limits, Outcome, Sandbox, make_sandbox
-from isentrope.tasks.code_repair.tree import Item
+from isentrope.sandbox.base import Item, Limits, Outcome, Sandbox, make_sandbox
 
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap: apt-get install bubblewrap")
 

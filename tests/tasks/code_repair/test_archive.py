@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.code_repair import archive
-from isentrope.tasks.code_repair.archive import archive_hash, read_archive, small_packages
-from isentrope.tasks.code_repair.protect import files_with_tests, graded_part, is_protected, is_test
+from isentrope.core.errors import TaskError
+from isentrope.worlds.code_repair import archive
+from isentrope.worlds.code_repair.archive import archive_hash, read_archive, small_packages
+from isentrope.worlds.code_repair.grade import files_with_tests, graded_part, is_protected, is_test
 
 
 def tar_of(path: Path, members: dict[str, bytes | str]) -> str:

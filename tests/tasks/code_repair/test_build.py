@@ -10,14 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from isentrope.cli.main import app
-from isentrope.errors import TaskError
-from isentrope.tasks.code_repair.build import Builder, package_name
-from isentrope.tasks.code_repair.grade import grade
-from isentrope.tasks.code_repair.mutate import Mutant
-from isentrope.tasks.code_repair.records import read_rows, repair_of
-from isentrope.tasks.code_repair.running import run_tests
-from isentrope.tasks.code_repair.sandbox import Limits, make_sandbox
-from isentrope.tasks.code_repair.world import SHIPPED, CodeRepairOptions, CodeRepairWorld
+from isentrope.core.errors import TaskError
+from isentrope.sandbox.base import Limits, make_sandbox
+from isentrope.worlds.code_repair.build import Builder, package_name
+from isentrope.worlds.code_repair.grade import grade
+from isentrope.worlds.code_repair.mutate import Mutant
+from isentrope.worlds.code_repair.problem import read_rows, repair_of
+from isentrope.worlds.code_repair.running import run_tests
+from isentrope.worlds.code_repair.world import SHIPPED, CodeRepairOptions, CodeRepairWorld
 from tests.tasks.code_repair.boxes import needs_bwrap
 
 pytestmark = needs_bwrap

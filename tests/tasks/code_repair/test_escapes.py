@@ -15,13 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.code_repair.grade import grade
-from isentrope.tasks.code_repair.leader import Leader
-from isentrope.tasks.code_repair.running import _read  # pyright: ignore
-from isentrope.tasks.code_repair.sandbox import Limits, make_sandbox
-from isentrope.tasks.code_repair.tree import Item
-from isentrope.tasks.code_repair.watch import descendants
+from isentrope.core.errors import TaskError
+from isentrope.sandbox.base import Item, Limits, make_sandbox
+from isentrope.sandbox.bubblewrap import descendants
+from isentrope.sandbox.limits import Leader
+from isentrope.worlds.code_repair.grade import grade
+from isentrope.worlds.code_repair.running import _read  # pyright: ignore
 from tests.tasks.code_repair.boxes import QUICK, box, needs_bwrap, run_python, said
 
 pytestmark = needs_bwrap

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from isentrope.tasks.code_repair.canaries import Canaries, make_canaries
-from isentrope.tasks.code_repair.grade import grade
-from isentrope.tasks.code_repair.running import TestRun, run_tests
-from isentrope.tasks.code_repair.sandbox import make_sandbox
-from isentrope.tasks.code_repair.tree import Item
-from isentrope.tasks.code_repair.tricks import tricks
+from isentrope.sandbox.base import Item, make_sandbox
+from isentrope.worlds.code_repair.grade import Canaries, grade, make_canaries, tricks
+from isentrope.worlds.code_repair.running import TestRun, run_tests
 from tests.tasks.code_repair.boxes import QUICK, needs_bwrap
 from tests.tasks.code_repair.test_escapes import FAILING, FILES, PASSING
 

@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.errors import TaskError
-from isentrope.tasks.code_repair import bubblewrap
-from isentrope.tasks.code_repair.docker import Docker, container_command
-from isentrope.tasks.code_repair.sandbox import Limits, make_sandbox
-from isentrope.tasks.code_repair.seccomp import filter_program
-from isentrope.tasks.code_repair.tree import Item, Tree, clean_path
-from isentrope.tasks.code_repair.world import CodeRepairWorld
+from isentrope.core.errors import TaskError
+from isentrope.sandbox import bubblewrap
+from isentrope.sandbox.base import Item, Limits, Tree, clean_path, make_sandbox
+from isentrope.sandbox.bubblewrap import filter_program
+from isentrope.sandbox.docker import Docker, container_command
+from isentrope.worlds.code_repair.world import CodeRepairWorld
 from tests.tasks.code_repair.boxes import QUICK, box, needs_bwrap, said
 
 

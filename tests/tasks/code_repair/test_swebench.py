@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.code_repair import swebench
-from isentrope.tasks.code_repair.sandbox import Outcome
-from isentrope.tasks.code_repair.swebench import Issue, image_name, issues, read_log
-from isentrope.tasks.code_repair.tree import Item, Tree
-from isentrope.tasks.code_repair.world import CodeRepairOptions, CodeRepairWorld
+from isentrope.core.errors import TaskError
+from isentrope.sandbox.base import Item, Outcome, Tree
+from isentrope.worlds.code_repair import swebench
+from isentrope.worlds.code_repair.swebench import Issue, image_name, issues, read_log
+from isentrope.worlds.code_repair.world import CodeRepairOptions, CodeRepairWorld
 from tests.tasks.code_repair.boxes import box, needs_bwrap
 
 ROW: dict[str, Any] = {

@@ -6,12 +6,10 @@ import os
 
 import pytest
 
-from isentrope.tasks.code_repair.actions import parse_action
-from isentrope.tasks.code_repair.sandbox import Limits, make_sandbox
-from isentrope.tasks.code_repair.tree import Item, Tree
-from isentrope.tasks.code_repair.workbench import Workbench
-from isentrope.tasks.code_repair.world import CodeRepairWorld
-from isentrope.tasks.where import MOST_THREADS, place_of
+from isentrope.sandbox.base import Item, Limits, Tree, make_sandbox
+from isentrope.worlds.code_repair.workbench import Workbench, parse_action
+from isentrope.worlds.code_repair.world import CodeRepairWorld
+from isentrope.worlds.pool.placement import MOST_THREADS, place_of
 
 LINES = "".join(f"x{number}\n" for number in range(1, 201))
 

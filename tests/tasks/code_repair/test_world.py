@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.code_repair.actions import RULES, VERBS, Misunderstood, parse_action
-from isentrope.tasks.code_repair.problem import InjectedBug
-from isentrope.tasks.code_repair.records import read_rows, repair_of, write_repairs
-from isentrope.tasks.code_repair.task import RepairTask
-from isentrope.tasks.code_repair.words import clipped
-from isentrope.tasks.code_repair.world import SHIPPED, CodeRepairOptions, CodeRepairWorld
-from isentrope.tasks.conformance import assert_conforms
-from isentrope.tasks.contract import Instance, Step, View
+from isentrope.core.errors import TaskError
+from isentrope.worlds.code_repair.problem import InjectedBug, read_rows, repair_of, write_repairs
+from isentrope.worlds.code_repair.workbench import RULES, VERBS, Misunderstood, clipped, parse_action
+from isentrope.worlds.code_repair.world import SHIPPED, CodeRepairOptions, CodeRepairWorld, RepairTask
+from isentrope.worlds.conformance.suite import assert_conforms
+from isentrope.worlds.contract import Instance, Step, View
 from tests.tasks.code_repair.boxes import needs_bwrap
 
 pytestmark = needs_bwrap

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from isentrope.tasks.household.engine import Engine
-from isentrope.tasks.household.game import Game
-from isentrope.tasks.household.pddl import read_problem
+from isentrope.worlds.household.engine import Engine
+from isentrope.worlds.household.game import Game
+from isentrope.worlds.household.official import read_problem
 
 PICK = (
     "(exists (?r - receptacle) (exists (?o - object) (and (inReceptacle ?o ?r) "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isentrope.tasks.household.engine import HELP, Engine, join_names
+from isentrope.worlds.household.engine import HELP, Engine, join_names
 from tests.tasks.household.house import HEAT, LOOK, TWO, house, play
 
 

@@ -11,15 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.errors import TaskError
-from isentrope.tasks.household.chores import TASK_PLACES, TASK_ROOMS
-from isentrope.tasks.household.engine import Engine
-from isentrope.tasks.household.game import KINDS, Game
-from isentrope.tasks.household.generate import SPLITS, generate
-from isentrope.tasks.household.layouts import POOL, SIZES, layouts
-from isentrope.tasks.household.reading import read_task
-from isentrope.tasks.household.rooms import FURNITURE, OBJECTS, lies_in
-from isentrope.tasks.household.things import fitting_pairs
+from isentrope.core.errors import TaskError
+from isentrope.worlds.household.chores import TASK_PLACES, TASK_ROOMS, fitting_pairs
+from isentrope.worlds.household.engine import Engine
+from isentrope.worlds.household.expert import read_task
+from isentrope.worlds.household.game import KINDS, Game
+from isentrope.worlds.household.generate import SPLITS, generate
+from isentrope.worlds.household.rooms import FURNITURE, OBJECTS, POOL, SIZES, layouts, lies_in
 
 
 def key(game: Game) -> tuple[str, ...]:
@@ -80,8 +78,8 @@ def test_games_differ() -> None:
 
 HASH_GAMES = """
 import hashlib
-from isentrope.tasks.household.export import write_problem
-from isentrope.tasks.household.generate import generate
+from isentrope.worlds.household.export import write_problem
+from isentrope.worlds.household.generate import generate
 games = [generate(kind, "unseen", 7, size) for kind in ("two", "look", "clean") for size in ("small", "full")]
 text = "".join(write_problem(game) + game.task + str(game.walkthrough) for game in games)
 print(hashlib.sha256(text.encode()).hexdigest())

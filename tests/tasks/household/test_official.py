@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.household.engine import Engine
-from isentrope.tasks.household.export import Language, write_game_file, write_problem
-from isentrope.tasks.household.game import KINDS
-from isentrope.tasks.household.generate import generate
-from isentrope.tasks.household.official import OfficialGames, read_file, read_line, read_lines
-from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
+from isentrope.core.errors import TaskError
+from isentrope.worlds.household.engine import Engine
+from isentrope.worlds.household.export import Language, write_game_file, write_problem
+from isentrope.worlds.household.game import KINDS
+from isentrope.worlds.household.generate import generate
+from isentrope.worlds.household.official import OfficialGames, read_file, read_line, read_lines
+from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
 
 GAMES = Path(__file__).parents[4] / "shared" / "data" / "alfworld" / "games.jsonl.zst"
 LANGUAGE = Language("domain", '"rhs": "Your task is to: UNKNOWN GOAL."')

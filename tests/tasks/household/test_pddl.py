@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.household.export import Language, game_data, write_problem
-from isentrope.tasks.household.game import KINDS, Goal, name_things
-from isentrope.tasks.household.generate import generate
-from isentrope.tasks.household.pddl import read_problem
+from isentrope.core.errors import TaskError
+from isentrope.worlds.household.export import Language, game_data, write_problem
+from isentrope.worlds.household.game import KINDS, Goal, name_things
+from isentrope.worlds.household.generate import generate
+from isentrope.worlds.household.official import read_problem
 from tests.tasks.household.house import FACTS, HEAT, LOOK, PICK, TWO, house, problem
 
 

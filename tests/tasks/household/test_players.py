@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.contract import Expert, Move, Step
-from isentrope.tasks.household.game import KINDS, Goal
-from isentrope.tasks.household.layouts import SIZES
-from isentrope.tasks.household.random_player import RandomPlayer
-from isentrope.tasks.household.reading import place_described, read_task, things_listed
-from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
+from isentrope.core.errors import TaskError
+from isentrope.worlds.contract import Expert, Move, Step
+from isentrope.worlds.household.expert import place_described, read_task, things_listed
+from isentrope.worlds.household.game import KINDS, Goal
+from isentrope.worlds.household.players import RandomPlayer
+from isentrope.worlds.household.rooms import SIZES
+from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
 
 TURNS = 50
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from isentrope.tasks.household.engine import Engine
-from isentrope.tasks.household.export import Language, game_data
-from isentrope.tasks.household.game import KINDS, Game
-from isentrope.tasks.household.generate import generate
+from isentrope.worlds.household.engine import Engine
+from isentrope.worlds.household.export import Language, game_data
+from isentrope.worlds.household.game import KINDS, Game
+from isentrope.worlds.household.generate import generate
 from tests.tasks.household.house import HEAT, LOOK, TWO, house
 
 INSTALL = 'needs the real engine: pip install "textworld[pddl]" alfworld==0.4.2'

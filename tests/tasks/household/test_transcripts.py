@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.household.engine import Engine
-from isentrope.tasks.household.transcripts import check_transcripts
+from isentrope.core.errors import TaskError
+from isentrope.worlds.household.engine import Engine
+from isentrope.worlds.household.transcripts import check_transcripts
 from tests.tasks.household.house import house, problem
 
 RECORDING = Path(__file__).parents[4] / "shared" / "data" / "alfworld" / "transcripts.jsonl"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.errors import TaskError
-from isentrope.tasks.conformance import assert_conforms
-from isentrope.tasks.contract import World
-from isentrope.tasks.household.engine import Engine
-from isentrope.tasks.household.game import KINDS
-from isentrope.tasks.household.generate import generate
-from isentrope.tasks.household.world import HouseholdOptions, HouseholdWorld
+from isentrope.core.errors import TaskError
+from isentrope.worlds.conformance.suite import assert_conforms
+from isentrope.worlds.contract import World
+from isentrope.worlds.household.engine import Engine
+from isentrope.worlds.household.game import KINDS
+from isentrope.worlds.household.generate import generate
+from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
 
 SMALL = HouseholdOptions(rooms="small")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from isentrope.tasks.scienceworld.world import ScienceWorld, ScienceWorldOptions
+from isentrope.worlds.scienceworld.world import ScienceWorld, ScienceWorldOptions
 
 pytest.importorskip("scienceworld", reason="needs pip install 'isentrope[science]'")
 if shutil.which("java") is None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from isentrope.tasks.contract import Instance
-from isentrope.tasks.scienceworld.catalogue import TASKS
-from isentrope.tasks.scienceworld.simulator import Reading, Simulator
-from isentrope.tasks.scienceworld.world import ScienceWorld, ScienceWorldOptions
+from isentrope.worlds.contract import Instance
+from isentrope.worlds.scienceworld.catalogue import TASKS
+from isentrope.worlds.scienceworld.simulator import Reading, Simulator
+from isentrope.worlds.scienceworld.world import ScienceWorld, ScienceWorldOptions
 
 # With many random numbers: temperatures are drawn, animals move, plants inherit; and doors that are asked back about.
 GAMES: list[tuple[str, int, str, list[str]]] = [

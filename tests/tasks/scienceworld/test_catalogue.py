@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isentrope.config.convert import parse_section
-from isentrope.errors import ConfigError, TaskError
-from isentrope.tasks.registry import make_world
-from isentrope.tasks.scienceworld.catalogue import SPLITS, TASKS, VARIATIONS, dealt, variations
-from isentrope.tasks.scienceworld.world import ScienceWorld, ScienceWorldOptions
+from isentrope.core.errors import ConfigError, TaskError
+from isentrope.worlds.registry import make_world
+from isentrope.worlds.scienceworld.catalogue import SPLITS, TASKS, VARIATIONS, dealt, variations
+from isentrope.worlds.scienceworld.world import ScienceWorld, ScienceWorldOptions
 
 
 def test_all_thirty_tasks_and_every_variation_once() -> None:
@@ -62,7 +62,7 @@ def test_dealt_in_rounds(tasks: list[str], split: str, most: int) -> None:
 
 def test_the_same_in_every_process() -> None:
     code = (
-        "from isentrope.tasks.scienceworld.world import ScienceWorld as W; w = W();"
+        "from isentrope.worlds.scienceworld.world import ScienceWorld as W; w = W();"
         "print([w.variation(w.instance(s, i)) for s in w.splits() for i in range(0, 1700, 50)])"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.contract import Step, View
-from isentrope.tasks.pool import Failure, LocalTasks
-from isentrope.tasks.registry import make_world
-from isentrope.tasks.scienceworld.world import ScienceWorld, ScienceWorldOptions
+from isentrope.core.errors import TaskError
+from isentrope.worlds.contract import Step, View
+from isentrope.worlds.pool.open import Failure, LocalTasks
+from isentrope.worlds.registry import make_world
+from isentrope.worlds.scienceworld.world import ScienceWorld, ScienceWorldOptions
 
 ONE = ("find-animal",)
 
@@ -84,7 +84,7 @@ def test_the_pool_records_what_was_lost() -> None:
 
 CHILD = """
 import sys, time
-from isentrope.tasks.scienceworld.world import ScienceWorld, ScienceWorldOptions
+from isentrope.worlds.scienceworld.world import ScienceWorld, ScienceWorldOptions
 world = ScienceWorld(ScienceWorldOptions(tasks=("find-animal",), jvms=1))
 task = world.open()
 task.start(world.instance("train", 0))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.conformance import assert_conforms
-from isentrope.tasks.contract import Instance, Step, View
-from isentrope.tasks.scienceworld.rules import action_forms
-from isentrope.tasks.scienceworld.world import ScienceWorld, ScienceWorldOptions, ScienceWorldTask
+from isentrope.core.errors import TaskError
+from isentrope.worlds.conformance.suite import assert_conforms
+from isentrope.worlds.contract import Instance, Step, View
+from isentrope.worlds.scienceworld.catalogue import action_forms
+from isentrope.worlds.scienceworld.world import ScienceWorld, ScienceWorldOptions, ScienceWorldTask
 
 FIND_KIND = "find-animal"
 

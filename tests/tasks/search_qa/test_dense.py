@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isentrope.tasks.search_qa.passages import Passage
-from isentrope.tasks.search_qa.retrievers import Index, open_corpus, over
-from isentrope.tasks.search_qa.world import NEEDS
+from isentrope.worlds.search_qa.passages import Passage
+from isentrope.worlds.search_qa.retrievers import Index, open_corpus, over
+from isentrope.worlds.search_qa.world import NEEDS
 
 pytestmark = pytest.mark.skipif(bool(NEEDS["dense"].missing()), reason="needs pip install -e .[dense]")
 

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.errors import TaskError
-from isentrope.tasks.search_qa.datasets import find_corpus, mixed, read_sets, set_and_split
-from isentrope.tasks.search_qa.files import read_records
-from isentrope.tasks.search_qa.passages import Passage, clean, read_corpus, shortened
-from isentrope.tasks.search_qa.questions import Question, read_question
+from isentrope.core.errors import TaskError
+from isentrope.worlds.search_qa.passages import Passage, clean, read_corpus, read_records, shortened
+from isentrope.worlds.search_qa.questions import Question, find_corpus, mixed, read_question, read_sets, set_and_split
 
 ROWS = [{"id": "1", "title": "Ann", "text": "Ann is here."}, {"id": "2", "title": "Bob", "text": "Bob is there."}]
 
@@ -83,7 +81,7 @@ def test_broken_files_are_named(text: str, message: str | None, tmp_path: Path) 
 
 
 def test_search_r1_contents() -> None:
-    from isentrope.tasks.search_qa.passages import read_passage
+    from isentrope.worlds.search_qa.passages import read_passage
 
     found = read_passage({"id": 7, "contents": '"Neil Peart"\nNeil was\na drummer.'}, 0, "here")
     assert found == Passage("7", "Neil Peart", "Neil was a drummer.")

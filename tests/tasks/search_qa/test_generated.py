@@ -7,10 +7,9 @@ import sys
 
 import pytest
 
-from isentrope.tasks.search_qa.expert import understood
-from isentrope.tasks.search_qa.facts import RELATIONS
-from isentrope.tasks.search_qa.generated import KINDS, SPLITS, Library, library
-from isentrope.tasks.search_qa.scoring import normalise
+from isentrope.worlds.search_qa.expert import understood
+from isentrope.worlds.search_qa.generated import KINDS, RELATIONS, SPLITS, Library, library
+from isentrope.worlds.search_qa.task import normalise
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def test_questions_can_be_understood_in_one_way_alone(books: Library) -> None:
 
 def test_it_is_the_same_in_every_process(books: Library) -> None:
     code = (
-        "import hashlib; from isentrope.tasks.search_qa.generated import library;"
+        "import hashlib; from isentrope.worlds.search_qa.generated import library;"
         "print(hashlib.sha256(repr(library(400)).encode()).hexdigest())"
     )
     marks = {

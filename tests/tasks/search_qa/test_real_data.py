@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.tasks.conformance import assert_conforms
-from isentrope.tasks.search_qa.recall import recall
-from isentrope.tasks.search_qa.world import SearchQAOptions, SearchQAWorld
+from isentrope.worlds.conformance.suite import assert_conforms
+from isentrope.worlds.search_qa.world import SearchQAOptions, SearchQAWorld, recall
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "search_qa"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"no data at {DATA}")

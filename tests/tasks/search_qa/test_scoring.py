@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.tasks.search_qa.scoring import best_exact_match, best_f1, exact_match, f1, normalise
+from isentrope.worlds.search_qa.task import best_exact_match, best_f1, exact_match, f1, normalise
 
 WORDS = st.lists(st.sampled_from(["a", "the", "an", "red", "Fox", "fox!", "1984", "U.S.", "-", "yes", "no"])).map(
     " ".join

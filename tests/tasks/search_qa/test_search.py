@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.errors import TaskError
-from isentrope.tasks.search_qa import bm25, retrievers
-from isentrope.tasks.search_qa.bm25 import BM25, Words, best
-from isentrope.tasks.search_qa.passages import Passage
-from isentrope.tasks.search_qa.retrievers import open_corpus, over
+from isentrope.core.errors import TaskError
+from isentrope.worlds.search_qa import retrievers
+from isentrope.worlds.search_qa import retrievers as bm25
+from isentrope.worlds.search_qa.passages import Passage
+from isentrope.worlds.search_qa.retrievers import BM25, Words, best, open_corpus, over
 
 pytest.importorskip("bm25s", reason="needs pip install -e .[search]")
 
@@ -153,7 +153,7 @@ def test_a_build_that_is_killed_leaves_no_index(corpus: Path, tmp_path: Path) ->
     code = (
         "import os, sys; from pathlib import Path\n"
         "from isentrope.tasks.search_qa import bm25\n"
-        "from isentrope.tasks.search_qa.retrievers import open_corpus\n"
+        "from isentrope.worlds.search_qa.retrievers import open_corpus\n"
         "bm25.build = lambda passages: os.kill(os.getpid(), 9)\n"
         "open_corpus(Path(sys.argv[1]), 'bm25', sys.argv[2])\n"
     )
@@ -168,7 +168,7 @@ def test_three_processes_build_it_once(corpus: Path, tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
         "from isentrope.tasks.search_qa import bm25\n"
-        "from isentrope.tasks.search_qa.retrievers import open_corpus\n"
+        "from isentrope.worlds.search_qa.retrievers import open_corpus\n"
         "real = bm25.build\n"
         "bm25.build = lambda passages: (print('built'), time.sleep(0.5), real(passages))[2]\n"
         "open_corpus(Path(sys.argv[1]), 'bm25', sys.argv[2]).search(['river'], 1)\n"

@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 from isentrope.config.schema import TaskSettings
-from isentrope.errors import TaskError
-from isentrope.tasks.conformance import assert_conforms
-from isentrope.tasks.search_qa.generated import library
-from isentrope.tasks.search_qa.passages import Passage
-from isentrope.tasks.search_qa.remote import Remote
-from isentrope.tasks.search_qa.retrievers import over
-from isentrope.tasks.search_qa.world import SearchQAOptions, SearchQAWorld
+from isentrope.core.errors import TaskError
+from isentrope.worlds.conformance.suite import assert_conforms
+from isentrope.worlds.search_qa.generated import library
+from isentrope.worlds.search_qa.passages import Passage
+from isentrope.worlds.search_qa.remote import Remote
+from isentrope.worlds.search_qa.retrievers import over
+from isentrope.worlds.search_qa.world import SearchQAOptions, SearchQAWorld
 
 QUERIES = ["which river runs through the town", "Adela", "zebra", "\ud800 \x00", ""]
 

@@ -11,15 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.agent.tokens import neutral
-from isentrope.errors import TaskError
-from isentrope.tasks.conformance import assert_conforms
-from isentrope.tasks.contract import Step, World
-from isentrope.tasks.needs import Needs
-from isentrope.tasks.registry import make_world
-from isentrope.tasks.search_qa import world as world_module
-from isentrope.tasks.search_qa.actions import read_action
-from isentrope.tasks.search_qa.world import SearchQAOptions, SearchQAWorld
+from isentrope.core.errors import TaskError
+from isentrope.core.tokenizer import neutral
+from isentrope.worlds.conformance.suite import assert_conforms
+from isentrope.worlds.contract import Step, World
+from isentrope.worlds.registry import Needs, make_world
+from isentrope.worlds.search_qa import world as world_module
+from isentrope.worlds.search_qa.task import read_action
+from isentrope.worlds.search_qa.world import SearchQAOptions, SearchQAWorld
 
 QUESTIONS = [
     {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from isentrope.tasks.webshop.goals import Goal
-from isentrope.tasks.webshop.products import Product
+from isentrope.worlds.webshop.products import Product
+from isentrope.worlds.webshop.reward import Goal
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "webshop"
 PRODUCTS, ATTRIBUTES = DATA / "products_1000.json.zst", DATA / "items_ins_v2_1000.json"

@@ -8,9 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from isentrope.tasks.webshop.goals import NO_LIMIT, count_attributes, goal_count, goal_of, price_limit, shuffled, weight
-from isentrope.tasks.webshop.products import Product, Wish
-from isentrope.tasks.webshop.world import WebShopOptions, WebShopWorld
+from isentrope.worlds.webshop.products import Product, Wish
+from isentrope.worlds.webshop.reward import (
+    NO_LIMIT,
+    count_attributes,
+    goal_count,
+    goal_of,
+    price_limit,
+    shuffled,
+    weight,
+)
+from isentrope.worlds.webshop.world import WebShopOptions, WebShopWorld
 from tests.tasks.webshop.shop import ATTRIBUTES, PRODUCTS, SHIRT, official, product
 
 WANTED = replace(SHIRT, wishes=(Wish("Find me a shirt", ("long sleeve", "machine wash")),))

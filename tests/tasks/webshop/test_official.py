@@ -12,12 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from isentrope.errors import TaskError
-from isentrope.tasks.webshop.catalogue import cache_folder, cached, file_mark
-from isentrope.tasks.webshop.export import write_official
-from isentrope.tasks.webshop.generate import generated_products
-from isentrope.tasks.webshop.products import read_product
-from isentrope.tasks.webshop.stock import open_official
+from isentrope.core.errors import TaskError
+from isentrope.worlds.webshop.catalogue import cache_folder, cached, file_mark, open_official
+from isentrope.worlds.webshop.generate import generated_products
+from isentrope.worlds.webshop.official import write_official
+from isentrope.worlds.webshop.products import read_product
 from tests.tasks.webshop.shop import PRODUCTS, official
 
 
@@ -184,7 +183,7 @@ def test_the_cache_is_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_several_at_once_build_one_catalogue(tmp_path: Path, own_cache: Path) -> None:
     items, _ = write_official(tmp_path, list(generated_products())[:100])
-    code = f"from isentrope.tasks.webshop.stock import open_official; print(len(open_official({str(items)!r})))"
+    code = f"from isentrope.worlds.webshop.catalogue import open_official; print(len(open_official({str(items)!r})))"
     running = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(3)]
     assert [process.communicate(timeout=120)[0] for process in running] == [b"100\n"] * 3
     assert len([path for path in own_cache.iterdir() if path.is_dir()]) == 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.tasks.webshop.reward import COLOURS, close, colour, matching_options, noun_share, score, type_factor
+from isentrope.worlds.webshop.reward import COLOURS, close, colour, matching_options, noun_share, score, type_factor
 from tests.tasks.webshop.shop import GOAL, SHIRT, product
 
 

@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.tasks.webshop.index import IndexBuilder, _blocks, rounded_length
-from isentrope.tasks.webshop.rankings import Ranking, compare, read_rankings
-from isentrope.tasks.webshop.search import K1, B, Search
-from isentrope.tasks.webshop.stock import open_generated
-from isentrope.tasks.webshop.words import terms
+from isentrope.worlds.webshop.catalogue import open_generated
+from isentrope.worlds.webshop.rankings import Ranking, compare, read_rankings
+from isentrope.worlds.webshop.search import K1, B, IndexBuilder, Search, _blocks, rounded_length, terms
 
 WORDS = ["red", "blue", "shirt", "shoe", "cotton", "lamp", "desk", "oak"]
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.tasks.webshop.pages import StartPage, clickable, page_text
-from isentrope.tasks.webshop.visit import Visit
+from isentrope.worlds.webshop.visit import StartPage, Visit, clickable, page_text
 from tests.tasks.webshop.shop import GOAL, SHIRT, Shelf, product
 
 MANY = [product(number) for number in range(1, 24)]

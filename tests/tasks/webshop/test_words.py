@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.tasks.webshop.words import LONGEST, STOP_WORDS, stem, terms, words
+from isentrope.worlds.webshop.search import LONGEST, STOP_WORDS, stem, terms, words
 
 RECORDED = Path(__file__).with_name("lucene_terms.tsv").read_text(encoding="utf-8").splitlines()
 

@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 from isentrope.cli.main import app
 from isentrope.cli.play import Game
-from isentrope.errors import ConfigError, TaskError
-from isentrope.tasks.conformance import assert_conforms
-from isentrope.tasks.contract import Instance, Step
-from isentrope.tasks.registry import make_world
-from isentrope.tasks.webshop.expert import Errand
-from isentrope.tasks.webshop.export import write_official
-from isentrope.tasks.webshop.generate import generated_products
-from isentrope.tasks.webshop.world import WebShopOptions, WebShopWorld
+from isentrope.core.errors import ConfigError, TaskError
+from isentrope.worlds.conformance.suite import assert_conforms
+from isentrope.worlds.contract import Instance, Step
+from isentrope.worlds.registry import make_world
+from isentrope.worlds.webshop.expert import Errand
+from isentrope.worlds.webshop.generate import generated_products
+from isentrope.worlds.webshop.official import write_official
+from isentrope.worlds.webshop.world import WebShopOptions, WebShopWorld
 from tests.tasks.webshop.shop import ATTRIBUTES, PRODUCTS, official
 
 RECORDED = Path(__file__).with_name("lucene_rankings.tsv")

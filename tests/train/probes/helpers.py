@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from isentrope.agent.format import parse_response
-from isentrope.agent.tokens import ACTION, Dialect
-from isentrope.types import Episode, Floats, Turn
+from isentrope.agent.response_format import parse_response
+from isentrope.core.tokenizer import ACTION, Dialect
+from isentrope.core.types import Episode, Floats, Turn
 
 
 def spoken_turn(

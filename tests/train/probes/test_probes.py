@@ -16,13 +16,13 @@ from torch import Tensor
 
 from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import InstrumentSettings, LearnSettings, PolicySettings, RunConfig, RunSettings
-from isentrope.policy.head import token_head
-from isentrope.policy.load import load_folder, load_policy
-from isentrope.policy.policy import Policy, before
+from isentrope.metrics.probes.interference import kernel
+from isentrope.metrics.probes.probes import Probes, read_episodes, undisturbed
+from isentrope.models.load import load_folder, load_policy
+from isentrope.models.policy import Policy, before
+from isentrope.models.token_head import token_head
 from isentrope.train.checkpoint import load_state, save_checkpoint
 from isentrope.train.learner import Learner
-from isentrope.train.probes.interference import kernel
-from isentrope.train.probes.probes import Probes, read_episodes, undisturbed
 from tests.policy.helpers import small_policy
 from tests.runs.helpers import make_model
 from tests.train.probes.helpers import advantages_of, episode_of, games, spoken_turn

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from isentrope.agent.tokens import Dialect
-from isentrope.policy.policy import Policy
-from isentrope.train.probes.think import State, choose_states, delta_h, make_state
-from isentrope.types import Ints, Turn
+from isentrope.core.tokenizer import Dialect
+from isentrope.core.types import Ints, Turn
+from isentrope.metrics.probes.think import State, choose_states, delta_h, make_state
+from isentrope.models.policy import Policy
 from tests.policy.helpers import small_policy
 from tests.train.probes.helpers import episode_of, games, spoken_turn
 
@@ -86,7 +86,7 @@ def _tokenizer_with_joint_brackets(folder: Path) -> Dialect:
     from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
     from tokenizers.models import BPE
 
-    from isentrope.policy.chat.tokens import ChatTokens
+    from isentrope.models.chat.tokenizer import ChatTokens
     from tests.policy.test_hugging_face import CHATML
 
     raw = Tokenizer(BPE())

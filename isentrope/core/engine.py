@@ -1,0 +1,91 @@
+"""What samples responses: the protocol behind which the engines stand, and what goes in and comes out.
+
+An engine holds conversations in numbered slots. A request gives all tokens before the response; what the engine
+already holds of that conversation need not be computed again. Four engines exist: torch (in this process), fast (the
+same on a GPU, for Llama-shaped models), vLLM, and any server that speaks OpenAI's protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from isentrope.core.tokenizer import Dialect
+from isentrope.core.types import Floats, Ints, TokenTemperature
+
+TAIL_BYTES = 64  # the end of a response that a stop rule is shown
+
+
+@dataclass(frozen=True)
+class Request:
+    """One response to sample. `uniforms` has one number in [0, 1) for every token that may be sampled."""
+
+    slot: int
+    prompt: Sequence[int]
+    uniforms: Floats
+    temperature: float  # 0: take the likeliest token
+    stop: Callable[[bytes], bool]  # is the response complete, given the bytes at its end?
+    temperature_of: TokenTemperature | None = None  # instead, for a response whose tokens differ
+    closings: tuple[bytes, ...] = ()  # `stop` holds only right behind one of these (white space aside); none: anywhere
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A response, and for each of its tokens what it was drawn from; NaN where the engine cannot say."""
+
+    ids: Ints
+    logprobs: Floats
+    entropies: Floats
+    temperatures: Floats  # 0: the likeliest token, with log-prob and entropy at temperature 1
+    stop: str  # "tag", "eos", "length", or "error": there is no response and `detail` says why
+    detail: str = ""
+
+
+class Engine(Protocol):
+    @property
+    def dialect(self) -> Dialect: ...
+
+    def open(self, slots: Sequence[int]) -> None:
+        """Begin with these conversations, all empty. Whatever was held before is forgotten."""
+        ...
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """Only these conversations go on; the engine may forget the others."""
+        ...
+
+    def sample(self, requests: Sequence[Request]) -> list[Sampled]:
+        """One response to each request, in their order."""
+        ...
+
+    def refresh(self) -> None:
+        """The policy's weights have changed since the last sample."""
+        ...
+
+    def notes(self) -> dict[str, float]:
+        """What the engine has to say of its work since it was asked last: metrics, without their `engine/` prefix."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Flowing(Protocol):
+    """An engine that takes requests while others are being answered: no conversation waits for another.
+
+    A slot whose conversation has ended may be used for a new one: a prompt that does not begin with what the slot
+    holds begins anew.
+    """
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are not answered yet."""
+        ...
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Take these too. A slot may have one request at a time."""
+        ...
+
+    def collect(self) -> dict[int, Sampled]:
+        """Work until at least one response is complete, and give all that are, by slot; nothing if none waits."""
+        ...

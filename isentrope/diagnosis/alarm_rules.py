@@ -1,0 +1,308 @@
+"""What the alarms on the updates look for: mismatch, gradients, groups without a difference, updates left out.
+
+As in alarm_rules.py every limit stands at the head of its rule; docs/doctor.md tells on which runs they were set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Any, Protocol
+
+from isentrope.core.text import percent
+from isentrope.diagnosis.rise_detector import RiseDetector
+
+# What the rules of all alarms share: a trouble, the courses they remember, and how a metric is read.
+
+
+Metrics = Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A plain sentence with the numbers, what to try, and the numbers once more for those who compute."""
+
+    text: str
+    remedy: str
+    numbers: dict[str, float] = field(default_factory=dict[str, float])
+
+
+class Rule(Protocol):
+    name: str
+
+    def look(self, step: int, metrics: Metrics) -> Trouble | None:
+        """The trouble that the run is in at this step, every step that it lasts; None: no trouble."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+def number(metrics: Metrics, key: str) -> float | None:
+    """A metric, if it was measured and is a number."""
+    value = metrics.get(key)
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+class Ends:
+    """The first and the last values of one metric."""
+
+    def __init__(self, first: int = 5, last: int = 5) -> None:
+        self._sizes, self.first, self.last, self.count = (first, last), list[float](), list[float](), 0
+
+    def add(self, value: float | None) -> bool:
+        if value is None:
+            return False
+        self.first = [*self.first, value][: self._sizes[0]]
+        self.last = [*self.last, value][-self._sizes[1] :]
+        self.count += 1
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"first": list(self.first), "last": list(self.last), "count": self.count}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.first, self.last, self.count = list(state["first"]), list(state["last"]), int(state["count"])
+
+
+class Remembers:
+    """A rule that remembers the courses of a few metrics and nothing else."""
+
+    def __init__(self, keys: tuple[str, ...], first: int = 5, last: int = 5) -> None:
+        self.courses = {key: Ends(first, last) for key in keys}
+
+    def add(self, metrics: Metrics) -> None:
+        for key, course in self.courses.items():
+            course.add(number(metrics, key))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {key: course.state_dict() for key, course in self.courses.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for key, course in self.courses.items():
+            course.load_state_dict(state[key])
+
+
+# What each alarm on the policy looks for; alarm_rules_update.py has those on its updates.
+#
+# A rule is fed one step's metrics at a time and says whether there is trouble.
+# Metrics that a run does not have are passed over: a rule that is never told anything never speaks. Every limit stands
+# at the head of its rule; docs/doctor.md tells on which runs they were set.
+
+
+WEIGH = "learn.aggregation=token or episode if it is turn or sequence"  # a remedy; the doctor knows what it is
+
+
+class Collapse(Remembers):
+    """Entropy is nearly gone, and success has not come for it."""
+
+    name = "collapse"
+    SHARE = 0.2  # of the entropy at the start
+    NONE = 1e-3  # nats a token: as good as nothing
+    GAIN = 0.05  # success has risen if it is this much above its start
+    SOLVED = 0.95  # a policy that solves everything may be sure of itself
+
+    def __init__(self) -> None:
+        super().__init__(("entropy/token", "success/all"))
+
+    def look(self, step: int, metrics: Metrics) -> Trouble | None:
+        self.add(metrics)
+        entropy, success = self.courses["entropy/token"], self.courses["success/all"]
+        if entropy.count < 10:
+            return None
+        start, now = median(entropy.first), median(entropy.last)
+        before, after = (fmean(success.first), fmean(success.last)) if success.count else (0.0, 0.0)
+        near_zero = now < self.NONE and start >= 2 * self.NONE and after < self.SOLVED
+        lost = now < self.SHARE * start and after < before + self.GAIN
+        if not (near_zero or lost) or (success.count == 0 and not near_zero):
+            return None
+        solved = f"; success went from {percent(before)} to {percent(after)}" if success.count else ""
+        return Trouble(
+            f"Entropy collapsed: {start:.3g} nats a token in the first steps, {now:.2g} now{solved}.",
+            "an entropy_bonus, or the methods epo, aem or higher_temperature; a smaller learn.lr; more learn.kl",
+            {"entropy_start": start, "entropy": now, "success_start": before, "success": after},
+        )
+
+
+class LikelihoodFall:
+    """The policy's own valid responses become less likely to it."""
+
+    name = "likelihood_fall"
+
+    def __init__(self) -> None:
+        self.rises = RiseDetector()  # of minus the log-probability a token
+
+    def look(self, step: int, metrics: Metrics) -> Trouble | None:
+        likelihood = number(metrics, "likelihood/valid")
+        self.rises.look(step, None if likelihood is None else -likelihood)
+        if not self.rises.rising:
+            return None
+        rise = self.rises.rises[-1]
+        return Trouble(
+            f"The likelihood of valid responses is falling since step {rise.onset}: "
+            f"{-rise.before:.3g} nats a token before, {-rise.top:.3g} at its lowest.",
+            "the method seal; a smaller learn.lr; more learn.kl",
+            {"onset": rise.onset, "before": -rise.before, "lowest": -rise.top},
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.rises.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.rises.load_state_dict(state)
+
+
+class Duplication(Remembers):
+    """Sentences repeat themselves, more than at the start."""
+
+    name = "duplication"
+    KEY = "degeneracy/duplication"
+    SHARE = 0.05  # of the sentences
+    ABOVE = 0.05  # more than at the start
+
+    def __init__(self) -> None:
+        super().__init__((self.KEY,), last=3)
+
+    def look(self, step: int, metrics: Metrics) -> Trouble | None:
+        self.add(metrics)
+        course = self.courses[self.KEY]
+        if course.count < 5:
+            return None
+        start, now = median(course.first), median(course.last)
+        if now < max(self.SHARE, start + self.ABOVE):
+            return None
+        return Trouble(
+            f"Sentences repeat themselves: {percent(now)} of them stand more than once in their response, "
+            f"{percent(start)} in the first steps.",
+            f"an earlier checkpoint, since what was learnt this way tends to stay; {WEIGH}; a smaller learn.lr; the "
+            "method seal",
+            {"start": start, "now": now},
+        )
+
+
+class Mismatch(Remembers):
+    """Sampler and trainer do not agree on how likely a token was."""
+
+    name = "mismatch"
+    KL = 0.01  # nats a token
+    TRUNCATED = 0.02  # share of the tokens
+
+    def __init__(self) -> None:
+        super().__init__(("mismatch/kl", "mismatch/truncated"), last=3)
+
+    def look(self, step: int, metrics: Metrics) -> Trouble | None:
+        self.add(metrics)
+        parts: list[str] = []
+        kl, truncated = (
+            median(course.last) if course.count >= 3 else 0.0
+            for course in (self.courses["mismatch/kl"], self.courses["mismatch/truncated"])
+        )
+        if kl > self.KL:
+            parts.append(f"the KL between them is {kl:.2g} nats a token (limit {self.KL:g})")
+        if truncated > self.TRUNCATED:
+            parts.append(
+                f"{percent(truncated)} of the tokens are beyond learn.mismatch_cap (limit {percent(self.TRUNCATED)})"
+            )
+        if not parts:
+            return None
+        return Trouble(
+            f"Sampler and trainer disagree: {' and '.join(parts)}.",
+            "learn.old_logprobs=recompute with learn.mismatch=truncate; run.dtype=float32; engine.kind=torch",
+            {"kl": kl, "truncated": truncated},
+        )
+
+
+class GradientSpike(Remembers):
+    """The gradient is many times what it usually is."""
+
+    name = "gradient_spike"
+    TIMES = 8.0
+    HARMLESS = 1.0  # the default of learn.grad_clip: a smaller one is not even clipped
+    LEAST = 3  # steps before there is a usual
+
+    def __init__(self) -> None:
+        super().__init__(("grad_norm",), last=20)
+
+    def look(self, step: int, metrics: Metrics) -> Trouble | None:
+        now, course = number(metrics, "grad_norm"), self.courses["grad_norm"]
+        usual = median(course.last) if course.count >= self.LEAST else math.inf
+        if now is None or now <= 0:
+            return None  # nothing was learnt from, which says nothing about what is usual
+        self.add(metrics)
+        if now <= max(self.TIMES * usual, self.HARMLESS):
+            return None
+        return Trouble(
+            f"The gradient's norm jumped to {now:.3g}, {now / usual:.0f} times its median of {usual:.2g}.",
+            "a smaller learn.lr; a smaller learn.grad_clip; a longer learn.warmup",
+            {"norm": now, "usual": usual},
+        )
+
+
+class NoSignal(Remembers):
+    """Most groups have episodes that did equally well: there is nothing to learn from."""
+
+    name = "no_signal"
+    KEY = "advantage/zero_groups"
+    SHARE = 0.8
+    STEPS = 5
+    SOLVED, UNSOLVED = 0.9, 0.1
+
+    def __init__(self) -> None:
+        super().__init__((self.KEY, "success/all"), last=self.STEPS)
+
+    def look(self, step: int, metrics: Metrics) -> Trouble | None:
+        self.add(metrics)
+        groups, success = self.courses[self.KEY], self.courses["success/all"]
+        if groups.count < self.STEPS or min(groups.last) < self.SHARE:
+            return None
+        share, solved = fmean(groups.last), fmean(success.last) if success.count else math.nan
+        text = f"In {percent(share)} of the groups of the last {self.STEPS} steps all episodes did equally well"
+        remedy = "larger groups (rollout.group_size); dynamic sampling (learn.resample=3, or algorithm dapo)"
+        if solved >= self.SOLVED:
+            text, remedy = f"{text}: {percent(solved)} are solved", "stop here, or take harder tasks"
+        elif solved <= self.UNSOLVED:
+            text, remedy = (
+                f"{text}: {percent(solved)} are solved",
+                f"a warm-up (isentrope sft) or easier tasks; {remedy}",
+            )
+        return Trouble(f"{text}. They teach nothing.", remedy, {"share": share, "success": solved})
+
+
+class NotFinite:
+    """Updates, or many of the tokens to learn from, had to be left out because numbers were not finite."""
+
+    name = "not_finite"
+    SHARE = 0.01  # of the tokens: one of them now and then does no harm
+
+    def __init__(self) -> None:
+        self.skipped = 0.0
+
+    def look(self, step: int, metrics: Metrics) -> Trouble | None:
+        now, share = number(metrics, "update/skipped"), number(metrics, "update/dropped_share") or 0.0
+        new = max(0.0, (now or 0.0) - self.skipped)
+        self.skipped += new
+        parts: list[str] = []
+        if new > 0:
+            which = "loss or gradient was not finite" if share < 1 else "no token was left to learn from"
+            were = "was" if new == 1 else "were"
+            parts.append(
+                f"{new:.0f} of the step's updates {were} left out: {which} ({self.skipped:.0f} since the start)."
+            )
+        if share >= self.SHARE:
+            parts.append(f"Of {percent(share)} of the step's tokens a log-prob, entropy or advantage was not finite.")
+        if not parts:
+            return None
+        return Trouble(
+            " ".join(parts),
+            "a smaller learn.lr; run.dtype=float32; learn.clip_high nearer to 0.2",
+            {"new": new, "skipped": self.skipped, "dropped": share},
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"skipped": self.skipped}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.skipped = float(state["skipped"])

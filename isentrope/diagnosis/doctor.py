@@ -1,0 +1,78 @@
+"""What happened in a run, in words: `isentrope doctor RUN`.
+
+    course = Course(name, kind, config, records, running=False)
+    diagnosis = diagnose(course)
+    print(diagnosis.words())
+
+A diagnosis is data first: findings with a claim, the numbers it rests on, the steps it is about, how serious it is and
+what to try. A claim says what the numbers show and in which order it came, never that one thing caused another.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from isentrope.diagnosis.alarms import replay
+from isentrope.diagnosis.findings.eruptions import entropy_findings
+from isentrope.diagnosis.findings.others import (
+    alarm_findings,
+    episode_findings,
+    failure_findings,
+    imitation_findings,
+    length_findings,
+    state_findings,
+    switch_findings,
+)
+from isentrope.diagnosis.findings.success import stalled_findings, success_findings
+from isentrope.instruments.diagnosis_data import SEVERITIES, Course, Finding
+
+MOST_REMEDIES = 5  # that a paragraph names
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    name: str
+    kind: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def remedies(self) -> list[str]:
+        """What to try, the most serious first, each once."""
+        ordered = sorted(self.findings, key=lambda finding: -SEVERITIES.index(finding.severity))
+        return list(dict.fromkeys(remedy for finding in ordered for remedy in finding.remedy))
+
+    def words(self) -> str:
+        """One paragraph."""
+        said = " ".join(finding.claim for finding in self.findings)
+        tried = f" Try: {'; '.join(self.remedies[:MOST_REMEDIES])}." if self.remedies else ""
+        return said + tried
+
+    def data(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        findings = [asdict(finding) for finding in self.findings]
+        for finding in findings:  # JSON has no NaN
+            finding["evidence"] = {key: value for key, value in finding["evidence"].items() if math.isfinite(value)}
+        return {"run": self.name, "kind": self.kind, "words": self.words(), "findings": findings}
+
+
+def diagnose(course: Course) -> Diagnosis:
+    """All findings about a run, in the order in which they are told."""
+    if course.kind != "train":
+        findings = [*state_findings(course), *imitation_findings(course)]
+        return Diagnosis(course.name, course.kind, tuple(findings))
+    alarms, given = replay(course.records)
+    success = success_findings(course)
+    known = [*entropy_findings(course, alarms.phases), *alarm_findings(course, given)]
+    findings = [
+        *state_findings(course),
+        *success,
+        *known,
+        *switch_findings(course),
+        *stalled_findings(course, success, known),
+        *length_findings(course),
+        *episode_findings(course),
+        *failure_findings(course),
+    ]
+    return Diagnosis(course.name, course.kind, tuple(findings))

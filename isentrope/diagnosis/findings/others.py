@@ -1,0 +1,262 @@
+"""Findings about lengths, imitation, lost episodes and the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from isentrope.core.text import count, listed, nats, percent, steps_listed
+from isentrope.core.types import FAILURES
+from isentrope.diagnosis.alarms import Alarm
+from isentrope.diagnosis.remedies import in_the_doctors_words, to_shorten, to_widen
+from isentrope.instruments.diagnosis_data import Course, Finding, slower
+from isentrope.metrics.curves import ENOUGH, Curve
+
+# Responses that grow or shrink, and responses that grow where the task is not solved and nowhere else.
+#
+# Where losses are averaged within a response, a token of a long one weighs less. Of responses that fail alike the
+# tokens of long ones are then discouraged less (docs/claims/seal.md).
+
+
+LONGER, SHORTER = 1.5, 0.6  # responses that change their length by so much are worth a word
+SAME = 1.2  # responses that grew by less have hardly grown
+COMMON = 0.5  # share of the run's steps at which both outcomes must be known
+
+
+def length_findings(course: Course) -> list[Finding]:
+    whole = course.curve("response/tokens")
+    solved, failed = _where_both_are_known(course, len(whole))
+    if _changed(failed) and failed.end > failed.start and solved.end < SAME * solved.start:
+        claim = (
+            f"Where the task was not solved, responses went from {failed.start:.0f} tokens to {failed.end:.0f}; where "
+            f"it was, from {solved.start:.0f} to {solved.end:.0f}."
+        )
+        evidence = {"failed/start": failed.start, "failed/end": failed.end}
+        evidence |= {"solved/start": solved.start, "solved/end": solved.end}
+        remedy = to_shorten(course, where_lost=True)
+        return [Finding("length/failed", claim, "warning", evidence, (failed.steps[-1],), remedy)]
+    if not _changed(whole):
+        return []
+    claim = f"Responses went from {whole.start:.0f} tokens to {whole.end:.0f}."
+    evidence = {"start": whole.start, "end": whole.end}
+    remedy = to_shorten(course, where_lost=False) if whole.end > whole.start else ()
+    return [Finding("length", claim, "note", evidence, (whole.steps[-1],), remedy)]
+
+
+def _where_both_are_known(course: Course, steps: int) -> tuple[Curve, Curve]:
+    """Lengths in solved and in failed episodes over the steps that have both; empty if those are too few to tell.
+
+    Without it a run that solved something in its beginning alone, or that was resumed from metrics without these
+    numbers, would be told with a start and an end that are not of the same steps."""
+    solved, failed = (course.curve(f"response/outcome/{outcome}") for outcome in ("solved", "failed"))
+    both = set(solved.steps) & set(failed.steps)
+    if len(both) < COMMON * steps:
+        both = set[int]()
+    return _at(both, solved), _at(both, failed)
+
+
+def _at(steps: set[int], length: Curve) -> Curve:
+    """No method of Curve beside `between`: the claims' rules are pinned to that class, to the letter."""
+    kept = [(step, value) for step, value in zip(length.steps, length.values, strict=True) if step in steps]
+    return Curve(tuple(step for step, _ in kept), tuple(value for _, value in kept))
+
+
+def _changed(length: Curve) -> bool:
+    """By more than its noise, and by enough to be worth a word."""
+    if len(length) < 2 * ENOUGH or length.start <= 0:
+        return False
+    times = length.end / length.start
+    return not SHORTER < times < LONGER and abs(length.end - length.start) > length.margin
+
+
+# What happened in a warm-up: imitation of an expert (sft) or of the policy's own successes (rft).
+
+
+RISEN = 1.5  # a loss that ends so many times above its lowest is rising again
+MOST = 0.9
+
+
+def imitation_findings(course: Course) -> list[Finding]:
+    loss = course.curve("sft/loss", "sft")
+    found = [*_loss(course, loss)] if len(loss) >= ENOUGH else []
+    solved = course.curve("rft/solved", "sft")
+    if len(solved):
+        share = solved.values[-1]
+        severity = "bad" if share == 0 else "note"
+        claim = f"Of the policy's own games {percent(share)} were solved and imitated."
+        remedy = ("isentrope sft, which imitates an expert", "easier tasks") if share == 0 else ()
+        found.append(Finding("imitation/own", claim, severity, {"solved": share}, (), remedy))
+    for key in course.keys("eval/", "eval"):
+        if key.endswith("/success") and key.count("/") == 2:
+            found += _evaluated(course, key.split("/")[1], course.curve(key, "eval"))
+    return found
+
+
+def _loss(course: Course, loss: Curve) -> list[Finding]:
+    start, end, lowest = loss.start, loss.end, -Curve(loss.steps, tuple(-v for v in loss.values)).best[1]
+    epochs = course.curve("sft/epoch", "sft")
+    passes = f" ({epochs.values[-1]:g} × the games)" if len(epochs) else ""
+    evidence = {"start": start, "end": end, "lowest": lowest}
+    if end > RISEN * lowest and end - lowest > loss.margin:
+        claim = (
+            f"The loss of the imitated tokens was {nats(lowest)} nats at its lowest and ends at {nats(end)}{passes}."
+        )
+        return [Finding("imitation/rising", claim, "bad", evidence, (loss.steps[-1],), ("a smaller sft.lr",))]
+    if start - end <= max(loss.margin, 0.1 * start):
+        claim = f"The loss of the imitated tokens hardly fell: {nats(start)} nats at the start, {nats(end)} at the end"
+        claim += f"{passes}."
+        remedy = ("a larger sft.lr", "more sft.epochs")
+        return [Finding("imitation/stalled", claim, "warning", evidence, (loss.steps[-1],), remedy)]
+    falling = Curve(loss.steps, tuple(-value for value in loss.values))
+    most = falling.reached(-(start - MOST * (start - end)))
+    when = f", most of it by step {most}" if most < loss.steps[-1] else ""
+    claim = f"The loss of the imitated tokens fell from {nats(start)} to {nats(end)} nats{when}{passes}."
+    return [Finding("imitation/learnt", claim, "good", evidence | {"most_by": most}, (most,))]
+
+
+def _evaluated(course: Course, split: str, success: Curve) -> list[Finding]:
+    if not len(success):
+        return []
+    last, step = success.values[-1], success.steps[-1]
+    valid = course.curve(f"eval/{split}/valid_ratio", "eval")
+    shares = f", and {percent(valid.values[-1])} of its actions are valid" if len(valid) else ""
+    claim = f"Afterwards it solves {percent(last)} of the {split} games{shares}."
+    if last == 0:
+        remedy = ("more sft.games or sft.epochs: who solves nothing finds nothing to learn from in training",)
+        return [Finding(f"evaluation/{split}", claim, "bad", {"success": last}, (step,), remedy)]
+    return [Finding(f"evaluation/{split}", claim, "good", {"success": last}, (step,))]
+
+
+# What the stored episodes of a run's last step show that its numbers do not name.
+
+
+REPEATED = 0.25  # share of the turns that say what the turn before said
+LONGEST = 60  # characters of an action that are quoted
+
+
+def episode_findings(course: Course) -> list[Finding]:
+    """Actions that are given again and again. The action quoted is the model's: show it as text that is not trusted."""
+    again: Counter[str] = Counter()
+    turns = 0
+    for episode in course.episodes:
+        turns += max(0, len(episode.turns) - 1)
+        for before, turn in zip(episode.turns, episode.turns[1:], strict=False):
+            if turn.action is not None and turn.action == before.action:
+                again[turn.action] += 1
+    share = sum(again.values()) / turns if turns else 0.0
+    if share < REPEATED:
+        return []
+    action, times = again.most_common(1)[0]
+    quoted = " ".join(action.split())
+    quoted = quoted if len(quoted) <= LONGEST else quoted[: LONGEST - 1] + "…"
+    claim = (
+        f"In the episodes of step {course.episodes_step}, {percent(share)} of the actions repeat the one before, "
+        f'most often "{quoted}" ({times} times).'
+    )
+    evidence = {"share": share, "turns": float(turns)}
+    remedy = ("entropy_bonus or higher_temperature: they help to get away from an action that changes nothing",)
+    return [Finding("episodes/repeated", claim, "warning", evidence, (course.episodes_step,), remedy)]
+
+
+# The state that a run is in, the alarms it gave, and lost episodes.
+
+
+LOST = 0.05  # share of lost episodes from which it is more than a note
+TOLD_ELSEWHERE = ("eruption",)
+
+
+def state_findings(course: Course) -> list[Finding]:
+    """Whether the run came to its end, goes on, was cut off, or broke."""
+    last = course.last_step
+    if not course.records:
+        return [Finding("state/empty", "The folder has no numbers yet.", "note")]
+    bad = _not_finite(course)
+    planned = course.amount("run.steps") if course.kind == "train" else None
+    found: list[Finding] = []
+    if course.running:
+        of = f" of {planned:.0f}" if planned else ""
+        found.append(
+            Finding("state/running", f"The run is going on; it has done step {last}{of}.", "note", {}, (last,))
+        )
+    elif planned and last < planned:
+        paused = [str(event.get("text")) for event in course.events if _says(event, "pause") and event["step"] == last]
+        end = "broke off" if bad and bad[0] >= last else "ended early"
+        claim = paused[-1] if paused else f"The run {end}: {last} of {planned:.0f} steps are there."
+        remedy = () if bad and bad[0] >= last else ("--resume, to go on from its last checkpoint",)
+        found.append(Finding("state/short", claim, "warning", {"steps": last, "planned": planned}, (last,), remedy))
+    if bad:
+        step, keys = bad
+        claim = f"At step {step} these were not finite numbers: {listed(keys[:4])}."
+        remedy = (slower(course), "run.dtype=float32")
+        found.append(Finding("state/not_finite", claim, "bad", {"keys": len(keys)}, (step,), remedy))
+    return found
+
+
+def switch_findings(course: Course) -> list[Finding]:
+    """Methods that an alarm switched on, in the run's own words."""
+    return [
+        Finding("switched", str(event.get("text")), "note", {}, (int(event["step"]),))
+        for event in course.events
+        if _says(event, "switch")
+    ]
+
+
+def _says(event: Mapping[str, Any], kind: str) -> bool:
+    return event.get("kind") == kind and isinstance(event.get("text"), str)
+
+
+def _not_finite(course: Course) -> tuple[int, list[str]] | None:
+    """The first step with numbers that are not finite in what the policy is made of, and their keys."""
+    for record in course.records:
+        keys = [str(key) for key in cast("list[Any]", record.get("nonfinite") or [])]
+        keys = [key for key in keys if key.startswith(("loss/", "sft/loss", "grad_norm", "entropy/", "kl/", "ratio/"))]
+        if keys:
+            return int(record["step"]), keys
+    return None
+
+
+def alarm_findings(course: Course, given: Sequence[Alarm]) -> list[Finding]:
+    """One finding for each kind of alarm; alarms that only the run itself recorded are told in its words."""
+    by_name: dict[str, list[Alarm]] = {}
+    for alarm in given:
+        by_name.setdefault(alarm.name, []).append(alarm)
+    erupted = "eruption" in by_name
+    found: list[Finding] = []
+    for name, alarms in by_name.items():
+        if name in TOLD_ELSEWHERE or (name == "likelihood_fall" and erupted):
+            continue
+        first, steps = alarms[0], tuple(alarm.step for alarm in alarms)
+        again = f" So again at {steps_listed(steps[1:6])}{' and later' if steps[6:] else ''}." if steps[1:] else ""
+        claim = f"Step {first.step}: {first.text[0].lower()}{first.text[1:]}{again}"
+        remedy = to_widen(course) if name == "collapse" else in_the_doctors_words(course, first.remedy)
+        found.append(Finding(f"alarm/{name}", claim, "warning", first.numbers, steps, remedy))
+    for event in course.events:
+        name = str(event.get("name"))
+        if event.get("kind") == "alarm" and name not in by_name:
+            by_name[name] = []
+            step, text, remedy = int(event["step"]), str(event.get("text", "")), str(event.get("remedy", ""))
+            tried = (remedy,) if remedy else ()
+            found.append(Finding(f"alarm/{name}", f"Step {step}, as recorded: {text}", "warning", {}, (step,), tried))
+    return found
+
+
+def failure_findings(course: Course) -> list[Finding]:
+    lost = course.curve("failures")
+    total = sum(lost.values)
+    if not total:
+        return []
+    per_step = (course.amount("rollout.groups") or 0) * (course.amount("rollout.group_size") or 0)
+    share = total / (per_step * len(lost)) if per_step else 0.0
+    kinds = {kind: sum(course.curve(f"failures/{kind}").values) for kind in FAILURES}
+    told = listed([f"{number:.0f} {kind}" for kind, number in kinds.items() if number])
+    steps = tuple(step for step, value in zip(lost.steps, lost.values, strict=True) if value)
+    of = f", {percent(share)} of all" if share else ""
+    claim = (
+        f"{count(int(total), 'episode')} failed for reasons outside of the policy{of}{f' ({told})' if told else ''}, "
+    )
+    claim += f"in {count(len(steps), 'step')}, the first of them step {steps[0]}."
+    remedy = ("isentrope check-task", "a larger task.step_seconds, if tasks are slow") if share >= LOST else ()
+    severity = "warning" if share >= LOST else "note"
+    claim = claim[0].upper() + claim[1:]
+    return [Finding("failures", claim, severity, {"episodes": total, "share": share} | kinds, steps[:10], remedy)]

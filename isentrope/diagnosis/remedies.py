@@ -1,0 +1,98 @@
+"""What to try, from what ran: nobody is advised to switch on what is on, and a setting that is far out is named."""
+
+from __future__ import annotations
+
+from isentrope.diagnosis.alarm_rules import WEIGH
+from isentrope.instruments.diagnosis_data import Course, slower
+
+USUAL_KL = 0.01  # learn.kl of most recipes
+COOL = 0.7  # a sampling temperature below this narrows what the policy tries
+WEIGHING = "learn.aggregation=token or episode"
+DIVIDE = ", or learn.divide_by_std=true"
+PENALTY = "a penalty for invalid responses (task.invalid_reward is 0)"
+LONG_WEIGH_LESS = ("turn", "sequence")  # aggregations in which a token of a long response weighs less
+BONUSES = {"entropy_bonus": "coefficient", "ea": "alpha"}  # methods that push entropy up, and by which setting
+
+
+def to_calm(course: Course) -> tuple[str, ...]:
+    """Against entropy that erupts. What pushes it up comes first."""
+    found = [_smaller(course, f"method.{name}.{key}") for name, key in BONUSES.items() if name in course.methods]
+    heat = temperature(course)
+    if heat is not None and heat > 1:
+        found.append(f"a lower sampling temperature (it is {heat:g})")
+    found += weighing(course)
+    if "aem" in course.methods:
+        found.append("no aem")
+    return (*found, slower(course), *_more_kl(course), *_seal(course))
+
+
+def to_shorten(course: Course, where_lost: bool) -> tuple[str, ...]:
+    """Against responses that grow, or that grow in episodes that are not solved and nowhere else."""
+    found = weighing(course) if where_lost else []
+    if not course.amount("learn.overlong"):
+        found.append("learn.overlong=0.2, if long responses bring nothing")
+    return tuple(found)
+
+
+def to_widen(course: Course) -> tuple[str, ...]:
+    """Against entropy that collapses. What keeps it down comes first."""
+    heat = temperature(course)
+    found = [f"a higher rollout.temperature (it is {heat:g})"] if heat is not None and heat < COOL else []
+    found += [
+        _larger(course, f"method.{name}.coefficient") for name in ("entropy_bonus", "epo") if name in course.methods
+    ]
+    absent = [name for name in ("entropy_bonus", "epo", "aem") if name not in course.methods]
+    if absent:
+        found.append(" or ".join(absent))
+    return (*found, slower(course), *_more_kl(course))
+
+
+def in_the_doctors_words(course: Course, remedy: str) -> tuple[str, ...]:
+    """An alarm's remedies as other findings word them, so that nothing is advised twice, without what is on already."""
+    words = {"a smaller learn.lr": [slower(course)], "the method seal": _seal(course), WEIGH: weighing(course)}
+    parts = [one for part in remedy.split("; ") for one in words.get(part, [part])]
+    resampled = bool(course.amount("learn.resample"))
+    return tuple(part for part in parts if not (resampled and part.startswith("dynamic sampling")))
+
+
+def weighing(course: Course) -> list[str]:
+    """Against noise and length in episodes that fail: docs/claims/seal.md says what was seen of each."""
+    if course.setting("learn.aggregation") not in LONG_WEIGH_LESS:
+        return []
+    unpunished = course.amount("task.invalid_reward") == 0
+    found = [WEIGHING + (DIVIDE if _undivided_turns(course) and not unpunished else "")]
+    return [*found, PENALTY] if unpunished else found
+
+
+def temperature(course: Course) -> float | None:
+    """That training games were sampled at, as far as the settings tell."""
+    if "higher_temperature" in course.methods:
+        return course.amount("method.higher_temperature.temperature") or 1.2
+    return course.amount("rollout.temperature")
+
+
+def _undivided_turns(course: Course) -> bool:
+    """Whether DIVIDE can be followed, and was seen to help: other advantages than these are never divided, and
+    gigpo_mixed only in one of its two parts, which would then be on different scales."""
+    divisible = course.setting("learn.advantage") in (None, "grpo", "gigpo")
+    undivided = course.setting("learn.divide_by_std") is False
+    return divisible and undivided and course.setting("learn.aggregation") == "turn"
+
+
+def _seal(course: Course) -> list[str]:
+    """The paper's remedy. It comes last: in our runs that erupt it did not help."""
+    return [] if "seal" in course.methods else ["seal"]
+
+
+def _smaller(course: Course, name: str) -> str:
+    value = course.amount(name)
+    return f"a smaller {name}" + (f" (it is {value:g})" if value is not None else "")
+
+
+def _larger(course: Course, name: str) -> str:
+    return _smaller(course, name).replace("a smaller", "a larger", 1)
+
+
+def _more_kl(course: Course) -> list[str]:
+    """A policy that nothing holds near where it began."""
+    return [f"learn.kl={USUAL_KL:g} (it is 0)"] if course.amount("learn.kl") == 0 else []

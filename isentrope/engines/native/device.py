@@ -1,0 +1,246 @@
+"""The fast engine's side on the device: cache, rows, and recorded graphs of its passes.
+
+A pass is hundreds of small kernels. On a GPU they are recorded once for each size and started by one call; without one
+(Triton's interpreter, in tests) the same kernels run one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isentrope.engines.native.attention import Splits, make_splits
+from isentrope.engines.native.draw import Rows
+from isentrope.engines.native.forward import Forward
+from isentrope.engines.native.prefill import MOST_RECORDED, Layout, Sent, Sheet, bucket, padded
+from isentrope.engines.native.small_kernels import jit
+from isentrope.engines.native.weights import Weights
+
+# Rows are given to new conversations, and taken from those that have ended, on the device.
+
+
+# pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+# Kernels are in Triton's language, which only looks like Python's types.
+
+
+BLOCK = 256
+
+
+@jit
+def _seat(
+    left, last_row, last, token_positions, seats, positions, counts, temperatures, table, uniforms, pages, answer,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    i = tl.program_id(0).to(tl.int64)
+    gone = tl.load(left + i)
+    tl.store(positions + gone, -1, mask=gone >= 0)
+    row = tl.load(last_row + i).to(tl.int64)
+    if row < 0:
+        return
+    tl.store(positions + row, tl.load(token_positions + tl.load(last + i)) + 1)
+    tl.store(counts + row, 0)
+    mine = seats + i * (1 + pages + answer)
+    tl.store(temperatures + row, tl.load(mine))
+    column = tl.arange(0, BLOCK)
+    for first in range(0, pages, BLOCK):
+        inside = first + column < pages
+        tl.store(table + row * pages + first + column, tl.load(mine + 1 + first + column, mask=inside), mask=inside)
+    mine += 1 + pages
+    for first in range(0, answer, BLOCK):
+        inside = first + column < answer
+        tl.store(uniforms + row * answer + first + column, tl.load(mine + first + column, mask=inside), mask=inside)
+
+
+def take_seats(sent: Sent, rows: Rows) -> None:
+    """Empty the rows that were left; seat those whose prompts are about to be read: length, temperature, pages and
+    random numbers. No row may be among both. Rows that are not named stay as they are."""
+    packed = sent.packed
+    _seat[(len(rows.positions),)](
+        sent.left, packed.last_row, packed.last, packed.positions, sent.seats, rows.positions, rows.counts,
+        rows.temperatures.view(torch.int32), rows.table, rows.uniforms.view(torch.int32),  # bits, as they travel
+        rows.table.shape[1], rows.uniforms.shape[1], BLOCK=BLOCK, num_warps=4,
+    )  # fmt: skip
+
+
+PAGE = 64
+PROGRAMS = 1024  # that read the cache at once, about: fewer leave a GPU idle, many more have to join their parts
+SHORTEST_PART = 256  # tokens
+FEW = 6  # rows: to write to each by itself takes the host less time than to send a list of them
+
+
+@dataclass
+class Landing:
+    """Memory on the host that what was drawn is copied to, used again and again; the event says that it is there."""
+
+    memory: Tensor
+    event: Any  # None: copies are over when they return
+
+
+@dataclass
+class Drawn:
+    """Tokens, log-probs and entropies on their way to the host. To be waited for once."""
+
+    landing: Landing
+    free: list[Landing]  # where the landing goes back to
+
+    def wait(self) -> NDArray[np.float32]:
+        if self.landing.event is not None:
+            self.landing.event.synchronize()
+        values = self.landing.memory.numpy().copy()
+        self.free.append(self.landing)
+        return values
+
+
+class Device:
+    def __init__(
+        self, weights: Weights, rows: int, pages: int, context: int, answer: int, device: torch.device
+    ) -> None:
+        a = weights.anatomy
+        rows = -(-rows // 8) * 8  # as small a batch as is ever recorded
+        self.device, self.graphs = device, device.type == "cuda"
+        shape = (len(a.layers), 2, pages, a.kv_heads, PAGE, a.head_size)
+        cache = torch.zeros(shape, dtype=weights.dtype, device=device)
+
+        def ints(value: int) -> Tensor:
+            return torch.full((rows,), value, dtype=torch.int32, device=device)
+
+        self.rows = Rows(
+            ids=ints(0),
+            positions=ints(-1),
+            counts=ints(0),
+            temperatures=torch.ones(rows, device=device),
+            uniforms=torch.zeros(rows, answer, device=device),
+            table=torch.zeros(rows, -(-context // PAGE), dtype=torch.int32, device=device),
+        )
+        self._places = self.rows.positions.split(1)
+        self.count, self.context, self.kv_heads, self.size = rows, context, a.kv_heads, a.head_size
+        self.forward = Forward(weights, cache, self.rows, context)
+        self.everyone = torch.arange(rows, dtype=torch.int32, device=device)
+        self._out = torch.zeros(3, rows, device=device)
+        self._recorded: dict[Any, tuple[Any, Tensor]] = {}
+        self._splits: dict[tuple[int, int], Splits] = {}
+        # Prefills of all sizes are told here what to read: one begins when the one before has been read.
+        self._layouts: dict[int, Layout] = {}
+        self._told = torch.zeros(self._layout(MOST_RECORDED).size(rows), dtype=torch.int32, device=device)
+        self._pool: Any = None
+        self._landings: list[Landing] = []  # those that are free
+
+    def _memory(self, count: int, dtype: torch.dtype) -> Tensor:
+        """On the host. Torch keeps such memory until copies from it are over, and then gives it out again; from memory
+        that may be moved, a copy would wait for all that was started before it."""
+        return torch.empty(count, dtype=dtype, pin_memory=self.graphs)
+
+    def upload(self, values: NDArray[Any]) -> Tensor:
+        host = torch.from_numpy(values)
+        return self._memory(len(values), host.dtype).copy_(host).to(self.device, non_blocking=True)
+
+    def warm(self, at: NDArray[np.int64], temperatures: NDArray[np.float32]) -> None:
+        self.rows.temperatures[self.upload(at)] = self.upload(temperatures)
+
+    def leave(self, rows: Sequence[int]) -> None:
+        """Nobody is in these rows any more."""
+        if len(rows) <= FEW:
+            for row in rows:
+                self._places[row].fill_(-1)
+        else:
+            self.rows.positions.index_fill_(0, self.upload(np.array(rows)), -1)
+
+    def decode(self, used: int, longest: int, draws: bool) -> Tensor:
+        """One token more for the first `used` rows, of which the longest has so many. Gives the logits."""
+        count = min(bucket(used), self.count)
+        splits = self._parts(count, longest)
+
+        def run() -> Tensor:
+            logits = self.forward.decode(count, splits)
+            if draws:
+                self.forward.draw(logits, self.everyone[:count], self._out, step=True)
+            return logits
+
+        return self._play(("decode", count, splits.length, splits.most, draws), run)
+
+    def sheet(self, tokens: int, seats: int) -> Sheet:
+        """To be filled in for a pass over so many tokens of so many conversations."""
+        layout = self._layout(tokens)
+        return Sheet(layout, seats, self._memory(layout.size(seats), torch.int32))
+
+    def prefill(self, sheet: Sheet, draws: bool) -> Tensor:
+        """Seat the conversations of this sheet and read their new tokens. Gives the logits after their last ones."""
+        layout, recorded = sheet.layout, self.graphs and sheet.layout.tokens <= MOST_RECORDED
+        if recorded:
+            self._told[: len(sheet.memory)].copy_(sheet.memory, non_blocking=True)
+
+        def run() -> Tensor:
+            sent = Sent.of(layout, self._told if recorded else sheet.memory.to(self.device, non_blocking=True))
+            take_seats(sent, self.rows)
+            logits = self.forward.prefill(sent.packed)
+            if draws:
+                self.forward.draw(logits, sent.packed.last_row, self._out, step=False)
+            return logits
+
+        return self._play(("prefill", layout.tokens, draws), run) if recorded else run()
+
+    def draw(self, logits: Tensor, row_of: Tensor, *, step: bool, commit: bool) -> None:
+        self.forward.draw(logits, row_of, self._out, step=step, commit=commit)
+
+    def drawn(self) -> Drawn:
+        """What was drawn last, begun to be brought to the host."""
+        landing = self._landings.pop() if self._landings else self._new_landing()
+        landing.memory.copy_(self._out, non_blocking=True)
+        if landing.event is not None:
+            landing.event.record()
+        return Drawn(landing, self._landings)
+
+    def _new_landing(self) -> Landing:
+        memory = torch.zeros(3, self.count, pin_memory=self.graphs)
+        return Landing(memory, torch.cuda.Event() if self.graphs else None)
+
+    def _layout(self, tokens: int) -> Layout:
+        size = padded(tokens)
+        if size not in self._layouts:
+            self._layouts[size] = Layout(size, self.count, self.rows.table.shape[1], self.rows.uniforms.shape[1])
+        return self._layouts[size]
+
+    def _parts(self, count: int, longest: int) -> Splits:
+        reach = SHORTEST_PART
+        while reach < longest:
+            reach *= 2
+        wanted = max(1, min(PROGRAMS // (count * self.kv_heads), reach // SHORTEST_PART))
+        length = -(-reach // wanted // PAGE) * PAGE
+        key = (count, reach)
+        if key not in self._splits:
+            most = -(-reach // length)
+            self._splits[key] = make_splits(count, self.kv_heads, self.size, length, most, self.device)
+        return self._splits[key]
+
+    def _play(self, key: Any, run: Callable[[], Tensor]) -> Tensor:
+        if not self.graphs:
+            return run()
+        if key not in self._recorded:
+            self._recorded[key] = self._record(run)
+        graph, logits = self._recorded[key]
+        graph.replay()
+        return logits
+
+    def _record(self, run: Callable[[], Tensor]) -> tuple[Any, Tensor]:
+        """Kernels are compiled and libraries set up by a first run, for which the rows are empty. A prefill seats its
+        conversations in it too; when it is played it does so once more, and writes the same."""
+        positions = self.rows.positions.clone()
+        self.rows.positions.fill_(-1)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            run()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            logits = run()
+        self.rows.positions.copy_(positions)
+        return graph, logits

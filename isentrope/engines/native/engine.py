@@ -1,0 +1,352 @@
+"""The fast engine: the torch engine's work on one GPU, for Llama-shaped models.
+
+Conversations join and leave while others are being answered. The device is always one token ahead of the host: while a
+step runs, the host writes down what the step before has drawn. When responses are handed out it is a few tokens ahead,
+so that it has work while the host reads them and plays their tasks; what is drawn after a response ends is thrown away.
+Responses whose temperatures follow a rule need the host between two tokens; while there are any, nothing runs ahead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from isentrope.agent.context import continues
+from isentrope.core.engine import Request, Sampled
+from isentrope.core.errors import EngineError
+from isentrope.engines.native.device import PAGE, Device, Drawn
+from isentrope.engines.native.host_state import Answers, Vocabulary
+from isentrope.engines.native.pages import Held, Pages
+from isentrope.engines.native.prefill import MOST_RECORDED, Piece, fill
+from isentrope.engines.native.weights import Weights
+from isentrope.models.model_adapter import Anatomy
+from isentrope.models.policy import Policy
+
+PATIENCE = 8  # steps that a request waits for others, so that several are read in one pass
+AHEAD = 3  # steps that are under way when responses are handed out
+
+
+@dataclass(frozen=True)
+class _Launched:
+    rows: NDArray[np.int64]
+    serial: NDArray[np.int64]
+    drawn: Drawn
+
+
+class FastEngine:
+    def __init__(self, policy: Policy, anatomy: Anatomy, rows: int, context: int, memory: float = 0.4) -> None:
+        self.policy, self.dialect = policy, policy.dialect
+        self.weights = Weights(anatomy, policy.dtype)
+        self._rows, self._context, self._memory = -(-rows // 8) * 8, -(-context // PAGE) * PAGE, memory
+        self._vocabulary = Vocabulary(policy.dialect, anatomy.head.shape[0])
+        self._device: Device | None = None
+        self._held: dict[int, Held] = {}  # by slot
+        self._queue: deque[tuple[int, Request]] = deque()  # (step at which it came, request)
+        self._launched: deque[_Launched] = deque()
+        self._left: set[int] = set()  # rows that the device does not know yet to be empty
+        self._steps = 0
+        self._seen = {"steps": 0.0, "rows": 0.0, "read": 0.0, "held": 0.0, "prefills": 0.0}
+
+    # What an engine does
+
+    def open(self, slots: Sequence[int]) -> None:
+        """Begin with these conversations, all empty. Whatever was held before is forgotten."""
+        self._drop_all()
+        self._held = {slot: Held() for slot in slots}
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """Forget every conversation but these, and what others are being answered."""
+        kept = set(slots)
+        self._queue = deque(item for item in self._queue if item[1].slot in kept)
+        if self._device is not None:
+            for row in [row for row, request in self._answers.requests.items() if request.slot not in kept]:
+                self._drop(row)
+        for slot in set(self._held) - kept:
+            self._forget(slot)
+
+    def refresh(self) -> None:
+        """The weights have changed: what was computed with the old ones is forgotten."""
+        self.weights.refresh()
+        self._drop_all()
+
+    def notes(self) -> dict[str, float]:
+        seen, self._seen = self._seen, dict.fromkeys(self._seen, 0.0)
+        if not seen["steps"]:
+            return {}
+        prompts = seen["read"] + seen["held"]
+        return {
+            "rows": seen["rows"] / seen["steps"],
+            "steps": seen["steps"],
+            "prefills": seen["prefills"],
+            "read": seen["read"],
+            "held": seen["held"] / prompts if prompts else 0.0,
+        }
+
+    def close(self) -> None:
+        self._drop_all()
+        self._device = None
+
+    def sample(self, requests: Sequence[Request]) -> list[Sampled]:
+        self.submit(requests)
+        found: dict[int, Sampled] = {}
+        while any(request.slot not in found for request in requests):
+            found |= self.collect()
+        return [found[request.slot] for request in requests]
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue) + (len(self._answers.requests) if self._device else 0)
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        busy = {request.slot for _, request in self._queue}
+        answered: set[int] = self._answers.slots if self._device is not None else set()
+        for request in requests:
+            if not (len(request.prompt) and len(request.uniforms)):
+                raise EngineError(f"slot {request.slot}: a request needs a prompt and room for at least one token")
+            if len(request.prompt) + len(request.uniforms) > self._context:
+                raise EngineError(
+                    f"a prompt of {len(request.prompt)} tokens and {len(request.uniforms)} more do not fit into "
+                    f"{self._context}: raise agent.max_context"
+                )
+            if request.slot in busy or request.slot in answered:
+                raise EngineError(f"slot {request.slot} is already being answered: collect its response first")
+            busy.add(request.slot)
+        self._queue.extend((self._steps, request) for request in requests)
+
+    @torch.no_grad()
+    def collect(self) -> dict[int, Sampled]:
+        """Work until at least one response is complete."""
+        done: dict[int, Sampled] = {}
+        while not done and self.waiting:
+            self._advance(done)
+        if done:
+            self._run_ahead()
+        return done
+
+    # One step
+
+    def _advance(self, done: dict[int, Sampled]) -> None:
+        if self._queue and (self._device is None or not self._answers.requests):
+            self._make_room_for(max(len(request.uniforms) for _, request in self._queue))
+        if self._should_admit():
+            while self._queue and self._admit():
+                pass
+        self._empty_rows()  # those that no prefill has told the device of
+        if self._answers.ruled:  # nothing may be under way that the rules have not seen
+            self._settle(done)
+        rows, ruled = self._answers.rows, sorted(self._answers.ruled)
+        if len(rows) and not done:
+            self._decode(rows, ruled)
+        ahead = 1 if len(rows) and not ruled else 0
+        while len(self._launched) > ahead:
+            self._take(self._launched.popleft(), done)
+
+    def _run_ahead(self) -> None:
+        """Steps for those who are still being answered, as long as no row can leave its pages."""
+        rows = self._answers.rows
+        if not len(rows) or self._answers.ruled:
+            return
+        self._empty_rows()
+        room = self._answers.room - len(self._launched)  # the next step that is needed has to fit as well
+        for _ in range(min(AHEAD - len(self._launched), room)):
+            self._decode(rows, [])
+
+    def _empty_rows(self) -> None:
+        if self._left:
+            self._unit.leave(list(self._left))
+            self._left.clear()
+
+    def _settle(self, done: dict[int, Sampled]) -> None:
+        while self._launched:
+            self._take(self._launched.popleft(), done)
+
+    def _decode(self, rows: NDArray[np.int64], ruled: list[int]) -> None:
+        self._steps += 1
+        self._seen["steps"] += 1
+        self._seen["rows"] += len(rows)
+        used = int(rows[-1]) + 1
+        longest = self._answers.longest + 1 + max(1, len(self._launched))
+        if not ruled:
+            self._unit.decode(used, longest, draws=True)
+        else:
+            asking = self._choose(ruled, None)
+            self._warm(ruled)
+            logits = self._unit.decode(used, longest, draws=not asking)
+            if asking:
+                everyone = self._unit.everyone[: logits.shape[0]]
+                self._unit.draw(logits, everyone, step=True, commit=False)
+                self._choose(asking, self._unit.drawn().wait()[2])
+                self._warm(asking)
+                self._unit.draw(logits, everyone, step=True, commit=True)
+        self._launch(rows)
+
+    def _choose(self, rows: list[int], entropies: NDArray[np.float32] | None) -> list[int]:
+        """The next temperatures of rows with a rule. Without entropies: of those whose rules do not ask for them;
+        gives the others, at their plan's temperature."""
+        asking: list[int] = []
+        for row in rows:
+            request = self._answers.requests[row]
+            if entropies is None and request.temperature_of is not None and request.temperature_of.needs_entropy:
+                asking.append(row)
+                self._answers.warmth[row] = request.temperature
+            else:
+                entropy = 0.0 if entropies is None else float(entropies[row])
+                self._answers.warmth[row] = self._answers.next_temperature(row, entropy)
+        return asking
+
+    def _warm(self, rows: list[int]) -> None:
+        at = np.array(rows)
+        self._unit.warm(at, self._answers.warmth[at])
+
+    def _launch(self, rows: NDArray[np.int64]) -> None:
+        self._launched.append(_Launched(rows, self._answers.serial[rows], self._unit.drawn()))
+
+    def _take(self, launched: _Launched, done: dict[int, Sampled]) -> None:
+        """Write down what a step has drawn."""
+        values = launched.drawn.wait()
+        rows = launched.rows[self._answers.serial[launched.rows] == launched.serial]
+        for row, stop in self._answers.add(rows, values).items():
+            request = self._answers.requests[row]
+            held = self._held[request.slot]
+            sampled = self._answers.end(row, stop)
+            self._left.add(row)
+            # The last token was drawn, but whether it was read is not sure: the next prompt begins with it.
+            held.tokens = [*request.prompt, *sampled.ids[:-1].tolist()]
+            spare = held.pages[self._pages.needed(len(held.tokens)) :]
+            self._pages.give(spare)
+            held.pages = held.pages[: len(held.pages) - len(spare)]
+            done[request.slot] = sampled
+
+    # Conversations that join
+
+    def _should_admit(self) -> bool:
+        if not self._queue:
+            return False
+        busy = len(self._answers.requests)
+        return not busy or len(self._queue) >= busy / 8 or self._steps - self._queue[0][0] >= PATIENCE
+
+    def _admit(self) -> bool:
+        """Read the prompts of as many waiting requests as rows, pages and one pass have room for; says if of any."""
+        free = (row for row in range(self._rows) if row not in self._answers.requests)
+        pieces: list[Piece] = []
+        tokens = 0
+        while self._queue and len(self._answers.requests) < self._rows:
+            request = self._queue[0][1]
+            start = self._find_room(request, MOST_RECORDED - tokens if pieces else self._context)
+            if start is None:
+                break
+            self._queue.popleft()
+            row = next(free)
+            self._answers.begin(row, request)
+            pieces.append(Piece(row, start, request, self._held[request.slot].pages))
+            tokens += len(request.prompt) - start
+            self._seen["held"] += start
+        if pieces:
+            self._read(pieces, tokens)
+        elif not self._answers.requests:
+            self._evict()
+        return bool(pieces)
+
+    def _find_room(self, request: Request, most: int) -> int | None:
+        """Pages for a prompt and its response. Gives the number of tokens that need not be read; None if that leaves
+        more than `most`, if there are not enough pages, or if rows are too short for the response."""
+        if len(request.uniforms) > self._unit.rows.uniforms.shape[1]:
+            return None  # until nobody is being answered: then longer rows are made
+        held = self._held.setdefault(request.slot, Held())
+        if not continues(held.tokens, request.prompt):
+            shared = self._pages.share(request.prompt)
+            self._pages.give(held.pages)
+            held.pages, held.tokens = shared, list(request.prompt[: len(shared) * PAGE])
+        start = min(len(held.tokens), len(request.prompt) - 1)
+        if len(request.prompt) - start > most:
+            return None  # before its pages are known: they would be taken for read
+        more = self._pages.take(self._pages.needed(len(request.prompt) + len(request.uniforms)) - len(held.pages))
+        if more is None:
+            return None
+        known = len(held.tokens) // PAGE
+        held.pages += more
+        self._pages.know(request.prompt, held.pages, known)
+        return start
+
+    def _read(self, pieces: Sequence[Piece], tokens: int) -> None:
+        unit, rows = self._unit, [piece.row for piece in pieces]
+        ruled = [row for row in rows if row in self._answers.ruled]
+        asking = self._choose(ruled, None)
+        sheet = unit.sheet(tokens, len(pieces))
+        fill(sheet, pieces, self._answers.warmth, list(self._left.difference(rows)))
+        logits = unit.prefill(sheet, draws=not asking)
+        self._left.clear()
+        if asking:
+            last_row = unit.upload(sheet.last_row)
+            unit.draw(logits, last_row, step=False, commit=False)
+            self._choose(asking, unit.drawn().wait()[2])
+            self._warm(asking)
+            unit.draw(logits, last_row, step=False, commit=True)
+        self._seen["read"] += tokens
+        self._seen["prefills"] += 1
+        self._launch(np.array(rows))
+
+    # Memory
+
+    @property
+    def _unit(self) -> Device:
+        assert self._device is not None
+        return self._device
+
+    def _make_room_for(self, answer: int) -> None:
+        """The cache, made when it is first needed, or when responses may be longer than before. Nobody is being
+        answered."""
+        if self._device is not None and self._device.rows.uniforms.shape[1] >= answer:
+            return
+        self._device = None  # its memory goes back first
+        self._launched.clear()
+        self._left.clear()
+        a, place = self.weights.anatomy, self.policy.device
+        each = 2 * len(a.layers) * a.kv_heads * PAGE * a.head_size * torch.finfo(self.policy.dtype).bits // 8
+        pages = self._rows * (self._context // PAGE)
+        if place.type == "cuda":
+            pages = min(pages, int(self._memory * torch.cuda.mem_get_info(place)[1]) // each)
+        if pages < self._context // PAGE:
+            raise EngineError(
+                f"engine.memory = {self._memory:g} has room for {pages * PAGE} tokens, less than one conversation of "
+                f"agent.max_context = {self._context}; raise the one or lower the other"
+            )
+        answer = min(self._context, max(64, 1 << (answer - 1).bit_length()))  # so that this happens a few times at most
+        self._device = Device(self.weights, self._rows, pages, self._context, answer, place)
+        self._pages = Pages(pages, PAGE)
+        self._answers = Answers(self._rows, answer, self._vocabulary)
+        self._held = {slot: Held() for slot in self._held}
+
+    def _forget(self, slot: int) -> None:
+        held = self._held.pop(slot)
+        if self._device is not None:
+            self._pages.give(held.pages)
+
+    def _evict(self) -> None:
+        """No request fits, and none is being answered: the longest conversation that waits longest gives its pages."""
+        wanted = self._queue[0][1].slot
+        others = [slot for slot, held in self._held.items() if held.pages and slot != wanted]
+        if not others:
+            raise EngineError("the cache has no room for one conversation; raise engine.memory")
+        slot = max(others, key=lambda one: len(self._held[one].pages))
+        self._forget(slot)
+        self._held[slot] = Held()
+
+    def _drop_all(self) -> None:
+        self._queue.clear()
+        self._launched.clear()
+        if self._device is not None:
+            for row in self._answers.rows.tolist():
+                self._drop(row)
+            self._pages = Pages(self._pages.count, PAGE)
+        self._held = {slot: Held() for slot in self._held}
+
+    def _drop(self, row: int) -> None:
+        """Nobody waits for this response any more."""
+        self._answers.end(row, "error")
+        self._left.add(row)

@@ -1,0 +1,95 @@
+"""One pass of a Llama-shaped model over new tokens, its keys and values in pages; then a token drawn for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from isentrope.engines.native.attention import Splits, decode_attention, prefill_attention
+from isentrope.engines.native.draw import Rows, draw
+from isentrope.engines.native.small_kernels import add_norm, head_norm, rotate_write, swiglu
+from isentrope.engines.native.small_model import is_small, small_pass
+from isentrope.engines.native.weights import Weights, rotation
+
+
+@dataclass(frozen=True)
+class Packed:
+    """New tokens of several conversations, one after the other, padded at the end; all on the device."""
+
+    ids: Tensor
+    row_of: Tensor  # of each token; -1: padding
+    positions: Tensor
+    block_row: Tensor  # runs of tokens that one program works on: see prefill_attention
+    block_first: Tensor
+    block_count: Tensor
+    last: Tensor  # where the last token of each conversation stands
+    last_row: Tensor  # and the conversation's row; -1: none
+
+
+class Forward:
+    """The model's arithmetic over a cache [layers, 2, pages, kv heads, page, size]. Holds no state of its own."""
+
+    def __init__(self, weights: Weights, cache: Tensor, rows: Rows, context: int) -> None:
+        self.weights, self.cache, self.rows, self.small = weights, cache, rows, is_small(weights)
+        self.angles = rotation(weights.anatomy, context, cache.device)
+
+    def decode(self, count: int, splits: Splits) -> Tensor:
+        """Logits after the newest token of each of the first `count` rows."""
+        r, heads = self.rows, self.weights.anatomy.heads
+        table, positions = r.table[:count], r.positions[:count]
+
+        def attend(i: int, qkv: Tensor) -> Tensor:
+            self._norm_heads(i, qkv)
+            return decode_attention(qkv, self.cache[i], table, positions, self.angles, heads, splits)
+
+        if self.small:
+            return small_pass(self.weights, r.ids[:count], attend)
+        return self._logits(*self._layers(r.ids[:count], attend))
+
+    def prefill(self, packed: Packed) -> Tensor:
+        """Logits after the last token of each conversation."""
+        p, heads, table = packed, self.weights.anatomy.heads, self.rows.table
+        blocks = (p.block_row, p.block_first, p.block_count)
+
+        def attend(i: int, qkv: Tensor) -> Tensor:
+            self._norm_heads(i, qkv)
+            q = rotate_write(qkv, self.cache[i], table, p.row_of, p.positions, self.angles, heads)
+            return prefill_attention(q, self.cache[i], table, blocks, p.positions, heads)
+
+        if self.small:
+            return small_pass(self.weights, p.ids, attend, p.last)
+        x, delta = self._layers(p.ids, attend)
+        return self._logits(x[p.last], delta[p.last])
+
+    def draw(self, logits: Tensor, row_of: Tensor, out: Tensor, *, step: bool, commit: bool = True) -> None:
+        draw(logits, row_of, self.rows, out, step=step, commit=commit)
+
+    def _layers(self, ids: Tensor, attend: Callable[[int, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """The stream behind the last layer, without what that layer adds, and what it adds."""
+        a, dtype = self.weights.anatomy, self.weights.dtype
+        x, delta = F.embedding(ids, a.embed.detach()), None
+        for i, layer in enumerate(self.weights.layers):
+            own = layer.own
+            qkv = F.linear(add_norm(x, delta, own.norm_in, a.eps, dtype), layer.qkv, layer.qkv_bias)
+            delta = F.linear(attend(i, qkv), layer.o)
+            both = F.linear(add_norm(x, delta, own.norm_out, a.eps, dtype), layer.gate_up)
+            delta = F.linear(swiglu(both), layer.down)
+        assert delta is not None
+        return x, delta
+
+    def _norm_heads(self, i: int, qkv: Tensor) -> None:
+        a, own = self.weights.anatomy, self.weights.layers[i].own
+        if own.q_norm is not None and own.k_norm is not None:
+            head_norm(qkv, own.q_norm, own.k_norm, a.eps, a.heads, a.kv_heads)
+
+    def _logits(self, x: Tensor, delta: Tensor) -> Tensor:
+        a = self.weights.anatomy
+        hidden = add_norm(x, delta, a.norm, a.eps, x.dtype)
+        head = a.head.detach()
+        if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bfloat16, a logit of 20 would be off by 0.06
+            return torch.mm(hidden, head.T, out_dtype=torch.float32)
+        return hidden.float() @ head.float().T

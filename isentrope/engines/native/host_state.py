@@ -1,0 +1,137 @@
+"""The responses under way, on the host: one row of arrays for each, and how one ends.
+
+Tokens come in for all rows at once and are written down by array operations; only a token that could end a response is
+looked at by itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isentrope.core.engine import TAIL_BYTES, Request, Sampled
+from isentrope.core.tokenizer import Dialect
+
+ASKS, ENDS = 1, 2  # after such a word the stop rule is asked; such a word ends a response by itself
+
+
+class Vocabulary:
+    """The bytes of every word, and which words could end a response."""
+
+    endings: NDArray[np.uint8]  # by stop rule: ASKS or ENDS for words that could, 0 for all others
+
+    def __init__(self, dialect: Dialect, words: int) -> None:
+        known = min(words, dialect.size)
+        self.pieces = dialect.pieces(range(known)) + [b""] * (words - known)
+        self._eos = [word for word in dialect.eos_ids if word < words]
+        self._rules: dict[tuple[bytes, ...], int] = {}
+        self.endings = np.zeros((0, words), dtype=np.uint8)
+
+    def ending(self, closings: tuple[bytes, ...]) -> int:
+        """The row of `endings` for a stop rule that holds only behind one of these; if there are none, anywhere."""
+        if closings not in self._rules:
+            self._rules[closings] = len(self.endings)
+            asks = np.array([_could_close(piece, closings) for piece in self.pieces], dtype=np.uint8)
+            asks[self._eos] = ENDS
+            self.endings = np.stack([*self.endings, asks])
+        return self._rules[closings]
+
+
+def _could_close(piece: bytes, closings: tuple[bytes, ...]) -> bool:
+    """Whether a response may end with one of these once it ends with this word, white space behind it aside."""
+    end = piece.rstrip()
+    if not closings:
+        return True
+    return bool(end) and any(end.endswith(closing) or closing.endswith(end) for closing in closings)
+
+
+class Answers:
+    def __init__(self, rows: int, length: int, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.requests: dict[int, Request] = {}  # by row
+        self.slots: set[int] = set()  # of these requests
+        self.ruled: set[int] = set()  # rows whose temperatures follow a rule
+        self._sorted: NDArray[np.int64] | None = None
+        self.ending = np.zeros(rows, dtype=np.int64)  # which of the vocabulary's endings
+        self.count = np.zeros(rows, dtype=np.int64)
+        self.limit = np.zeros(rows, dtype=np.int64)
+        self.prompt = np.zeros(rows, dtype=np.int64)  # tokens before the response; 0 where there is none
+        self.serial = np.zeros(rows, dtype=np.int64)  # changes when a row is left, so that what comes late is known
+        self.warmth = np.ones(rows, dtype=np.float32)  # temperature of the token that is drawn next; 0: the likeliest
+        self.drawn = np.zeros((rows, 3, length), dtype=np.float32)  # tokens, log-probs, entropies
+        self.temperatures = np.zeros((rows, length), dtype=np.float32)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Those in which a response is being written, ascending."""
+        if self._sorted is None:
+            self._sorted = np.array(sorted(self.requests), dtype=np.int64)
+        return self._sorted
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of any prompt and what was written behind it."""
+        return int((self.prompt + self.count).max())
+
+    @property
+    def room(self) -> int:
+        """Tokens that every response that is being written may still have."""
+        rows = self.rows
+        return int((self.limit[rows] - self.count[rows]).min())
+
+    def begin(self, row: int, request: Request) -> None:
+        self._sorted = None
+        if request.temperature_of is not None:
+            self.ruled.add(row)
+        self.requests[row], self.ending[row] = request, self.vocabulary.ending(request.closings)
+        self.slots.add(request.slot)
+        self.limit[row], self.prompt[row] = len(request.uniforms), len(request.prompt)
+        self.warmth[row] = request.temperature
+        self.temperatures[row] = request.temperature
+
+    def add(self, rows: NDArray[np.int64], values: NDArray[np.float32]) -> dict[int, str]:
+        """One token more in each of these rows; gives the rows that are complete, and why."""
+        drawn, at = values.T[rows], self.count[rows]
+        self.drawn[rows, :, at] = drawn
+        for row in self.ruled.intersection(rows.tolist()) if self.ruled else ():
+            self.temperatures[row, self.count[row]] = self.warmth[row]
+        at += 1
+        self.count[rows] = at
+        ending = self.vocabulary.endings[self.ending[rows], drawn[:, 0].astype(np.int64)]
+        full = at == self.limit[rows]
+        maybe = (ending | full).nonzero()[0].tolist()
+        found: dict[int, str] = {}
+        for i in maybe:
+            row = int(rows[i])
+            stop = self._stop(row, int(ending[i])) or ("length" if full[i] else "")
+            if stop:
+                found[row] = stop
+        return found
+
+    def _stop(self, row: int, ending: int) -> str:
+        if ending == ENDS:
+            return "eos"
+        if ending != ASKS:
+            return ""
+        pieces = self.vocabulary.pieces
+        tail = b"".join([pieces[word] for word in self._words(row)[-TAIL_BYTES:]])
+        return "tag" if self.requests[row].stop(tail[-TAIL_BYTES:]) else ""
+
+    def _words(self, row: int) -> list[int]:
+        return self.drawn[row, 0, : self.count[row]].astype(np.int32).tolist()
+
+    def end(self, row: int, stop: str) -> Sampled:
+        count = int(self.count[row])
+        self.slots.discard(self.requests.pop(row).slot)
+        self._sorted = None
+        self.ruled.discard(row)
+        self.serial[row] += 1
+        self.count[row] = self.prompt[row] = 0
+        words, logprobs, entropies = self.drawn[row, :, :count].copy()
+        return Sampled(words.astype(np.int32), logprobs, entropies, self.temperatures[row, :count].copy(), stop)
+
+    def next_temperature(self, row: int, entropy: float) -> float:
+        """By the rule of the request in this row."""
+        rule = self.requests[row].temperature_of
+        assert rule is not None
+        return rule(self._words(row), entropy)

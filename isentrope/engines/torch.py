@@ -1,0 +1,318 @@
+"""The torch engine: samples many conversations at once, their keys and values kept from turn to turn.
+
+`sample` takes for each conversation all tokens before the response. What the engine already holds of a
+conversation is not computed again: if the prompt starts with it (the prefix rule), only the rest is read.
+Every sampled token comes with its exact log-prob and the entropy of the distribution it was drawn from.
+Tokens are drawn by inverse CDF from uniform numbers that belong to the conversation, so a sample does not depend
+on which other conversations happen to be in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isentrope.agent.context import split_prefix
+from isentrope.core.engine import TAIL_BYTES, Request, Sampled
+from isentrope.core.tokenizer import Dialect
+from isentrope.models.policy import Cache, Policy
+from isentrope.models.token_head import logits
+
+# A response while it is being sampled, and how its next token is drawn from logits.
+
+
+@dataclass
+class Answer:
+    request: Request
+    ids: list[int] = field(default_factory=list[int])
+    logprobs: list[float] = field(default_factory=list[float])
+    entropies: list[float] = field(default_factory=list[float])
+    temperatures: list[float] = field(default_factory=list[float])
+    tail: bytes = b""
+    stop: str = ""
+
+    def next_temperature(self, entropy: float) -> float:
+        rule = self.request.temperature_of
+        return rule(self.ids, entropy) if rule else self.request.temperature
+
+    def needs_entropy(self) -> bool:
+        rule = self.request.temperature_of
+        return rule is not None and rule.needs_entropy
+
+    def add(self, token: int, logprob: float, entropy: float, temperature: float, dialect: Dialect) -> None:
+        """One token more; `stop` says whether it was the last, and why."""
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        self.entropies.append(entropy)
+        self.temperatures.append(temperature)
+        self.tail = (self.tail + dialect.pieces([token])[0])[-TAIL_BYTES:]
+        if token in dialect.eos_ids:
+            self.stop = "eos"
+        elif self.request.stop(self.tail):
+            self.stop = "tag"
+        elif len(self.ids) == len(self.request.uniforms):
+            self.stop = "length"
+
+    def sampled(self) -> Sampled:
+        return Sampled(
+            ids=np.array(self.ids, dtype=np.int32),
+            logprobs=np.array(self.logprobs, dtype=np.float32),
+            entropies=np.array(self.entropies, dtype=np.float32),
+            temperatures=np.array(self.temperatures, dtype=np.float32),
+            stop=self.stop,
+        )
+
+
+def draw_next(answers: Sequence[Answer], logits: Tensor, dialect: Dialect) -> Tensor:
+    """Draw the next token of each answer from its row of raw logits and write it down; gives the tokens.
+
+    Temperature, log-prob, entropy and draw all come from the same distribution; of a greedy token (temperature 0)
+    log-prob and entropy are those at temperature 1. Three numbers a token go to the host.
+    """
+    device = logits.device
+    chosen = [a.next_temperature(h) for a, h in zip(answers, _base_entropies(answers, logits), strict=True)]
+    temperatures = torch.tensor([t or 1.0 for t in chosen], device=device)
+    words = torch.log_softmax(logits.float() / temperatures[:, None], dim=-1)
+    p = words.exp()
+    entropy = _entropy(words)
+    uniforms = [answer.request.uniforms[len(answer.ids)] for answer in answers]
+    precise = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
+    tokens = draw(p, torch.tensor(uniforms, dtype=precise, device=device))
+    if 0 in chosen:
+        greedy = torch.tensor([t == 0 for t in chosen], device=device)
+        tokens = torch.where(greedy, words.argmax(-1), tokens)
+    logp = words.gather(1, tokens[:, None]).squeeze(1)
+    # float32 holds every id up to 16 million exactly, so ids and numbers travel together: one wait for the device
+    values = cast("list[list[float]]", torch.stack([tokens.float(), logp, entropy]).tolist())
+    for answer, token, token_logp, token_entropy, t in zip(answers, *values, chosen, strict=True):
+        answer.add(int(token), token_logp, token_entropy, t, dialect)
+    return tokens
+
+
+def _base_entropies(answers: Sequence[Answer], logits: Tensor) -> list[float]:
+    """Of the next token of each answer at its plan's temperature; 0 where no rule asks for it."""
+    if not any(answer.needs_entropy() for answer in answers):
+        return [0.0] * len(answers)
+    base = torch.tensor([answer.request.temperature or 1.0 for answer in answers], device=logits.device)
+    return cast("list[float]", _entropy(torch.log_softmax(logits.float() / base[:, None], dim=-1)).tolist())
+
+
+def _entropy(words: Tensor) -> Tensor:
+    """Of log-probs over all words; one of probability 0 adds nothing, not NaN."""
+    p = words.exp()
+    return -torch.where(p > 0, p * words, 0.0).sum(-1)
+
+
+def draw(p: Tensor, uniforms: Tensor) -> Tensor:
+    """The word at which the cumulative probability passes each row's uniform number.
+
+    Summed in the uniforms' precision and scaled to the true total: no uniform number falls beyond the last word.
+    """
+    total = p.to(uniforms.dtype).cumsum(-1)
+    target = (uniforms * total[:, -1])[:, None]
+    token = torch.searchsorted(total, target, right=True).squeeze(1)
+    last = p.shape[1] - 1 - (p > 0).flip(-1).int().argmax(-1)
+    return torch.minimum(token, last)
+
+
+# One token for every conversation, as a CUDA graph: hundreds of small kernels started by one call.
+#
+# A graph belongs to the tensors it was recorded with. It is recorded anew when the cache moves in memory, and once for
+# every further step of columns that the conversations reach.
+
+
+STEP = 256  # columns; a graph looks at whole steps of them
+
+
+class GraphedDecoder:
+    ready = False  # whether the libraries that a recording uses have set themselves up
+
+    def __init__(self, policy: Policy, cache: Cache, rows: int) -> None:
+        self.policy, self.cache = policy, cache
+        device = policy.device
+        self.ids = torch.zeros(rows, 1, dtype=torch.long, device=device)
+        self.counts = torch.zeros(rows, dtype=torch.long, device=device)
+        self._pool: Any = None
+        self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        self._place = -1
+
+    def __call__(self, ids_R: Tensor, counts_R: Tensor, reach: int) -> Tensor:
+        """The hidden state of each row after its new token; rows whose count is 0 stay as they are.
+
+        `reach` is the number of columns that any row may touch, those that stay as they are included.
+        """
+        columns = -(-reach // STEP) * STEP
+        self.cache.reserve(columns)
+        if self.cache.place() != self._place:
+            # a pool of memory ends with its last graph, so new graphs get a new one
+            self._recorded, self._place, self._pool = {}, self.cache.place(), torch.cuda.graph_pool_handle()
+        if columns not in self._recorded:
+            self._recorded[columns] = self._record(columns)
+        self.ids.copy_(ids_R[:, None])
+        self.counts.copy_(counts_R)
+        graph, hidden = self._recorded[columns]
+        graph.replay()
+        return hidden
+
+    def _record(self, columns: int) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        self.counts.zero_()  # so that recording moves no conversation
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            if not GraphedDecoder.ready:  # libraries set themselves up on first use, which a graph must not hold
+                self._extend(columns)
+                GraphedDecoder.ready = True
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            hidden = self._extend(columns)
+        return graph, hidden
+
+    def _extend(self, columns: int) -> Tensor:
+        with self.policy.compute():
+            return self.policy.model.extend(self.cache, self.ids, self.counts, None, columns)
+
+
+class TorchEngine:
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.model, self.dialect, self.device = policy, policy.model, policy.dialect, policy.device
+        if self.device.type == "cuda":
+            # cuDNN's attention plans anew for every shape, 90 ms each, and lengths change with every token
+            torch.backends.cuda.enable_cudnn_sdp(False)
+        self._graphs = self.device.type == "cuda"
+        self._cache: Cache | None = None
+        self._graphed: GraphedDecoder | None = None
+        self._reach = 0  # columns of the cache that a turn may touch
+        self._rows: dict[int, int] = {}  # slot -> row of the cache
+        self._held: dict[int, list[int]] = {}  # slot -> tokens whose keys and values the cache holds
+
+    def open(self, slots: Sequence[int]) -> None:
+        """Begin with these conversations, all empty. Whatever was held before is forgotten."""
+        self._hold(self.model.new_cache(len(slots)), len(slots))
+        self._rows = {slot: row for row, slot in enumerate(slots)}
+        self._held = {slot: [] for slot in slots}
+
+    def _hold(self, cache: Cache, rows: int) -> None:
+        self._cache = cache
+        # a new graph only when there is a new cache: the old one's memory goes back first
+        self._graphed = GraphedDecoder(self.policy, cache, rows) if self._graphs else None
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """Forget every conversation but these, once that frees a good part of the batch."""
+        if len(slots) <= 0.75 * len(self._rows) and slots:
+            assert self._cache is not None
+            self._cache.keep(self._tensor(np.array([self._rows[slot] for slot in slots])))
+            self._hold(self._cache, len(slots))
+            self._rows = {slot: row for row, slot in enumerate(slots)}
+            self._held = {slot: self._held[slot] for slot in slots}
+
+    def refresh(self) -> None:
+        """Nothing to do: the engine samples from the policy's own weights."""
+
+    def notes(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None:
+        self._cache = self._graphed = None
+
+    @torch.no_grad()
+    def sample(self, requests: Sequence[Request]) -> list[Sampled]:
+        answers = [Answer(request) for request in requests]
+        # as far as any row may write in this turn; rows that stand still write behind their end
+        self._reach = max(*map(len, self._held.values()), *(len(r.prompt) + len(r.uniforms) for r in requests)) + 1
+        live, hidden = answers, self._read_prompts(answers)
+        while live:
+            draw_next(live, logits(hidden, self.model.head_weight()), self.dialect)
+            kept = [answer for answer in live if not answer.stop]
+            live, fed = kept, [answer.ids[-1:] for answer in kept]
+            hidden = self._extend(live, fed) if live else hidden
+        for answer in answers:
+            # The last token was drawn but never read: the next prompt begins with it.
+            self._held[answer.request.slot] = [*answer.request.prompt, *answer.ids[:-1]]
+        return [answer.sampled() for answer in answers]
+
+    def _read_prompts(self, answers: Sequence[Answer]) -> Tensor:
+        """Read what is new of each prompt. Conversations that begin alike, as those of a group do, are read once."""
+        fed = [self._new_tokens(answer.request) for answer in answers]
+        first: dict[object, int] = {}
+        # one that goes on from what is held is like no other
+        keys = [
+            tuple(new) if len(new) == len(a.request.prompt) else i
+            for i, (a, new) in enumerate(zip(answers, fed, strict=True))
+        ]
+        source = [first.setdefault(key, i) for i, key in enumerate(keys)]
+        read = sorted(first.values())
+        if len(read) == len(answers):
+            return self._extend(answers, fed)
+        states = self._extend([answers[i] for i in read], [fed[i] for i in read])
+        rows = [self._rows[answer.request.slot] for answer in answers]
+        copies = [(rows[source[i]], rows[i]) for i in range(len(answers)) if source[i] != i]
+        assert self._cache is not None
+        self._cache.copy(*self._tensor(np.array(copies).T))
+        place = {number: at for at, number in enumerate(read)}
+        return states[self._tensor(np.array([place[i] for i in source]))]
+
+    def _new_tokens(self, request: Request) -> list[int]:
+        held = self._held[request.slot]
+        continues, new = split_prefix(held, request.prompt)
+        if held and not continues:
+            assert self._cache is not None
+            self._cache.lengths[self._rows[request.slot]] = 0
+        return new
+
+    def _extend(self, live: Sequence[Answer], fed: Sequence[Sequence[int]]) -> Tensor:
+        """Read what is fed to the live conversations; gives the state after each one's last token."""
+        width = max(len(tokens) for tokens in fed)
+        rows = [self._rows[answer.request.slot] for answer in live]
+        if width == 1 and self._graphed:
+            ids, counts = np.zeros((2, len(self._rows)), dtype=np.int64)
+            ids[rows], counts[rows] = [tokens[0] for tokens in fed], 1
+            hidden = self._through_graph(self._tensor(ids), self._tensor(counts))
+            if hidden is not None:
+                return hidden[self._tensor(np.array(rows))]
+        parts = _of_like_width([len(tokens) for tokens in fed])
+        states = [self._read([live[i] for i in part], [fed[i] for i in part]) for part in parts]
+        order = np.argsort(np.concatenate(parts))
+        return states[0] if len(parts) == 1 else torch.cat(states)[self._tensor(order)]
+
+    def _through_graph(self, ids_R: Tensor, counts_R: Tensor) -> Tensor | None:
+        """None if the model cannot be recorded, because it waits for the device on its way: then without graphs."""
+        assert self._graphed is not None
+        try:
+            return self._graphed(ids_R, counts_R, self._reach)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:
+            self._graphs, self._graphed = False, None
+            return None
+
+    def _read(self, live: Sequence[Answer], fed: Sequence[Sequence[int]]) -> Tensor:
+        """One pass over these conversations, the shorter pieces padded to the longest."""
+        rows = [self._rows[answer.request.slot] for answer in live]
+        width = max(len(tokens) for tokens in fed)
+        padded = np.full((len(fed), width), self.dialect.pad_id, dtype=np.int64)
+        for i, tokens in enumerate(fed):
+            padded[i, : len(tokens)] = tokens
+        everyone = len(rows) == len(self._rows) and rows == sorted(rows)
+        where = None if everyone else self._tensor(np.array(rows))
+        counts = self._tensor(np.array([len(tokens) for tokens in fed]))
+        # padding behind a short piece reaches as far as that conversation and the widest piece together
+        seen = max(len(a.request.prompt) + len(a.ids) - len(t) for a, t in zip(live, fed, strict=True)) + width
+        with self.policy.compute():
+            return self.model.extend(self._cache, self._tensor(padded), counts, where, seen)
+
+    def _tensor(self, values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self.device)
+
+
+def _of_like_width(widths: Sequence[int]) -> list[list[int]]:
+    """Which pieces to read together. One conversation that begins anew must not pad all others to its length."""
+    limit = max(64.0, 4 * float(np.median(widths)))
+    parts = [[i for i, w in enumerate(widths) if w <= limit], [i for i, w in enumerate(widths) if w > limit]]
+    return [part for part in parts if part]

@@ -1,0 +1,155 @@
+"""From the episodes of a step to its numbers. The meaning of each key stands in glossary.py.
+
+A mean over nothing, or over what the engine could not tell (NaN), is left out: no key is better than a NaN or a zero
+that nobody measured. Sums run in float64, so the numbers do not depend on how long the step was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from isentrope.core.types import FAILURES, Episode, cut_off, failures_by_kind, lost_to_faults
+from isentrope.instruments.spoken import spoken
+from isentrope.metrics.entropy import entropy_metrics, key_part, likelihood_metrics
+from isentrope.metrics.means import Metrics, known_means, mean
+from isentrope.metrics.surprisal import surprisal_metrics
+from isentrope.metrics.temperature import temperature_metrics
+
+__all__ = ["FAILURES", "Metrics", "eval_metrics", "key_part", "rollout_metrics", "wilson"]
+
+
+def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
+    """Everything that can be said about a step before its update, and without knowing what tokens read as."""
+    if not episodes:
+        return {}
+    step = spoken(episodes)
+    return {
+        **outcome_metrics(episodes),
+        **length_metrics(episodes),
+        **validity_metrics(episodes),
+        **entropy_metrics(step),
+        **surprisal_metrics(step),
+        **likelihood_metrics(step),
+        **temperature_metrics(step),
+    }
+
+
+def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
+    """How well the policy does on a split, with the 95 % interval of its success."""
+    if not episodes:
+        return {}
+    outcome = outcome_metrics(episodes)
+    validity = validity_metrics(episodes)
+    low, high = wilson(sum(episode.success for episode in episodes), len(episodes))
+    metrics = {
+        "success": outcome["success/all"],
+        "low": low,
+        "high": high,
+        "games": float(len(episodes)),
+        "return": outcome["return/mean"],
+        "turns": mean([len(episode.turns) for episode in episodes]),
+    }
+    metrics |= {key: value for key, value in outcome.items() if key.startswith("success/") and key != "success/all"}
+    kinds = Counter(key_part(episode.kind) for episode in episodes)
+    metrics |= {f"games/{kind}": float(count) for kind, count in kinds.items()}
+    if "valid_ratio" in validity:
+        metrics["valid_ratio"] = validity["valid_ratio"]
+    metrics |= {f"cut/{stop}": float(count) for stop, count in cut_off(episodes).items()}
+    faults = lost_to_faults(episodes)
+    if faults:
+        metrics["failures"] = float(faults)
+        metrics |= {f"failures/{kind}": float(count) for kind, count in failures_by_kind(episodes).items()}
+    return {f"eval/{key_part(split)}/{key}": value for key, value in metrics.items()}
+
+
+def outcome_metrics(episodes: Sequence[Episode]) -> Metrics:
+    returns = [episode.ret for episode in episodes]
+    by_kind: dict[str, list[bool]] = defaultdict(list)
+    for episode in episodes:
+        by_kind[key_part(episode.kind)].append(episode.success)
+    stops = Counter(key_part(episode.stop) for episode in episodes)
+    return {
+        "return/mean": mean(returns),
+        "return/std": float(np.std(returns)),
+        **{f"success/{kind}": mean(wins) for kind, wins in by_kind.items()},
+        "success/all": mean([episode.success for episode in episodes]),
+        **{f"stop/{reason}": count / len(episodes) for reason, count in stops.items()},
+        "failures": float(sum(episode.stop in FAILURES for episode in episodes)),
+        **{f"failures/{kind}": float(count) for kind, count in failures_by_kind(episodes).items()},
+    }
+
+
+def length_metrics(episodes: Sequence[Episode]) -> Metrics:
+    turns = [turn for episode in episodes for turn in episode.turns]
+    contexts = [length for episode in episodes for length in _context_lengths(episode)]
+    spans = {
+        "response/think_tokens": [turn.think_span for turn in turns],
+        "response/action_tokens": [turn.action_span for turn in turns],
+    }
+    metrics = {
+        "episode/turns": mean([len(episode.turns) for episode in episodes]),
+        "episode/tokens": mean([sum(len(turn.response_ids) for turn in episode.turns) for episode in episodes]),
+    }
+    if turns:
+        metrics["response/tokens"] = mean([len(turn.response_ids) for turn in turns])
+        metrics["context/tokens"] = mean(contexts)
+        metrics["context/dropped"] = mean([turn.dropped for turn in turns])
+        metrics["context/shortened"] = mean([turn.dropped > 0 for turn in turns])
+    for key, found in spans.items():
+        lengths = [span[1] - span[0] for span in found if span is not None]
+        metrics |= known_means({key: lengths})
+    return metrics | _lengths_by_outcome(episodes)
+
+
+def _lengths_by_outcome(episodes: Sequence[Episode]) -> Metrics:
+    """An episode that broke is neither solved nor failed."""
+    ended = {
+        "solved": [episode for episode in episodes if episode.success],
+        "failed": [episode for episode in episodes if not episode.success and episode.stop not in FAILURES],
+    }
+    return known_means(
+        {
+            f"response/outcome/{name}": [len(turn.response_ids) for episode in some for turn in episode.turns]
+            for name, some in ended.items()
+        }
+    )
+
+
+def validity_metrics(episodes: Sequence[Episode]) -> Metrics:
+    turns = [turn for episode in episodes for turn in episode.turns]
+    if not turns:
+        return {}
+    faults = Counter(key_part(turn.verdict) for turn in turns if not turn.valid)
+    mended = Counter(code for turn in turns for code in turn.mended.split())
+    return {
+        "valid_ratio": mean([turn.valid for turn in turns]),
+        **{f"mended/{key_part(code)}": float(count) for code, count in mended.items()},
+        **{f"verdict/{reason}": count / len(turns) for reason, count in faults.items()},
+    }
+
+
+def wilson(successes: float, n: float) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share; it stays inside 0 to 1 and is honest for few games."""
+    if n == 0:
+        return 0.0, 1.0
+    z = 1.959963984540054  # the normal quantile of 97.5 %
+    share = successes / n
+    centre = share + z * z / (2 * n)
+    half = z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
+    scale = 1 + z * z / n
+    # The share itself bounds both ends: rounding must not push it out of its own interval.
+    return min(share, max(0.0, (centre - half) / scale)), max(share, min(1.0, (centre + half) / scale))
+
+
+def _context_lengths(episode: Episode) -> list[int]:
+    """Tokens in front of each response; a turn that continues has the earlier turns in front of it too."""
+    lengths: list[int] = []
+    before = 0
+    for turn in episode.turns:
+        length = len(turn.context_ids) + (before if turn.continues else 0)
+        lengths.append(length)
+        before = length + len(turn.response_ids)
+    return lengths

@@ -1,0 +1,184 @@
+"""The numbers of a run again, from its stored episodes and scores, compared with what the run wrote while it went on.
+
+    analysis = analyze(Path("runs/first"))
+    analysis.differing, analysis.new, analysis.left
+
+They are made by the same functions as in the live run, so they are equal to the last bit. A step whose episodes were
+not stored keeps its recorded numbers, so that what goes on from step to step (drift, phases, alarms) stays right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from isentrope.core.errors import RunError
+from isentrope.core.types import Episode, Scores
+from isentrope.instruments.log import METRICS, Record, read_records, record_of
+from isentrope.instruments.observe import Observer
+from isentrope.metrics.episodes import eval_metrics, rollout_metrics
+from isentrope.metrics.means import Metrics
+from isentrope.metrics.words import read_words
+from isentrope.rollout.scores import check_scores, read_scores, scores_path
+from isentrope.rollout.store import read_episodes, train_path
+
+# What episodes can tell. A number of these that the run wrote and that does not come out again is a difference.
+OF_EPISODES = (
+    "entropy/", "surprisal/", "likelihood/", "degeneracy/", "drift/", "phase", "alarm/", "success/", "return/",
+    "response/", "episode/", "context/", "temperature/", "valid_ratio", "verdict/", "mended/", "stop/",
+    "failures", "eval/",
+)  # fmt: skip
+_EVALUATION = re.compile(r"eval-(\d+)-(.+)\.parquet")
+
+
+@dataclass(frozen=True)
+class Difference:
+    step: int
+    key: str
+    recorded: float | None
+    computed: float | None
+
+
+@dataclass
+class Analysis:
+    records: list[Record] = field(default_factory=list[Record])  # what was computed, as lines of a metrics.jsonl
+    steps: int = 0  # training steps with stored episodes
+    evaluations: int = 0
+    compared: int = 0  # numbers that stand in both
+    differing: list[Difference] = field(default_factory=list[Difference])
+    new: dict[str, int] = field(default_factory=dict[str, int])  # key -> steps at which the run did not record it
+    left: dict[str, int] = field(default_factory=dict[str, int])  # recorded, but not to be had from episodes
+    missing: list[str] = field(default_factory=list[str])  # what could not be computed, and why
+
+
+def analyze(run: Path) -> Analysis:
+    """Compute everything again that can be. What cannot is named in `missing` and `left`."""
+    if not (run / METRICS).is_file():
+        raise RunError(f"{run} is not a run folder: it has no {METRICS}")
+    found = Analysis()
+    recorded = {(record["step"], record.get("kind", "train")): record for record in read_records(run / METRICS)}
+    _training(run, recorded, found)
+    _evaluations(run, recorded, found)
+    if not any(kind == "train" for _, kind in recorded):
+        found.missing.append("the run has no steps of reinforcement learning")
+    elif not found.steps:
+        found.missing.append("no training episodes are stored (run.store_episodes)")
+    return found
+
+
+def step_episodes(run: Path, step: int) -> list[Episode] | None:
+    """All episodes that were played at a step, in their order; None if they were not stored."""
+    path = train_path(run, step)
+    if not path.exists():
+        return None
+    dropped = path.with_name(f"dropped-{step:06d}.parquet")
+    return read_episodes(path) + (read_episodes(dropped) if dropped.exists() else [])
+
+
+def _training(run: Path, recorded: dict[tuple[int, str], Record], found: Analysis) -> None:
+    try:
+        words = read_words(run)
+    except RunError as error:
+        words = None
+        found.missing.append(f"degeneracy/duplication: {error}")
+    observer = Observer(words)
+    without: list[int] = []
+    for step in sorted(step for step, kind in recorded if kind == "train"):
+        record = recorded[step, "train"]
+        before = _numbers(record)
+        episodes = step_episodes(run, step)
+        if episodes is None:
+            observer.running.look(step, before)
+            continue
+        scores = _scores(run, step, episodes)
+        if scores is None:
+            without.append(step)
+        metrics = rollout_metrics(episodes)
+        seen = observer.look(step, episodes, scores, {**before, **metrics})
+        found.steps += 1
+        excused = {"degeneracy/duplication"} if words is None else set[str]()
+        excused |= {"drift/predicted"} if scores is None else set[str]()
+        _compare(found, record, metrics | seen.metrics, "train", excused)
+    if without:
+        found.missing.append(f"drift/predicted at {_steps(without)}: no scores were stored beside the episodes")
+
+
+def _evaluations(run: Path, recorded: dict[tuple[int, str], Record], found: Analysis) -> None:
+    by_step: dict[int, Metrics] = {}
+    for path in sorted((run / "episodes").glob("eval-*.parquet")):
+        name = _EVALUATION.fullmatch(path.name)
+        if name is not None and (int(name[1]), "eval") in recorded:
+            by_step.setdefault(int(name[1]), {}).update(eval_metrics(name[2], read_episodes(path)))
+    for step, metrics in sorted(by_step.items()):
+        found.evaluations += 1
+        record = recorded[step, "eval"]
+        read = {_split(key) for key in metrics}
+        _compare(found, record, metrics, "eval", {key for key in record if _split(key) not in read})
+
+
+def _split(key: str) -> str:
+    """`eval/seen/` of `eval/seen/success`: the episodes of another split may not be there."""
+    return "/".join(key.split("/")[:2])
+
+
+def _scores(run: Path, step: int, episodes: list[Episode]) -> Scores | None:
+    path = scores_path(run, step)
+    if not path.exists():
+        return None
+    scores = read_scores(path)
+    check_scores(path, scores, episodes)
+    return scores
+
+
+def _compare(found: Analysis, record: Record, metrics: Metrics, kind: str, excused: Collection[str] = ()) -> None:
+    """`excused` keys cannot be computed here, for a reason that stands in `missing`."""
+    computed = record_of(record["step"], metrics, kind)
+    found.records.append(computed)
+    for key in metrics:
+        if key not in record:
+            found.new[key] = found.new.get(key, 0) + 1
+            continue
+        found.compared += 1
+        if computed[key] != record[key]:
+            found.differing.append(Difference(record["step"], key, record[key], computed[key]))
+    for key, value in _numbers(record).items():
+        if key in metrics:
+            continue
+        if key.startswith(OF_EPISODES) and key not in excused:
+            found.differing.append(Difference(record["step"], key, value, None))
+        else:
+            found.left[key] = found.left.get(key, 0) + 1
+
+
+def _numbers(record: Record) -> dict[str, float | None]:
+    """The metrics of a line; what was not finite is None, as it is to those who look at metrics."""
+    return {key: value for key, value in record.items() if key not in ("step", "kind", "nonfinite")}
+
+
+def _steps(steps: list[int]) -> str:
+    return f"{len(steps)} steps ({steps[0]} to {steps[-1]})" if len(steps) > 1 else f"step {steps[0]}"
+
+
+def lines(found: Analysis, most: int = 10) -> Iterator[str]:
+    """The analysis in words."""
+    yield (
+        f"{found.steps} training steps and {found.evaluations} evaluations computed again from stored episodes: "
+        f"{found.compared} numbers stand in {METRICS} too, {len(found.differing)} of them differ"
+    )
+    for one in found.differing[:most]:
+        yield f"  differs: step {one.step}, {one.key}: recorded {one.recorded}, computed {one.computed}"
+    if len(found.differing) > most:
+        yield f"  and {len(found.differing) - most} more"
+    if found.new:
+        yield f"not recorded by the run: {_listed(found.new)}"
+    if found.left:
+        yield f"recorded, but made by the update or the model and not to be had from episodes: {_listed(found.left)}"
+    for reason in found.missing:
+        yield f"could not be computed: {reason}"
+
+
+def _listed(keys: dict[str, Any]) -> str:
+    return ", ".join(sorted(keys))

@@ -1,0 +1,268 @@
+"""Any Hugging Face causal language model from a local folder, behind the same two calls as our own model.
+
+All that is asked of the model is to take positions, an attention mask and a cache (hf_cache.py), so every
+architecture with full attention works.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from isentrope.core.errors import ConfigError, EngineError, writing
+from isentrope.models.llama import seen_BTT
+from isentrope.models.sources.cache import quiet_transformers
+from isentrope.models.sources.catalogue import unsupported
+
+# Keys and values of many conversations, for any Hugging Face model with full attention.
+#
+# The model's own layers hand their keys and values to `RowCache.update`, which writes them in place, each conversation
+# at its own length, and gives back all that the conversation has so far. Nothing is copied from token to token.
+
+
+ATTENTION = "isentrope"
+"""The name under which `grouped_attention` is known to transformers."""
+
+
+class RowCache:
+    """Stands where transformers expects its own cache; holds one row per conversation."""
+
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
+        self.layers: list[tuple[Tensor, Tensor]] = []
+        self._columns = self._moves = 0
+        self._positions = self.lengths[:, None]
+        self._rows: Tensor | None = None
+        self._seen = 0
+
+    def reserve(self, columns: int) -> None:
+        """Make room for conversations of this length."""
+        if columns > self._columns:
+            step = 512 if self.lengths.is_cuda else 64
+            self._columns = -(-max(columns, self._columns + self._columns // 2) // step) * step
+            self._moves += 1
+            for i, (keys, values) in enumerate(self.layers):  # one by one: the old and the new never stand side by side
+                self.layers[i] = (self._wider(keys), self._wider(values))
+
+    def _wider(self, old: Tensor) -> Tensor:
+        rows, heads, have, size = old.shape
+        new = torch.zeros(rows, heads, self._columns, size, dtype=old.dtype, device=old.device)
+        new[:, :, :have] = old
+        return new
+
+    def place(self) -> int:
+        return self._moves
+
+    def keep(self, rows: Tensor) -> None:
+        """Forget every conversation but these."""
+        self.lengths = self.lengths[rows]
+        self._moves += 1
+        for i, (keys, values) in enumerate(self.layers):
+            self.layers[i] = (keys[rows], values[rows])
+
+    def copy(self, sources: Tensor, targets: Tensor) -> None:
+        """Make the conversations of some rows those of others."""
+        self.lengths[targets] = self.lengths[sources]
+        longest = int(self.lengths[sources].max())
+        for store in (store for layer in self.layers for store in layer):
+            store[targets, :, :longest] = store[sources, :, :longest]
+
+    def begin(self, positions_RT: Tensor, rows: Tensor | None, seen: int) -> None:
+        """Say where the next pass writes, and how many columns it looks at."""
+        self.reserve(seen)
+        self._positions, self._rows, self._seen = positions_RT, rows, seen
+
+    def update(self, keys: Tensor, values: Tensor, layer_idx: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Called by each layer of the model with what it computed, [rows heads new size]."""
+        if layer_idx == len(self.layers):
+            shape = (len(self.lengths), keys.shape[1], self._columns, keys.shape[3])
+            self.layers.append((keys.new_zeros(shape), values.new_zeros((*shape[:3], values.shape[3]))))
+        everyone = torch.arange(len(self.lengths), device=keys.device)
+        where = (everyone if self._rows is None else self._rows)[:, None]
+        found: list[Tensor] = []
+        for store, new in zip(self.layers[layer_idx], (keys, values), strict=True):
+            store[where, :, self._positions] = new.transpose(1, 2)
+            held = store[:, :, : self._seen]
+            found.append(held if self._rows is None else held[self._rows])
+        return found[0], found[1]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self._seen
+
+
+def grouped_attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> tuple[Tensor, None]:
+    """Attention over a cache in which heads that share keys stand side by side in the query dimension: keys are read
+    once and never copied. Whole rows, as in training, go to transformers' own attention."""
+    from transformers.integrations.sdpa_attention import (
+        sdpa_attention_forward,  # pyright: ignore[reportUnknownVariableType]
+    )
+
+    (rows, heads, new, size), shared = query.shape, key.shape[1]
+    if new == key.shape[2] or attention_mask is None or attention_mask.shape[1] != 1:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    share = heads // shared
+    mask = attention_mask.repeat(1, 1, share, 1) if share > 1 else attention_mask
+    together = query.reshape(rows, shared, share * new, size)
+    out = F.scaled_dot_product_attention(together, key, value, attn_mask=mask, scale=options.get("scaling"))
+    return out.reshape(rows, heads, new, -1).transpose(1, 2), None
+
+
+def register_attention() -> str:
+    """Make the attention known to transformers; gives its name."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask  # pyright: ignore[reportUnknownVariableType]
+
+    AttentionInterface.register(ATTENTION, grouped_attention)
+    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+    return ATTENTION
+
+
+class HuggingFaceModel(nn.Module):
+    def __init__(self, lm: Any) -> None:
+        super().__init__()
+        self.lm = lm
+        self.decoder: Any = lm.get_decoder()
+        self._layers: list[nn.Module] = []  # those that compute twice
+        _check_supported(lm)
+
+    @classmethod
+    def load(cls, folder: Path) -> HuggingFaceModel:
+        try:
+            from transformers import AutoModelForCausalLM
+        except ImportError as error:
+            raise EngineError("Hugging Face models need transformers: pip install 'isentrope[hf]'") from error
+        try:
+            with quiet_transformers():
+                lm, report = cast("Any", AutoModelForCausalLM).from_pretrained(
+                    folder,
+                    output_loading_info=True,
+                    dtype="auto",  # as the folder has it, so that no more memory is taken than its own size
+                    attn_implementation=register_attention(),
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    use_safetensors=True,
+                )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+            raise EngineError(f"cannot load a causal language model from {folder}: {error}") from error
+        missing: list[str] = sorted(report["missing_keys"])
+        if missing:  # transformers would fill them with random numbers and say so in passing
+            raise EngineError(
+                f"{folder} lacks {len(missing)} of the tensors that its config.json asks for, such as {missing[0]}; "
+                "the folder is incomplete, or its tensors have other names"
+            )
+        settings = lm.generation_config
+        if settings is not None and (settings.temperature or settings.top_p or settings.top_k):
+            settings.do_sample = True  # else transformers refuses to save them
+        return cls(lm)
+
+    def head_weight(self) -> Tensor:
+        return self.lm.get_output_embeddings().weight
+
+    def hidden(
+        self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor, parents_BT: Tensor | None = None
+    ) -> Tensor:
+        columns = torch.arange(ids_BT.shape[1], device=ids_BT.device)
+        if parents_BT is None and _one_sequence_each(positions_BT, segments_BT, columns):
+            # Causal attention without a mask, which is quicker: padding stands last and is seen by padding alone.
+            mask, positions_BT = None, columns[None].expand_as(positions_BT)
+        else:
+            mask = self._additive(seen_BTT(segments_BT, parents_BT))
+        with self._twice():
+            out = self.decoder(input_ids=ids_BT, position_ids=positions_BT, attention_mask=mask, use_cache=False)
+        return out.last_hidden_state
+
+    def compute_twice(self) -> None:
+        from transformers.modeling_layers import GradientCheckpointingLayer
+
+        self._layers = [layer for layer in self.decoder.modules() if isinstance(layer, GradientCheckpointingLayer)]
+        if not self._layers:
+            raise ConfigError(
+                f"learn.gradient_checkpointing: transformers cannot do it for {type(self.lm).__name__}; set it to false"
+            )
+        self.lm.gradient_checkpointing_enable({"use_reentrant": False})
+        for layer in self._layers:  # a layer's own dropout would act with the flag below; its children's does not
+            for name, value in vars(layer).items():
+                if "drop" in name and isinstance(value, float):
+                    setattr(layer, name, 0.0)
+
+    @property
+    def computes_twice(self) -> bool:
+        return bool(self._layers)
+
+    @contextmanager
+    def _twice(self) -> Generator[None]:
+        """transformers keeps no activations in a layer that is in training mode; here that is on only while a gradient
+        is wanted, and only for the layer itself: dropout inside of it stays off, and sampling keeps its cache."""
+        wanted = torch.is_grad_enabled()
+        for layer in self._layers:
+            layer.training = wanted
+        try:
+            yield
+        finally:
+            for layer in self._layers:
+                layer.training = False
+
+    def new_cache(self, rows: int) -> RowCache:
+        return RowCache(rows, self.head_weight().device)
+
+    def extend(
+        self, cache: RowCache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
+    ) -> Tensor:
+        """As `Llama.extend`."""
+        start = cache.lengths if rows is None else cache.lengths[rows]
+        new = torch.arange(ids_RT.shape[1], device=ids_RT.device)
+        columns = int(start.max()) + len(new) if seen is None else seen
+        positions = start[:, None] + new
+        mask = torch.arange(columns, device=ids_RT.device) <= positions[:, :, None]
+        cache.begin(positions, rows, columns)
+        out = self.decoder(
+            input_ids=ids_RT,
+            position_ids=positions,
+            attention_mask=mask[:, None],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        if rows is None:
+            cache.lengths += counts_R
+        else:
+            cache.lengths[rows] += counts_R
+        here = torch.arange(len(start), device=ids_RT.device)
+        return out.last_hidden_state[here, (counts_R - 1).clamp(min=0)]
+
+    def _additive(self, seen_BTS: Tensor) -> Tensor:
+        kind = seen_BTS.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.head_weight().dtype
+        lowest = torch.finfo(dtype).min
+        return torch.zeros(seen_BTS.shape, dtype=dtype, device=seen_BTS.device).masked_fill(~seen_BTS, lowest)[:, None]
+
+    def save(self, folder: Path) -> None:
+        with writing(folder), quiet_transformers():
+            try:
+                self.lm.save_pretrained(folder, safe_serialization=True)
+            except SafetensorError as error:  # how safetensors reports a full disk
+                raise OSError(errno.ENOSPC, str(error)) from error
+
+
+def _one_sequence_each(positions_BT: Tensor, segments_BT: Tensor, columns: Tensor) -> bool:
+    """Whether every row holds one sequence from its start, and then nothing but padding."""
+    same = (segments_BT == segments_BT[:, :1]) & (positions_BT == columns)
+    return bool((same | (segments_BT == -1)).all())
+
+
+def _check_supported(lm: Any) -> None:
+    """What only the model itself tells, and once more its settings, with the values that config.json left out."""
+    if lm.get_output_embeddings() is None or getattr(lm.get_output_embeddings(), "bias", None) is not None:
+        raise EngineError(f"{type(lm).__name__}: expected a language model head without bias")
+    reason = unsupported(lm.config.to_dict())
+    if reason:
+        raise EngineError(reason)

@@ -1,0 +1,197 @@
+"""Find a policy by name or folder, and put it on a device."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from isentrope.config.schema import CriticSettings, LearnSettings, PolicySettings, RunSettings
+from isentrope.core.errors import ConfigError, EngineError
+from isentrope.core.seeding import stream_key
+from isentrope.core.tokenizer import TAGS, Dialect
+from isentrope.models.llama import Llama, Shape
+from isentrope.models.lora.adapters import is_adapter, load_adapter, merged, with_adapters
+from isentrope.models.lora.model import Base
+from isentrope.models.memory import check_memory
+from isentrope.models.policy import Policy
+from isentrope.models.sources.available import base_folder
+from isentrope.models.sources.catalogue import Facts, check_folder, read_facts
+from isentrope.models.sources.find import POCKET, find_folder
+from isentrope.models.sources.pocket import PocketTokens
+
+# Whether a model can read conversations as long as the settings allow.
+
+
+def check_positions(name: str, facts: Facts, max_context: int) -> None:
+    """Refuse conversations that are longer than a table of positions. Rotary positions go on without an end, but the
+    model has never seen the far ones: a warning. `max_context` 0 is not known."""
+    if not 0 < facts.context < max_context:
+        return
+    if facts.learned_positions:
+        raise ConfigError(
+            f"agent.max_context = {max_context}, and {name} has {facts.context} positions and no more; "
+            f"set agent.max_context={facts.context} or less, or take a model with a longer context"
+        )
+    print(
+        f"WARNING: agent.max_context = {max_context}, and {name} was made for {facts.context} tokens: in longer "
+        f"conversations it may write nonsense. Set agent.max_context={facts.context} or less",
+        file=sys.stderr,
+    )
+
+
+LARGE = 50_000_000  # parameters from which bfloat16 pays on a GPU
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"run.device = {name!r} cannot be used here ({reason}); try auto or cpu") from error
+    return device
+
+
+def choose_dtype(name: str, device: torch.device, parameters: int) -> torch.dtype:
+    """Small models gain nothing from bfloat16 and lose precision, so auto keeps them in float32 everywhere."""
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" and parameters >= LARGE else torch.float32
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
+
+
+def new_model(settings: PolicySettings, vocabulary: int, seed: int) -> Llama:
+    """The pocket shape with random weights."""
+    shape = Shape(
+        vocabulary=vocabulary,
+        width=settings.width,
+        layers=settings.layers,
+        heads=settings.heads,
+        kv_heads=max(1, settings.heads // 2),
+        inner=settings.width * 3,
+    )
+    model = Llama(shape)
+    model.initialise(torch.Generator().manual_seed(stream_key(seed, "policy") % 2**63))
+    return model
+
+
+def load_policy(
+    settings: PolicySettings,
+    run: RunSettings,
+    learn: LearnSettings | None = None,
+    critic: CriticSettings | None = None,
+    max_context: int = 0,
+) -> Policy:
+    """The policy that a run begins with. With `learn`, its memory is looked at for training, else for sampling; with
+    `max_context`, whether it has so many positions."""
+    device = choose_device(run.device)
+    if settings.model == "new":
+        if settings.lora_rank:
+            raise ConfigError(
+                "policy.model = new with policy.lora_rank: random weights have to learn themselves; set 0"
+            )
+        tokens = PocketTokens.load(POCKET)
+        model = new_model(settings, tokens.size, run.seed)
+        return _placed(model, tokens, device, run.dtype, run.weights)
+    folder = find_folder(settings.model)
+    _check_fits(folder, device, settings, run, learn, critic, max_context)
+    if is_adapter(folder) and not settings.lora_rank:
+        # added in float32: a change of half a hundredth of a weight would lose a third of itself in bfloat16
+        plain = merged(load_folder(folder, device, "float32", "float32", settings.chat_template))
+        return _placed(plain.module, plain.dialect, device, run.dtype, run.weights)
+    policy = load_folder(folder, device, run.dtype, run.weights, settings.chat_template)
+    if settings.lora_rank:
+        return with_adapters(policy, settings, run.seed, Base(settings.model, str(folder.resolve())))
+    return policy
+
+
+def load_checkpoint(
+    folder: Path,
+    settings: PolicySettings,
+    run: RunSettings,
+    learn: LearnSettings,
+    critic: CriticSettings | None = None,
+    max_context: int = 0,
+) -> Policy:
+    """The policy that a run goes on with, from a checkpoint's folder; looked at before as by `load_policy`."""
+    device = choose_device(run.device)
+    _check_fits(folder, device, settings, run, learn, critic, max_context)
+    return load_folder(folder, device, run.dtype, run.weights)
+
+
+def _check_fits(
+    folder: Path,
+    device: torch.device,
+    settings: PolicySettings,
+    run: RunSettings,
+    learn: LearnSettings | None,
+    critic: CriticSettings | None,
+    max_context: int,
+) -> None:
+    facts = read_facts(base_folder(folder))
+    check_positions(settings.model, facts, max_context)
+    held = _held(run.dtype, run.weights, device, facts.parameters)[1]
+    check_memory(settings.model, facts, device, settings.lora_rank, held, learn, critic)
+
+
+def load_folder(folder: Path, device: torch.device, dtype: str, weights: str = "auto", template: str = "") -> Policy:
+    """The model of a folder. Adapters stay apart from the model they stand on, which is found and loaded too."""
+    if is_adapter(folder):
+        learnt_with = folder / "chat_template.jinja"
+        template = template or (str(learnt_with) if learnt_with.is_file() else "")
+        return load_adapter(folder, load_folder(base_folder(folder), device, dtype, weights, template))
+    if (folder / "pocket_tokens.json").is_file():
+        return _placed(Llama.load(folder), PocketTokens.load(folder), device, dtype, weights)
+    from isentrope.models.chat.tokenizer import ChatTokens
+    from isentrope.models.hugging_face import HuggingFaceModel
+    from isentrope.models.self_check import check_model
+
+    facts = check_folder(folder)
+    dialect = ChatTokens.load(folder, template)
+    check_tags(dialect, facts.vocabulary, folder)
+    policy = _placed(HuggingFaceModel.load(folder), dialect, device, dtype, weights)
+    check_model(policy)
+    return policy
+
+
+def check_tags(dialect: Dialect, rows: int, folder: Path) -> None:
+    """The tags of a response must come back from the tokenizer as they went in, in tokens that the model has."""
+    for tag in TAGS:
+        read = b"".join(dialect.pieces(dialect.answer(tag))).decode("utf-8", "replace")
+        if read.strip() != tag:  # some templates have a space in front of every answer
+            raise EngineError(
+                f"{folder}: the vocabulary is too small for {tag}, which its tokenizer gives back as {read!r}; "
+                "take a model with a byte-level tokenizer"
+            )
+    parts = (dialect.opening("a", "a"), dialect.user("a"), dialect.end_of_answer(), dialect.eos_ids)
+    highest = max(i for ids in (*parts, *map(dialect.answer, TAGS)) for i in ids)
+    if highest >= rows:
+        raise EngineError(
+            f"{folder}: its tokenizer uses token {highest}, and the model has {rows} of them; "
+            "the tokenizer belongs to another model, or the model was not enlarged for it"
+        )
+
+
+def _placed(model: torch.nn.Module, dialect: object, device: torch.device, dtype: str, weights: str) -> Policy:
+    count = sum(p.numel() for p in model.parameters())
+    compute, held = _held(dtype, weights, device, count)
+    for parameter in model.parameters():  # buffers stay as they are: rotary frequencies are worth their float32
+        parameter.data = parameter.data.to(held)
+    model.to(device).eval()
+    return Policy(model, dialect, device, compute)  # type: ignore[arg-type]
+
+
+def _held(dtype: str, weights: str, device: torch.device, count: int) -> tuple[torch.dtype, torch.dtype]:
+    """(what is computed in, what the weights are held in)."""
+    compute = choose_dtype(dtype, device, count)
+    held = compute if weights == "auto" else choose_dtype(weights, device, count)
+    if held == torch.bfloat16 and compute == torch.float32:
+        if dtype == "float32":
+            raise ConfigError("run.weights = bfloat16 computes in bfloat16; run.dtype = float32 needs float32 weights")
+        compute = held
+    return compute, held

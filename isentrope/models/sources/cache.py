@@ -1,0 +1,64 @@
+"""Where converted models are kept, and how little is printed while they are made."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext, redirect_stderr
+from pathlib import Path
+
+from isentrope.core.errors import EngineError
+
+# Paths that begin at home.
+
+
+def expanded(text: str, setting: str) -> Path:
+    """`text` with the home folder written out; `setting` is where it comes from."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # no such user, or one without a home, as in some containers
+        raise EngineError(f"{setting} = {text!r}: there is no such home folder; give the whole path") from error
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: `$ISENTROPE_CACHE`, else the system's folder for caches."""
+    own = os.environ.get("ISENTROPE_CACHE")
+    if own:
+        return expanded(own, "ISENTROPE_CACHE")
+    if sys.platform == "darwin":
+        return expanded("~/Library/Caches", "ISENTROPE_CACHE") / "isentrope"
+    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    return expanded(base or "~/.cache", "ISENTROPE_CACHE") / "isentrope"
+
+
+# What a long piece of work shows: a line of ours and a spinner, nothing of the libraries that do it.
+
+
+@contextmanager
+def quiet_transformers() -> Generator[None]:
+    """Transformers prints bars and advice of its own; errors are raised all the same."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with redirect_stderr(io.StringIO()):  # some bars heed no setting
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def working(line: str) -> Generator[None]:
+    """Say on stderr what is being done; in a terminal, with a spinner for as long as it lasts."""
+    from rich.console import Console
+
+    console = Console(file=sys.stderr, highlight=False)
+    console.print(line, markup=False)
+    with console.status("") if console.is_terminal else nullcontext():
+        yield

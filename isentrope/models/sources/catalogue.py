@@ -1,0 +1,283 @@
+"""What can be known of a model folder without loading it, and whether it can be used.
+
+Only `config.json` and the headers of the safetensors files are read: a second for a model of any size.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from isentrope.core.errors import EngineError
+
+# Which models can be a policy, told from their config.json alone.
+#
+# Asked twice: before a folder is loaded, and once more of the loaded model's settings, which have the values that the
+# file left out.
+
+
+_CAUSAL = ("ForCausalLM", "LMHeadModel")
+_FULL = "full_attention"
+# Rotary frequencies that depend on the longest conversation of a batch: a sample would depend on its neighbours.
+_MOVING_ROPE = {"dynamic", "longrope", "su"}
+
+
+def unsupported(config: Mapping[str, Any]) -> str | None:
+    """Why a model with this config.json cannot be used; None where nothing speaks against it."""
+    for name in ("architectures", "layer_types"):
+        if not isinstance(config.get(name) or [], list | tuple):
+            return f"{name} in config.json is {str(config[name])[:40]!r}; expected a list of names: copy the file again"
+    names = architectures(config)
+    if names and not any(name.endswith(_CAUSAL) for name in names):
+        return f"a {', '.join(names)} is no causal language model (…ForCausalLM)"
+    if config.get("quantization_config"):
+        return "its weights are quantised and cannot be trained; take the full model, or its GGUF file"
+    if config.get("transformers_weights"):
+        return "config.json has the weights in a file of another name (transformers_weights), which is not loaded"
+    for name in ("final_logit_softcapping", "logit_scale", "logits_scaling"):
+        if config.get(name) not in (None, 1, 1.0):
+            return f"{_title(config)}: logits changed by {name} are not supported"
+    return _attention(config) or _rope(config)
+
+
+def _attention(config: Mapping[str, Any]) -> str | None:
+    kinds = set(map(str, config.get("layer_types") or []))
+    if kinds and kinds != {_FULL}:
+        return f"{_title(config)}: layers of type {', '.join(sorted(kinds))}; only full attention works"
+    window = config.get("sliding_window")
+    if kinds or window is None or config.get("use_sliding_window") is False:
+        return None
+    positions = config.get("max_position_embeddings")
+    if isinstance(window, int) and isinstance(positions, int) and window >= positions:
+        return None  # nothing is ever so far back that it goes out of sight
+    return (
+        f"{_title(config)}: attention in a sliding window of {window} tokens; only full attention works. If no "
+        'conversation is longer than that (agent.max_context), write "sliding_window": null into a copy of config.json'
+    )
+
+
+def _rope(config: Mapping[str, Any]) -> str | None:
+    kinds = {str(kind) for table in _rope_tables(config) for kind in (table.get("rope_type"), table.get("type"))}
+    moving = sorted(kinds & _MOVING_ROPE)
+    if not moving:
+        return None
+    return f"{_title(config)}: positions of type {moving[0]} change with the length of the longest conversation"
+
+
+def _rope_tables(config: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Under its old name and its new one, which may have a table for each type of layer."""
+    for name in ("rope_scaling", "rope_parameters"):
+        table: object = config.get(name)
+        if isinstance(table, Mapping):
+            settings = cast("Mapping[str, Any]", table)
+            yield settings
+            yield from (cast("Mapping[str, Any]", inner) for inner in settings.values() if isinstance(inner, Mapping))
+
+
+def needs_foreign_code(config: Mapping[str, Any]) -> str | None:
+    """A model may bring Python files of its own. They are never run: it works only if transformers knows its kind."""
+    if not config.get("auto_map"):
+        return None
+    kind = str(config.get("model_type", ""))
+    try:
+        known: Any = importlib.import_module("transformers.models.auto.configuration_auto")
+    except ImportError:
+        return None  # the loader says that transformers is missing
+    if kind in known.CONFIG_MAPPING_NAMES:
+        return None
+    return f"it needs code of its own (auto_map in config.json), which is never run; {kind!r} is not in transformers"
+
+
+def architectures(config: Mapping[str, Any]) -> list[str]:
+    named: object = config.get("architectures")
+    return [str(name) for name in cast("list[object]", named)] if isinstance(named, list | tuple) else []
+
+
+def _title(config: Mapping[str, Any]) -> str:
+    return ", ".join(architectures(config)) or str(config.get("model_type", "the model"))
+
+
+# The files of a model folder that hold its weights, and what their headers say: safetensors, nothing else.
+
+
+HEADER_LIMIT = 100_000_000  # bytes; what the safetensors format allows
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of all weights, from the headers of the safetensors files."""
+    files = _parts(folder) if (folder / INDEX).is_file() else [folder / SINGLE]
+    missing = [file.name for file in files if not file.is_file()]
+    if missing == [SINGLE] and len(files) == 1:
+        raise EngineError(_why_none(folder))
+    if missing:
+        raise EngineError(f"{folder} is not whole: {missing[0]} is missing ({len(missing)} of {len(files)} files)")
+    return {name: shape for file in files for name, shape in _header(file).items()}
+
+
+def _parts(folder: Path) -> list[Path]:
+    """What the index names. It may come from anywhere, and the loader follows it: to a pickle too, or out of the
+    folder."""
+    table: object = read_json(folder / INDEX, "download the model again").get("weight_map")
+    named = list(cast("dict[str, object]", table).values()) if isinstance(table, dict) else []
+    if not named:
+        raise EngineError(f"{folder / INDEX} names no files of weights (weight_map); download the model again")
+    for name in named:
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+            raise EngineError(
+                f"{folder / INDEX} names {name!r}, which is not loaded: expected names of safetensors files in the "
+                "same folder; take the model from a place that you trust"
+            )
+    return [folder / name for name in sorted(set(cast("list[str]", named)))]
+
+
+def _why_none(folder: Path) -> str:
+    pickles = [file.name for pattern in PICKLES for file in folder.glob(pattern)]
+    if pickles:
+        return (
+            f"{folder} has its weights as {pickles[0]}, a pickle, which can run code when it is read and is not "
+            "loaded; look for the model's safetensors version, or convert it where you trust it: "
+            "AutoModelForCausalLM.from_pretrained(…).save_pretrained(…)"
+        )
+    others = sorted(file.name for file in folder.glob("*.safetensors"))
+    if others:
+        return f"{folder} has {others[0]}, but neither {SINGLE} nor {INDEX}; copy the whole folder"
+    return f"{folder} has a config.json but no weights (*.safetensors); copy the whole folder"
+
+
+def _header(file: Path) -> dict[str, tuple[int, ...]]:
+    """Names and shapes. Every number is held against the file's size before it is believed."""
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as opened:
+            length = int.from_bytes(opened.read(8), "little")
+            if length > min(HEADER_LIMIT, size):
+                raise ValueError("its header is longer than the file")
+            table = cast("dict[str, Any]", json.loads(opened.read(length)))
+        entries = {name: entry for name, entry in table.items() if name != "__metadata__"}
+        shapes = {name: tuple(map(int, entry["shape"])) for name, entry in entries.items()}
+        wanted = 8 + length + max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
+        if wanted != size:
+            raise ValueError(f"its header tells of {wanted:,} bytes, and it has {size:,}")
+        if any(min(shape, default=0) < 0 or math.prod(shape) > 8 * size for shape in shapes.values()):
+            raise ValueError("a tensor that is larger than the file")
+        return shapes
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise EngineError(f"{file} is not a whole safetensors file ({error}); copy it again") from error
+
+
+def read_json(path: Path, advice: str) -> dict[str, Any]:
+    try:
+        table: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise EngineError(f"cannot read {path} ({error}); {advice}") from error
+    if not isinstance(table, dict):
+        raise EngineError(f"{path} is not a JSON object; {advice}")
+    return cast("dict[str, Any]", table)
+
+
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "pocket_tokens.json")
+LARGEST = 2**40  # no honest number in a config.json is larger
+_POSITIONS = ("wpe", "embed_positions", "position_embeddings")
+
+
+@dataclass(frozen=True)
+class Facts:
+    folder: Path
+    architecture: str
+    parameters: int
+    linear_edges: int  # inputs plus outputs of all linear layers: the size of an adapter of rank 1
+    disk: int
+    layers: int
+    width: int
+    inner: int
+    kv_width: int  # numbers that a token leaves in the cache, per layer
+    vocabulary: int
+    context: int
+    chat_template: bool
+    licence: str
+    learned_positions: bool = False  # one vector for each: there is none beyond the last
+
+
+def read_facts(folder: Path) -> Facts:
+    config, shapes = read_config(folder), weight_shapes(folder)
+    heads = _number(config, "num_attention_heads", "n_head") or 1
+    width = _number(config, "hidden_size", "n_embd", "d_model")
+    head_width = _number(config, "head_dim") or width // heads
+    linear = [s for name, s in shapes.items() if len(s) == 2 and not _is_vocabulary(name)]
+    return Facts(
+        folder=folder,
+        architecture=", ".join(architectures(config)) or str(config.get("model_type", "unknown")),
+        parameters=sum(math.prod(shape) for shape in shapes.values()),
+        linear_edges=sum(sum(shape) for shape in linear),
+        disk=sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+        layers=_number(config, "num_hidden_layers", "n_layer"),
+        width=width,
+        inner=_number(config, "intermediate_size", "n_inner") or 4 * width,
+        kv_width=2 * (_number(config, "num_key_value_heads") or heads) * head_width,
+        vocabulary=_number(config, "vocab_size"),
+        context=_number(config, "max_position_embeddings", "n_positions"),
+        chat_template=has_chat_template(folder),
+        licence=_licence(folder),
+        learned_positions=any(part in name.split(".") for name in shapes for part in _POSITIONS),
+    )
+
+
+def check_folder(folder: Path) -> Facts:
+    """Refuse, before anything is loaded, a folder that cannot be a policy; else what it holds."""
+    config = read_config(folder)
+    if not has_tokenizer(folder):
+        raise EngineError(f"{folder} has no tokenizer (tokenizer.json); copy the model's tokenizer files into it")
+    reason = unsupported(config) or needs_foreign_code(config)
+    if reason:
+        raise EngineError(f"{folder}: {reason}")
+    return read_facts(folder)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    return read_json(folder / "config.json", "copy the whole model folder again")
+
+
+def has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in TOKENIZERS)
+
+
+def has_chat_template(folder: Path) -> bool:
+    if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
+        return True
+    try:
+        return bool(read_json(folder / "tokenizer_config.json", "").get("chat_template"))
+    except EngineError:
+        return False
+
+
+def _licence(folder: Path) -> str:
+    """As a conversion noted it, or as the model card's first lines say."""
+    try:
+        return str(read_json(folder / "isentrope.json", "").get("licence", ""))
+    except EngineError:
+        pass
+    try:
+        with (folder / "README.md").open(encoding="utf-8", errors="replace") as card:
+            head = [next(card, "") for _ in range(60)]
+    except OSError:
+        return ""
+    return next((line.removeprefix("license:").strip() for line in head if line.startswith("license:")), "")
+
+
+def _number(config: Mapping[str, Any], *names: str) -> int:
+    for name in names:
+        value = config.get(name)
+        if isinstance(value, int) and 0 <= value <= LARGEST:
+            return value
+    return 0
+
+
+def _is_vocabulary(name: str) -> bool:
+    return any(part in name for part in ("embed", "wte", "wpe", "lm_head"))

@@ -1,0 +1,307 @@
+"""Boxes made by bubblewrap: a few milliseconds each, no daemon, no image, no rights needed.
+
+A box sees /usr and the Python installation (read-only), its own /proc and /dev, and two folders in memory, /repo and
+/box, of limited size. It has no network but its own loopback, no capability and no way to gain one, and user and
+process ids of its own. If we are root ourselves, the box is set up as root and its command gets a user id that nobody
+else has: root's id in disguise, which a user namespace would give it, is exempt from the kernel's limit on processes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path, PurePosixPath
+
+from isentrope.core.errors import TaskError
+from isentrope.sandbox.base import Item, Limits, Outcome, Tree
+from isentrope.sandbox.limits import Leader, run_bounded
+
+# System calls that untrusted code does without: a filter for the kernel, as the bytes that bubblewrap loads.
+#
+# Namespaces already keep the box apart. This shuts what they leave open: sockets that are in no network namespace
+# (vsock leads from a virtual machine to its host), namespaces inside the box, other people's keys, memory that no limit
+# counts, and the parts of the kernel that most exploits begin with. A forbidden call fails with EPERM.
+
+
+# names with their numbers on x86_64 and aarch64 (None: the call does not exist there)
+_FORBIDDEN: dict[str, tuple[int | None, int | None]] = {
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438), "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39),
+    "pivot_root": (155, 41), "chroot": (161, 51), "open_tree": (428, 428), "move_mount": (429, 429),
+    "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "mount_setattr": (442, 442), "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "memfd_create": (319, 279),
+    "memfd_secret": (447, 447), "shmget": (29, 194), "msgget": (68, 186), "mq_open": (240, 180),
+    "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104), "kexec_file_load": (320, 294),
+    "syslog": (103, 116), "acct": (163, 89), "quotactl": (179, 60), "swapon": (167, 224), "swapoff": (168, 225),
+    "reboot": (169, 142), "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None),
+    "fanotify_init": (300, 262), "lookup_dcookie": (212, 18), "vmsplice": (278, 75),
+}  # fmt: skip
+_SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
+_AUDIT_ARCH = (0xC000003E, 0xC00000B7)
+_FAMILIES = (1, 2, 10)  # unix, inet, inet6: the last two end at the box's own loopback
+_NEW_NAMESPACE = 0x7E020080  # CLONE_NEW…: user, pid, net, ipc, uts, cgroup, mount, time
+_X32 = 0x40000000
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
+_ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+
+
+def filter_program(machine: str = "") -> bytes:
+    """The filter for this kind of processor, as an array of struct sock_filter."""
+    machine = machine or platform.machine()
+    if machine not in ("x86_64", "aarch64"):
+        raise TaskError(f"the sandbox knows the system calls of x86_64 and aarch64 processors, not of {machine}")
+    column = 0 if machine == "x86_64" else 1
+    refuse = _statement(_RETURN, _ERRNO | errno.EPERM)
+    program = [
+        _statement(_LOAD, _ARCH),
+        _jump(_EQUAL, _AUDIT_ARCH[column], 1, 0),
+        _statement(_RETURN, _KILL),
+        _statement(_LOAD, _NUMBER),
+    ]
+    if machine == "x86_64":  # the same calls under other numbers
+        program += [_jump(_AT_LEAST, _X32, 0, 1), refuse]
+    for numbers in _FORBIDDEN.values():
+        number = numbers[column]
+        if number is not None:
+            program += [_jump(_EQUAL, number, 0, 1), refuse]
+    # clone3 hides its flags in memory: the C library falls back to clone
+    program += [_jump(_EQUAL, _CLONE3[column], 0, 1), _statement(_RETURN, _ERRNO | errno.ENOSYS)]
+    program += [_jump(_EQUAL, _CLONE[column], 0, 4), _statement(_LOAD, _FIRST_ARGUMENT)]
+    program += [_jump(_ANY_BIT, _NEW_NAMESPACE, 0, 1), refuse, _statement(_RETURN, _ALLOW)]
+    program += [_jump(_EQUAL, _SOCKET[column], 0, 2 + len(_FAMILIES)), _statement(_LOAD, _FIRST_ARGUMENT)]
+    program += [_jump(_EQUAL, family, len(_FAMILIES) - place, 0) for place, family in enumerate(_FAMILIES)]
+    program += [_statement(_RETURN, _ERRNO | errno.EAFNOSUPPORT), _statement(_RETURN, _ALLOW)]
+    return b"".join(program)
+
+
+def _statement(code: int, value: int) -> bytes:
+    return _jump(code, value, 0, 0)
+
+
+def _jump(code: int, value: int, if_true: int, if_false: int) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)
+
+
+# What the processes of a box take together, read from /proc: no limit of the kernel's own sums that up per box.
+
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def passed_limit(pid: int, limits: Limits, folders: Sequence[str]) -> str:
+    """`memory` or `files` if the box whose outermost process is `pid` takes more than it may; else nothing."""
+    family = descendants(pid)
+    if sum(_resident(member) for member in family) > limits.memory:
+        return "memory"
+    if family and _files_made(family[-1], folders) > limits.files:
+        return "files"
+    return ""
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below `pid`. Orphans of a box go to its first process, so none gets away."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        children = _children(waiting.pop())
+        found += children
+        waiting += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split())
+    except OSError:
+        pass  # it has ended meanwhile
+    return found
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def _files_made(pid: int, folders: Sequence[str]) -> int:
+    """Files in the box's own folders, each a file system. The box cannot move them: its root is read-only.
+
+    As a box is being set up its process still sees the machine's /tmp, which does not count.
+    """
+    made = 0
+    for folder in folders:
+        inside = f"/proc/{pid}/root{folder}"
+        try:
+            if not os.path.exists(folder) or os.stat(inside).st_dev != os.stat(folder).st_dev:
+                room = os.statvfs(inside)
+                made += room.f_files - room.f_ffree
+        except OSError:
+            continue  # not there yet, or not any more
+    return made
+
+
+HOW_TO_GET = "apt-get install bubblewrap"
+WORK = "/repo"
+FOLDERS = (WORK, "/box", "/tmp", "/dev/shm")  # where a box can write, all in memory
+_NOBODY = 65534
+_STRANGERS = range(1_000_000_000, 2_000_000_000)  # user ids that no machine gives to people
+_UNPACK = 'tar -x -f - -C / --no-same-owner --no-same-permissions && exec "$@" </dev/null'
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin", "HOME": WORK, "LANG": "C.UTF-8", "TZ": "UTC", "COLUMNS": "100", "NO_COLOR": "1",
+    "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+}  # fmt: skip
+
+
+class Bubblewrap:
+    work = WORK
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._tree: Tree | None = None
+
+    def start(self, files: Mapping[str, Item]) -> None:
+        check_works()
+        self._tree = Tree(files)
+
+    def exec(self, command: Sequence[str], extra: Mapping[str, bytes] | None = None) -> Outcome:
+        packed = self._open.as_tar(WORK, extra or {})
+        with tempfile.TemporaryFile() as program, Leader() as leader:
+            program.write(filter_program())
+            program.seek(0)
+            argv = box_command(self._limits, command, program.fileno(), leader.told)
+            watch = partial(passed_limit, limits=self._limits, folders=FOLDERS)
+            return run_bounded(argv, packed, self._limits, watch, (program.fileno(), leader.told), leader)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._open.write(path, data)
+
+    def read(self, path: str) -> bytes:
+        return self._open.read(path)
+
+    def restore(self, path: str) -> None:
+        self._open.restore(path)
+
+    def diff(self) -> dict[str, bytes]:
+        return self._open.diff()
+
+    def close(self) -> None:
+        self._tree = None
+
+    @property
+    def _open(self) -> Tree:
+        if self._tree is None:
+            raise TaskError("the sandbox is not started")
+        return self._tree
+
+
+def box_command(limits: Limits, command: Sequence[str], seccomp_fd: int, info_fd: int = 1) -> list[str]:
+    """The whole command line: bubblewrap's options, then, inside, limits, the tree and the command."""
+    program = shutil.which("bwrap")
+    if program is None:
+        raise TaskError(f"code repair runs code in a sandbox, which needs the program bwrap: {HOW_TO_GET}")
+    argv = [program, *_apart(), "--clearenv"]
+    for name, value in ENVIRONMENT.items():
+        argv += ["--setenv", name, value]
+    argv += ["--proc", "/proc", "--dev", "/dev"]
+    for folder in FOLDERS:
+        argv += ["--perms", "1777", "--size", str(limits.disk if folder == WORK else limits.file), "--tmpfs", folder]
+    argv += _visible()  # last: a Python may be installed below one of the folders above
+    argv += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK]
+    argv += ["--seccomp", str(seccomp_fd), "--info-fd", str(info_fd), "--"]
+    return [*argv, *_lowered(), *_limited(limits), "/bin/sh", "-c", _UNPACK, "box", *command]
+
+
+def _apart() -> list[str]:
+    """Namespaces and rights. The box dies with us, whatever it has started."""
+    kept = ["--new-session", "--die-with-parent", "--hostname", "box", "--cap-drop", "ALL"]
+    if os.geteuid() != 0:
+        own = ["--unshare-user", "--unshare-all", "--disable-userns", "--uid", str(_NOBODY), "--gid", str(_NOBODY)]
+        return own + kept
+    spaces = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    needed = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"]
+    return spaces + kept + needed
+
+
+def _lowered() -> list[str]:
+    """Root becomes a stranger, for good. Each box gets an id of its own, so that none counts another's processes."""
+    if os.geteuid() != 0:
+        return []
+    stranger = str(random.SystemRandom().choice(_STRANGERS))
+    return [
+        "/usr/bin/setpriv", "--reuid", stranger, "--regid", stranger, "--clear-groups", "--bounding-set=-all",
+        "--inh-caps=-all", "--no-new-privs", "--",
+    ]  # fmt: skip
+
+
+def _limited(limits: Limits) -> list[str]:
+    """Set inside: outside they would count the user's other processes too."""
+    values = {
+        "nproc": limits.processes, "as": limits.memory, "fsize": limits.file, "cpu": max(1, round(limits.seconds)),
+        "nofile": 256, "core": 0, "memlock": 65536, "msgqueue": 0,
+    }  # fmt: skip
+    return ["/usr/bin/prlimit", *(f"--{name}={value}:{value}" for name, value in values.items()), "--"]
+
+
+@cache
+def _visible() -> tuple[str, ...]:
+    """What a box sees of this machine, read-only: /usr, and the Python that runs us with its packages."""
+    options = ["--ro-bind", "/usr", "/usr"]
+    for name in ("/bin", "/lib", "/lib32", "/lib64", "/libx32"):
+        if os.path.islink(name):
+            options += ["--symlink", os.readlink(name), name]
+        elif os.path.isdir(name):
+            options += ["--ro-bind", name, name]
+    options += ["--perms", "0755", "--dir", "/etc"]
+    for name in ("/etc/ld.so.cache", "/etc/alternatives"):
+        options += ["--ro-bind-try", name, name]
+    made: set[str] = set()
+    for prefix in python_folders():
+        for parent in reversed(PurePosixPath(prefix).parents):
+            if str(parent) not in ("/", "/tmp", WORK, *made):
+                options += ["--perms", "0755", "--dir", str(parent)]
+                made.add(str(parent))
+        options += ["--ro-bind", prefix, prefix]
+    return tuple(options)
+
+
+def python_folders() -> list[str]:
+    """Folders of the running interpreter that /usr does not hold, outer ones first."""
+    folders = {str(Path(folder).resolve()) for folder in (sys.base_prefix, sys.prefix)} | {sys.prefix, sys.base_prefix}
+    outside = sorted(folder for folder in folders if not folder.startswith("/usr/") and folder not in ("/usr", "/"))
+    return [one for one in outside if not any(one.startswith(other + "/") for other in outside)]
+
+
+@cache
+def check_works() -> None:
+    """Try a box once. What cannot be confined is not run."""
+    with tempfile.TemporaryFile() as program:
+        program.write(filter_program())
+        program.seek(0)
+        argv = box_command(Limits(), ["true"], program.fileno())
+        tried = subprocess.run(
+            argv, input=Tree({}).as_tar(WORK, {}), capture_output=True, timeout=30, pass_fds=(program.fileno(),), env={}
+        )
+    if tried.returncode != 0:
+        said = tried.stderr.decode("utf-8", "replace").strip()[:300]
+        raise TaskError(
+            f"the sandbox of code repair does not work here: bwrap says {said!r}. It needs bubblewrap 0.8 or newer "
+            f"({HOW_TO_GET}), util-linux, tar, and user namespaces if you are not root (sysctl "
+            "kernel.unprivileged_userns_clone=1; Ubuntu: kernel.apparmor_restrict_unprivileged_userns=0)"
+        )

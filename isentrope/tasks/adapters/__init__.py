@@ -1,1 +1,0 @@
-"""Worlds that other packages hold, each behind one adapter and one extra."""

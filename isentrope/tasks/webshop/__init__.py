@@ -1,1 +1,0 @@
-"""WebShop: a text shop in which one product has to be found, configured and bought."""

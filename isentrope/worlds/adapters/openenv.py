@@ -1,0 +1,175 @@
+"""An environment behind an OpenEnv server, played through the package's own client.
+
+isentrope play openenv --set task.options.url=http://127.0.0.1:8000
+
+What is not known of a foreign environment is asked of the server: the form of its actions, and whether it has splits of
+numbered tasks. Without those, game number i is a reset with the i-th seed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from isentrope.config.schema import setting
+from isentrope.core.errors import TaskError
+from isentrope.worlds.adapters.openenv_server_facts import ActionForm, action_form, split_sizes
+from isentrope.worlds.adapters.seeded import SeededWorld, play_order
+from isentrope.worlds.contract import Instance, Step, View
+from isentrope.worlds.registry import require
+
+RULES = "You act in an environment, one action at a time, and are told what comes of it."
+_TEXTS = ("text", "message", "prompt", "content", "output", "result", "board", "state")
+_ACTIONS = ("admissible", "legal_actions", "valid_actions", "available_actions", "legal_moves", "valid_moves")
+_APART = ("goal", "rules", "success", "valid", "truncated", "metadata", "reward", "done", *_ACTIONS)
+
+
+@dataclass(frozen=True)
+class OpenEnvOptions:
+    url: str = setting("http://127.0.0.1:8000", "address of the server")
+    field: str = setting("", "the field of an action that takes the agent's text; empty: as the server's schema says")
+    text: str = setting("", "the field of an observation that the agent reads; empty: a usual one, else all fields")
+    goal: str = setting("", "the task in words; empty: the observation's goal, if it has one")
+    rules: str = setting("", "what the agent is told about the world; empty: the observation's rules, if it has any")
+    success_at: float = setting(
+        1.0, "an episode is solved that ends with this much reward in all, unless it says itself"
+    )
+    reward_scale: float = setting(1.0, "the server's rewards are multiplied by this", above=0)
+    seconds: float = setting(30.0, "how long to wait for the server's answer", above=0)
+
+
+class OpenEnvWorld(SeededWorld):
+    name = "openenv"
+    kinds = ("openenv",)
+
+    def __init__(self, options: OpenEnvOptions | None = None) -> None:
+        self.options = options or OpenEnvOptions()
+        self._package = require("openenv.core", "openenv", "the openenv world")
+        self.action = action_form(self.options.url, self.options.field, self.options.seconds)
+        self._sizes = split_sizes(self.options.url, self.options.seconds)
+
+    def splits(self) -> Sequence[str]:
+        return tuple(self._sizes) or super().splits()
+
+    def size(self, split: str) -> int | None:
+        self.check(split, 0)
+        return self._sizes.get(split)
+
+    def check(self, split: str, index: int) -> None:
+        if not self._sizes:
+            super().check(split, index)
+        elif split not in self._sizes:
+            raise TaskError(f"{self.options.url} has no split {split!r}; it has {', '.join(self._sizes)}")
+        elif index < 0 or ((size := self._sizes[split]) is not None and index >= size):
+            raise TaskError(f"the split {split} of {self.options.url} has no task {index}")
+
+    def fingerprint(self, instance: Instance) -> tuple[str, int]:
+        return instance.split, instance.index
+
+    def selection(self, instance: Instance) -> dict[str, Any]:
+        """What a reset has to be told for this instance."""
+        self.check(instance.split, instance.index)
+        if self._sizes:
+            return {"split": instance.split, "index": instance.index}
+        return {"seed": self.seed(instance)}
+
+    def connect(self) -> Any:
+        options = self.options
+        return self._package.GenericEnvClient(base_url=options.url, message_timeout_s=options.seconds).sync()
+
+    def open(self) -> OpenEnvTask:
+        return OpenEnvTask(self)
+
+
+class OpenEnvTask:
+    """One session with the server."""
+
+    def __init__(self, world: OpenEnvWorld) -> None:
+        self._world, self._form = world, world.action
+        self._client: Any = None
+        self._playing = False
+
+    def start(self, instance: Instance) -> View:
+        selection = self._world.selection(instance)
+        try:
+            if self._client is None:
+                self._client = self._world.connect()
+            result = self._client.reset(**selection)
+        except Exception as error:
+            self.close()
+            raise TaskError(f"{self._world.options.url} could not start {selection}: {error!s:.300}") from error
+        seen = _fields(result.observation)
+        self._goal = self._world.options.goal or str(seen.get("goal") or "")
+        self._rules = self._world.options.rules or str(seen.get("rules") or "") or self._default_rules()
+        self._total, self._playing = 0.0, True
+        self._view = self._read(seen)
+        return self._view
+
+    def step(self, action: str) -> Step:
+        play_order(self._playing)
+        payload = self._form.payload(action)
+        if payload is None:
+            refusal = f"That is not an action here: {self._form.words}."
+            return Step(View(refusal, self._view.admissible, self._goal, self._rules), valid=False)
+        try:
+            result = self._client.step(payload)
+        except RuntimeError as error:  # the server answered: it did not take the action
+            return Step(View(f"{error!s:.300}", self._view.admissible, self._goal, self._rules), valid=False)
+        except Exception as error:
+            self.close()
+            raise TaskError(
+                f"{self._world.options.url} did not answer a step: {type(error).__name__}: {error!s:.200}"
+            ) from error
+        return self._step(result)
+
+    def _step(self, result: Any) -> Step:
+        seen, options = _fields(result.observation), self._world.options
+        reward = float(result.reward or 0.0) * options.reward_scale
+        self._total += reward
+        truncated = bool(result.done) and bool(seen.get("truncated"))
+        terminated = bool(result.done) and not truncated
+        solved = seen.get("success")
+        success = terminated and (solved if isinstance(solved, bool) else self._total >= options.success_at)
+        self._playing = not result.done
+        self._view = self._read(seen)
+        valid = seen.get("valid") is not False
+        return Step(self._view, reward, terminated, truncated, success, valid, {"score": self._total})
+
+    def close(self) -> None:
+        client, self._client, self._playing = self._client, None, False
+        if client is not None:
+            client.close()
+
+    def _read(self, seen: Mapping[str, Any]) -> View:
+        listed: Any = next((seen[name] for name in _ACTIONS if isinstance(seen.get(name), list)), None)
+        admissible = (
+            tuple(dict.fromkeys(str(action) for action in listed if str(action))) if listed is not None else None
+        )
+        return View(self._text(seen), admissible, self._goal, self._rules)
+
+    def _text(self, seen: Mapping[str, Any]) -> str:
+        wanted = self._world.options.text
+        if wanted:
+            if wanted not in seen:
+                raise TaskError(f"task.options.text = {wanted!r}: observations have {', '.join(seen)}")
+            return _plain(seen[wanted])
+        usual = next((name for name in _TEXTS if isinstance(seen.get(name), str)), None)
+        if usual:
+            return str(seen[usual])
+        return "\n".join(f"{name}: {_plain(value)}" for name, value in seen.items() if name not in _APART)
+
+    def _default_rules(self) -> str:
+        return f"{RULES} {self._form.words[0].upper()}{self._form.words[1:]}."
+
+
+def _fields(observation: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", observation) if isinstance(observation, dict) else {"text": _plain(observation)}
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+__all__ = ["ActionForm", "OpenEnvOptions", "OpenEnvTask", "OpenEnvWorld"]

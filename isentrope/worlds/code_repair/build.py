@@ -1,0 +1,104 @@
+"""Make repair tasks: put bugs into a package and keep those that its tests notice, each time alike."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from isentrope.core.errors import TaskError
+from isentrope.sandbox.base import Item, Limits, make_sandbox
+from isentrope.worlds.code_repair.archive import archive_hash, read_archive
+from isentrope.worlds.code_repair.grade import files_with_tests, is_protected
+from isentrope.worlds.code_repair.mutate import Mutant, mutants
+from isentrope.worlds.code_repair.problem import Repair
+from isentrope.worlds.code_repair.running import TestRun, run_tests
+
+_NOT_SOURCE = re.compile(r"(^|/)(docs?|examples?|benchmarks?|bench|scripts?|tools|versioneer\.py|_version\.py)(/|$)")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One bug that was tried: the task made of it, or why it makes none."""
+
+    repair: Repair | None
+    why: str = ""
+
+
+def package_name(archive: str) -> str:
+    """toolz-1.2.0.tar.gz -> toolz"""
+    name = archive.removeprefix("small:").rstrip("/").rpartition("/")[2]
+    name = re.sub(r"\.(tar\.\w+|tgz|zip|tar)$", "", name)
+    return re.sub(r"-\d[^-]*$", "", name)
+
+
+class Builder:
+    """Tries the bugs of one archive in an order drawn from the seed."""
+
+    def __init__(self, archive: str, seed: int, limits: Limits, sandbox: str = "bubblewrap", image: str = "") -> None:
+        self.package, self.archive, self.seed = package_name(archive), archive, seed
+        self._limits, self._back_end, self._image = limits, sandbox, image
+        self._files = read_archive(archive)
+        self._sha256 = archive_hash(archive)
+        self._tests = files_with_tests(self._files)
+        if not self._tests:
+            raise TaskError(f"{archive} ships no tests (test_*.py), so nothing would notice a bug in it")
+
+    def stable_tests(self) -> set[str]:
+        """Tests that pass, two times out of two."""
+        passed = self._run(self._files).passed() & self._run(self._files).passed()
+        if not passed:
+            raise TaskError(
+                f"no test of {self.archive} passes in the sandbox: run its tests yourself; what they need beyond the "
+                "package has to be installed beside pytest, and they have to run without network"
+            )
+        return passed
+
+    def candidates(self) -> list[Mutant]:
+        found = [
+            mutant
+            for path, item in sorted(self._files.items())
+            if path.endswith(".py") and not is_protected(path) and not _NOT_SOURCE.search(path)
+            for mutant in mutants(path, item.data)
+        ]
+        random.Random(f"repairs {self.seed} {self._sha256}").shuffle(found)
+        return found
+
+    def tries(self, stable: set[str]) -> Iterator[Tried]:
+        for mutant in self.candidates():
+            yield self._try(mutant, stable)
+
+    def _try(self, mutant: Mutant, stable: set[str]) -> Tried:
+        item = self._files[mutant.file]
+        files = {**self._files, mutant.file: Item(mutant.apply(item.data), item.executable)}
+        first = self._run(files)
+        if not first.complete:
+            return Tried(None, "the tests do not come to an end")
+        if first.broken:
+            return Tried(None, "the tests cannot be loaded")
+        passed = first.passed() & stable
+        failed = stable - passed
+        if not failed:
+            return Tried(None, "no test notices")
+        if not passed:
+            return Tried(None, "no test passes")
+        if self._run(files).passed() & stable != passed:
+            return Tried(None, "the tests go differently each time")
+        names = tuple(sorted(failed)), tuple(sorted(passed))
+        return Tried(Repair(self.package, self.archive, self._sha256, mutant, *names, self.seed))
+
+    def _run(self, files: dict[str, Item]) -> TestRun:
+        sandbox = make_sandbox(self._back_end, self._limits, self._image)
+        sandbox.start(files)
+        run = run_tests(sandbox, self._tests)
+        sandbox.close()
+        return run
+
+
+def check_archives(archives: list[str]) -> None:
+    missing = [one for one in archives if not one.startswith("small:") and not Path(one).exists()]
+    if missing:
+        how = "pip download --no-deps --no-binary :all: NAME"
+        raise TaskError(f"there is no {', '.join(missing)}; source archives come with: {how}")

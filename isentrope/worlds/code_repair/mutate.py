@@ -1,0 +1,177 @@
+"""Small bugs put into source code: one place, by its offset in the file, so that everything else stays as it was."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from isentrope.core.errors import TaskError
+
+KINDS = ("compare", "arithmetic", "logic", "boundary", "constant", "return", "statement", "arguments", "loop")
+
+_COMPARE = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "in": "not in", "not in": "in",
+            "is": "is not", "is not": "is"}  # fmt: skip
+_ARITHMETIC = {"+": "-", "-": "+", "*": "+", "/": "*", "//": "/", "%": "//", "**": "*", "<<": ">>", ">>": "<<",
+               "&": "|", "|": "&", "+=": "-=", "-=": "+=", "*=": "+="}  # fmt: skip
+_OPERATOR = re.compile(rb"[\s)\\]*?(is not|not in|is|in|and|or|[-+*/%<>=!&|]+)[\s(\\]*")
+_LOGIC = {"and": "or", "or": "and"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Replace `old`, which stands at byte `offset` of `file`, by `new`."""
+
+    file: str
+    offset: int
+    old: str
+    new: str
+    kind: str
+    function: str  # the function or class it is in, e.g. Account.withdraw
+
+    def apply(self, source: bytes) -> bytes:
+        return _exchanged(source, self.offset, self.old.encode(), self.new.encode(), self.file)
+
+    def undo(self, source: bytes) -> bytes:
+        return _exchanged(source, self.offset, self.new.encode(), self.old.encode(), self.file)
+
+
+def _exchanged(source: bytes, offset: int, old: bytes, new: bytes, file: str) -> bytes:
+    if source[offset : offset + len(old)] != old:
+        raise TaskError(f"{file} does not have {old!r:.60} at byte {offset}: the archive is not the one the task names")
+    return source[:offset] + new + source[offset + len(old) :]
+
+
+def mutants(file: str, source: bytes) -> list[Mutant]:
+    """Every bug we know how to make in this file, in the order of the text; none if it cannot be read."""
+    try:
+        source.decode("utf-8")
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found = [_mutant(file, source, place) for place in _Finder(source).places(tree)]
+    return sorted(filter(None, found), key=lambda one: (one.offset, one.old, one.new))
+
+
+@dataclass(frozen=True)
+class _Place:
+    start: int
+    end: int
+    new: bytes
+    kind: str
+    function: str
+
+
+def _mutant(file: str, source: bytes, place: _Place) -> Mutant | None:
+    old = source[place.start : place.end]
+    changed = source[: place.start] + place.new + source[place.end :]
+    try:
+        ast.parse(changed)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return Mutant(file, place.start, old.decode(), place.new.decode(), place.kind, place.function)
+
+
+class _Finder:
+    """Walks over the code that runs; annotations and decorators are left alone."""
+
+    def __init__(self, source: bytes) -> None:
+        self._source = source
+        self._lines = [0]
+        for line in source.splitlines(keepends=True):
+            self._lines.append(self._lines[-1] + len(line))
+
+    def places(self, node: ast.AST, function: str = "") -> Iterator[_Place]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            function = f"{function}.{node.name}" if function else node.name
+        for start, end, new, kind in self._changes(node):
+            yield _Place(start, end, new if isinstance(new, bytes) else new.encode(), kind, function)
+        for name, value in ast.iter_fields(node):
+            if name in ("annotation", "returns", "decorator_list", "bases", "keywords" if not _is_call(node) else ""):
+                continue
+            for child in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
+                if isinstance(child, ast.AST) and not isinstance(child, ast.arguments | ast.Import | ast.ImportFrom):
+                    yield from self.places(child, function)
+
+    def _changes(self, node: ast.AST) -> Iterator[tuple[int, int, str | bytes, str]]:
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+            for left, right in pairwise(parts):
+                yield from self._operator(self._end(left), self._start(right), _COMPARE, "compare")
+        elif isinstance(node, ast.BinOp):
+            yield from self._operator(self._end(node.left), self._start(node.right), _ARITHMETIC, "arithmetic")
+        elif isinstance(node, ast.AugAssign):
+            yield from self._operator(self._end(node.target), self._start(node.value), _ARITHMETIC, "arithmetic")
+            yield self._start(node), self._end(node), "pass", "statement"
+        elif isinstance(node, ast.BoolOp):
+            for left, right in pairwise(node.values):
+                yield from self._operator(self._end(left), self._start(right), _LOGIC, "logic")
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            yield self._start(node), self._start(node.operand), "", "logic"
+        elif isinstance(node, ast.Constant):
+            yield from self._constant(node)
+        elif isinstance(node, ast.Call):
+            yield from self._call(node)
+        elif isinstance(node, ast.stmt):
+            yield from self._statement(node)
+
+    def _operator(self, start: int, end: int, table: dict[str, str], kind: str) -> Iterator[tuple[int, int, str, str]]:
+        """The operator between two operands, around which there may be brackets and line breaks but no comment."""
+        match = _OPERATOR.fullmatch(self._source[start:end])
+        if match and match[1].decode() in table:
+            yield start + match.start(1), start + match.end(1), table[match[1].decode()], kind
+
+    def _constant(self, node: ast.Constant) -> Iterator[tuple[int, int, str, str]]:
+        start, end = self._start(node), self._end(node)
+        if isinstance(node.value, bool):
+            yield start, end, str(not node.value), "constant"
+        elif isinstance(node.value, int) and self._source[start:end].isdigit():
+            yield start, end, str(node.value + 1), "boundary"
+            if node.value > 0:
+                yield start, end, str(node.value - 1), "boundary"
+
+    def _call(self, node: ast.Call) -> Iterator[tuple[int, int, str | bytes, str]]:
+        plain = [one for one in node.args if isinstance(one, ast.Name | ast.Attribute | ast.Constant | ast.Subscript)]
+        if len(plain) >= 2 and plain[:2] == node.args[:2]:
+            (a, b), (c, d) = ((self._start(one), self._end(one)) for one in plain[:2])
+            first, second = self._source[a:b], self._source[c:d]
+            if first != second:
+                yield a, d, second + self._source[b:c] + first, "arguments"
+        if isinstance(node.func, ast.Name) and node.func.id == "range" and node.args:
+            last = node.args[-1 if len(node.args) < 3 else 1]
+            text = self._source[self._start(last) : self._end(last)].decode()
+            if isinstance(last, ast.Name | ast.Call | ast.Attribute):
+                yield self._start(last), self._end(last), f"{text} - 1", "boundary"
+                yield self._start(last), self._end(last), f"{text} + 1", "boundary"
+
+    def _statement(self, node: ast.stmt) -> Iterator[tuple[int, int, str, str]]:
+        start, end = self._start(node), self._end(node)
+        if isinstance(node, ast.Return) and node.value is not None:
+            none = isinstance(node.value, ast.Constant) and node.value.value is None
+            if not none:
+                yield start, end, "return None", "return"
+        elif _removable(node):
+            yield start, end, "pass", "statement"
+        elif isinstance(node, ast.Break):
+            yield start, end, "continue", "loop"
+        elif isinstance(node, ast.Continue):
+            yield start, end, "break", "loop"
+
+    def _start(self, node: ast.expr | ast.stmt) -> int:
+        return self._lines[node.lineno - 1] + node.col_offset
+
+    def _end(self, node: ast.expr | ast.stmt) -> int:
+        return self._lines[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+
+
+def _is_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call)
+
+
+def _removable(node: ast.stmt) -> bool:
+    """A statement with an effect that others do not need in order to run: a call, or a change inside something."""
+    if isinstance(node, ast.Assign):
+        return all(isinstance(one, ast.Attribute | ast.Subscript) for one in node.targets)
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)

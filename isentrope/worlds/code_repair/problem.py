@@ -1,0 +1,217 @@
+"""A thing to repair, wherever it comes from: files, words for the agent, and how a repair is graded."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from isentrope.core.errors import TaskError, writing
+from isentrope.sandbox.base import Item, Sandbox
+from isentrope.worlds.code_repair.archive import archive_hash, read_archive
+from isentrope.worlds.code_repair.grade import Verdict, grade
+from isentrope.worlds.code_repair.mutate import KINDS, Mutant
+from isentrope.worlds.code_repair.running import TestRun, run_tests
+
+# Repair tasks, one a line of a JSONL file: which archive, which bug, which tests tell.
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A package with one injected bug. Tests are named as pytest names them."""
+
+    package: str
+    archive: str  # a file or folder, relative to the task file; or small:NAME
+    sha256: str
+    mutant: Mutant
+    fail_to_pass: tuple[str, ...]  # fail because of the bug
+    pass_to_pass: tuple[str, ...]  # pass in spite of it
+    seed: int = 0
+
+    @property
+    def kind(self) -> str:
+        return self.mutant.kind
+
+    def files(self) -> dict[str, Item]:
+        """The package with the bug in it."""
+        files = dict(_checked(self.archive, self.sha256))
+        path = self.mutant.file
+        if path not in files:
+            raise TaskError(f"{self.archive} has no file {path!r}, which the task says the bug is in")
+        files[path] = Item(self.mutant.apply(files[path].data), files[path].executable)
+        return files
+
+    def fingerprint(self) -> str:
+        one = self.mutant
+        return hashlib.sha256(f"{self.sha256} {one.file} {one.offset} {one.old!r} {one.new!r}".encode()).hexdigest()
+
+
+_known: dict[tuple[str, str], dict[str, Item]] = {}
+
+
+def _checked(archive: str, sha256: str) -> dict[str, Item]:
+    """The archive's files. A reference is checked once a process; an archive that changed is another archive."""
+    if (archive, sha256) not in _known:
+        found = archive_hash(archive)
+        if found != sha256:
+            raise TaskError(
+                f"{archive} is not the archive of the tasks: its SHA-256 is {found}, expected {sha256}; get that "
+                "version, or build tasks for this one with isentrope build-repairs"
+            )
+        _known[archive, sha256] = read_archive(archive)
+    return _known[archive, sha256]
+
+
+def write_repairs(repairs: Iterable[Repair], path: Path) -> None:
+    lines = [json.dumps(_as_json(repair, path.parent), ensure_ascii=False) for repair in repairs]
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")  # a reader sees the old tasks or the new ones, never half of them
+        part.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        part.replace(path)
+
+
+def _as_json(repair: Repair, folder: Path) -> dict[str, Any]:
+    archive = repair.archive
+    if not archive.startswith("small:"):
+        given = Path(archive).resolve()
+        archive = str(given.relative_to(folder.resolve()) if given.is_relative_to(folder.resolve()) else given)
+    one = repair.mutant
+    return {
+        "package": repair.package, "archive": archive, "sha256": repair.sha256, "kind": one.kind, "file": one.file,
+        "offset": one.offset, "old": one.old, "new": one.new, "function": one.function,
+        "fail_to_pass": list(repair.fail_to_pass), "pass_to_pass": list(repair.pass_to_pass), "seed": repair.seed,
+    }  # fmt: skip
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a .jsonl, .json or .parquet file."""
+    try:
+        rows = _parquet(path) if path.suffix == ".parquet" else _json(path)
+    except (OSError, ValueError, RecursionError) as error:
+        raise TaskError(f"could not read tasks from {path}: {error}; expected .jsonl, .json or .parquet") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in cast("list[object]", rows)):
+        raise TaskError(f"{path} does not hold a list of tasks, each with named fields")
+    if not rows:
+        raise TaskError(f"{path} holds no tasks")
+    return cast("list[dict[str, Any]]", rows)
+
+
+def _json(path: Path) -> Any:
+    text = path.read_text(encoding="utf-8")
+    return (
+        json.loads(text) if path.suffix == ".json" else [json.loads(line) for line in text.split("\n") if line.strip()]
+    )
+
+
+def _parquet(path: Path) -> Any:
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    return parquet.read_table(path).to_pylist()
+
+
+def repair_of(row: dict[str, Any], folder: Path, number: int) -> Repair:
+    try:
+        archive = str(row["archive"])
+        if not archive.startswith("small:"):
+            archive = str(folder / archive)
+        mutant = Mutant(
+            _text(row, "file"), int(row["offset"]), _text(row, "old"), _text(row, "new"), _text(row, "kind"),
+            str(row.get("function", "")),
+        )  # fmt: skip
+        if mutant.kind not in KINDS or mutant.offset < 0:
+            raise ValueError(f"kind {mutant.kind!r} at {mutant.offset}")
+        return Repair(
+            _text(row, "package"), archive, _text(row, "sha256"), mutant, _names(row, "fail_to_pass"),
+            _names(row, "pass_to_pass"), int(row.get("seed", 0)),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError) as error:
+        raise TaskError(f"task {number} is not one that isentrope build-repairs writes: {error!r}") from error
+
+
+def _text(row: dict[str, Any], name: str) -> str:
+    if not isinstance(row[name], str):
+        raise TypeError(f"{name} is not text")
+    return row[name]
+
+
+def _names(row: dict[str, Any], name: str) -> tuple[str, ...]:
+    values: list[Any] = row[name]
+    if not isinstance(cast(object, values), list) or not all(isinstance(value, str) for value in values):
+        raise TypeError(f"{name} is not a list of names")
+    return tuple(values)
+
+
+NAMED = 5  # failing tests named in the goal
+
+
+class Problem(Protocol):
+    @property
+    def package(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def work(self) -> str:
+        """Where the package lies in the sandbox."""
+        ...
+
+    @property
+    def new_files(self) -> bool:
+        """Whether a repair may need files that are not there yet."""
+        ...
+
+    @property
+    def image(self) -> str:
+        """The docker image it has to be played in; empty: any sandbox will do."""
+        ...
+
+    @property
+    def goal(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def files(self, sandbox: Sandbox) -> Mapping[str, Item]: ...
+
+    def run_tests(self, sandbox: Sandbox, targets: list[str]) -> TestRun: ...
+
+    def grade(self, sandbox: Sandbox, diff: Mapping[str, bytes]) -> Verdict: ...
+
+
+class InjectedBug:
+    """A package in which we have changed one place."""
+
+    work = "/repo"
+    new_files = False
+    image = ""
+
+    def __init__(self, repair: Repair) -> None:
+        self.repair = repair
+        self.package = repair.package
+        self.kind = repair.kind
+        self.fingerprint = repair.fingerprint()
+
+    @property
+    def goal(self) -> str:
+        failing = self.repair.fail_to_pass
+        total = len(failing) + len(self.repair.pass_to_pass)
+        more = f" and {len(failing) - NAMED} more" if len(failing) > NAMED else ""
+        return (
+            f"The package {self.package} has a bug: {len(failing)} of its {total} tests fail. Failing: "
+            f"{', '.join(failing[:NAMED])}{more}. Correct the package so that all tests pass."
+        )
+
+    def files(self, sandbox: Sandbox) -> Mapping[str, Item]:
+        return self.repair.files()
+
+    def run_tests(self, sandbox: Sandbox, targets: list[str]) -> TestRun:
+        return run_tests(sandbox, targets)
+
+    def grade(self, sandbox: Sandbox, diff: Mapping[str, bytes]) -> Verdict:
+        one = self.repair
+        return grade(sandbox, one.files(), diff, one.fail_to_pass, one.pass_to_pass, one.mutant.old)

@@ -1,0 +1,110 @@
+"""Run a package's tests in the sandbox, and read what they report."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from isentrope.sandbox.base import Sandbox
+
+_INSIDE = Path(__file__).with_name("inside.py")
+_OPTIONS = ("-p", "no:cacheprovider", "-o", "addopts=", "--tb=short", "-q")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+# where Python is installed differs from machine to machine; packages first, since they may lie inside
+_INSTALLED = ((f"{sysconfig.get_path('purelib')}/", "site-packages/"), (f"{sysconfig.get_path('stdlib')}/", "python/"))
+
+
+@dataclass(frozen=True)
+class Failure:
+    test: str
+    text: str
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """`outcomes` by test: passed, failed or skipped. A test that did not come to its end is not in it."""
+
+    outcomes: dict[str, str] = field(default_factory=dict[str, str])
+    failures: tuple[Failure, ...] = ()
+    broken: tuple[Failure, ...] = ()  # files that could not even be loaded
+    ended: str = "exit"  # or the limit at which the run was stopped
+    complete: bool = False  # the run came to its end
+    tampered: bool = False  # the test runner was changed under way
+
+    __test__ = False  # pytest: not a test, in spite of its name
+
+    def passed(self) -> set[str]:
+        return {test for test, outcome in self.outcomes.items() if outcome == "passed"}
+
+    def failed(self) -> set[str]:
+        return {test for test, outcome in self.outcomes.items() if outcome == "failed"}
+
+
+def run_tests(
+    sandbox: Sandbox, targets: Sequence[str], extra: dict[str, bytes] | None = None, python: str = ""
+) -> TestRun:
+    """`targets` are files, folders or single tests, as pytest names them."""
+    token = secrets.token_hex(16)
+    plan = {
+        "token": token,
+        "paths": [sandbox.work, f"{sandbox.work}/src"],
+        "options": list(_OPTIONS),
+        "targets": [target if target.startswith("/box/") else f"./{target}" for target in targets],
+    }
+    files = {"inside.py": _INSIDE.read_bytes(), "plan.json": json.dumps(plan).encode(), **(extra or {})}
+    outcome = sandbox.exec([python or sys.executable, "-I", "/box/inside.py"], files)
+    return _read(outcome.output, token, outcome.ended, sandbox.work)
+
+
+def _read(output: bytes, token: str, ended: str, work: str) -> TestRun:
+    """What was reported with the token; everything else in the output is noise, or a lie."""
+    outcomes: dict[str, str] = {}
+    failures: dict[str, Failure] = {}
+    broken: dict[str, Failure] = {}
+    complete = tampered = False
+    for line in output.splitlines():
+        said = _message(line, token)
+        text = tidy(str(said.get("text", "")), work)
+        if "test" in said:
+            test, outcome = str(said["test"]), str(said.get("outcome"))
+            if outcomes.get(test) != "failed":  # a test may pass and then fail to clean up
+                outcomes[test] = outcome
+            if outcome == "failed":
+                failures.setdefault(test, Failure(test, text))
+        elif "broken" in said:
+            broken.setdefault(str(said["broken"]), Failure(str(said["broken"]), text))
+        elif "tampered" in said:
+            tampered = True
+        elif "end" in said:
+            complete = True
+    return TestRun(outcomes, tuple(failures.values()), tuple(broken.values()), ended, complete, tampered)
+
+
+def _message(line: bytes, token: str) -> dict[str, Any]:
+    try:
+        said: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    fields = cast("dict[str, Any]", said)
+    return fields if secrets.compare_digest(str(fields.get("token")).encode(), token.encode()) else {}
+
+
+def tidy(text: str, work: str = "/repo") -> str:
+    """The same text for the same failure: no addresses, no paths of the box, nothing that acts on a terminal."""
+    for folder, name in ((f"{work}/", ""), *_INSTALLED):
+        text = text.replace(folder, name)
+    return printable(_ADDRESS.sub("0x...", text))
+
+
+def printable(text: str) -> str:
+    """Without what is not seen but acts, and without half characters."""
+    return "".join(char for char in text if char in "\n\t" or char.isprintable())

@@ -1,0 +1,267 @@
+"""Does a world keep the contract? Run over every world of the package, and made for your own:
+
+    from isentrope.worlds.conformance.suite import assert_conforms
+
+    def test_my_world():
+        assert_conforms(MyWorld())
+
+or, on the command line, `isentrope check-task my_package.my_module:MyWorld`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, cast
+
+from isentrope.core.errors import TaskError
+from isentrope.worlds.conformance.play import (
+    HOSTILE,
+    Broken,
+    Sample,
+    Skipped,
+    expert_play,
+    need,
+    random_play,
+    view_after,
+    well_formed_step,
+)
+from isentrope.worlds.conformance.repeat import check_global_random, check_order, check_play, check_start_anew
+from isentrope.worlds.contract import Expert, Instance, Task, World
+from isentrope.worlds.pool.sanitize import in_words
+
+# The checks of the conformance suite. Each returns a few words, or raises `Broken` with what does not hold.
+
+
+ROUTE = 8  # moves
+FAR = 2**31 + 1000  # a run begins its games of an endless split anywhere below 2**31
+
+
+def check_description(sample: Sample) -> str:
+    world = sample.world
+    need(
+        isinstance(cast(object, world), World),
+        "the class lacks something that World names",
+    )
+    need(bool(world.name) and bool(world.splits()), "the world needs a name and at least one split")
+    for split in world.splits():
+        size = world.size(split)
+        need(size is None or size > 0, f"size({split!r}) is {size}")
+        if size is not None:
+            _expect_task_error(lambda split=split, size=size: world.instance(split, size), f"index {size} of {split}")
+    _expect_task_error(lambda: world.instance("no such split", 0), "an unknown split")
+    return f"{world.name}: splits {', '.join(world.splits())}"
+
+
+def check_instances(sample: Sample) -> str:
+    total = 0
+    for instance in sample.instances():
+        again = sample.world.instance(instance.split, instance.index)
+        need(again == instance, f"asked twice for the same instance: {instance} and {again}")
+        need(pickle.loads(pickle.dumps(instance)) == instance, f"{instance} does not survive pickling")
+        need(instance.kind in sample.world.kinds, f"kind {instance.kind!r} is not among {sample.world.kinds}")
+        total += 1
+    if "train" in sample.world.splits() and sample.world.size("train") is None:
+        task = sample.world.open()
+        task.start(sample.world.instance("train", FAR))
+        task.close()
+    return f"{total} instances"
+
+
+def check_hostile_actions(sample: Sample) -> str:
+    instance = next(sample.instances())
+    task = sample.world.open()
+    view = task.start(instance)
+    for action in HOSTILE:
+        try:
+            step = task.step(action)
+        except Exception as error:
+            raise Broken(f"the action {action!r:.60} raised {type(error).__name__}: {error!s:.200}") from error
+        well_formed_step(step, view)
+        if step.terminated or step.truncated:
+            view = task.start(instance)
+    task.close()
+    return f"{len(HOSTILE)} strings, none raised"
+
+
+def check_order_of_calls(sample: Sample) -> str:
+    task = sample.world.open()
+    _expect_task_error(lambda: task.step("look"), "a step before start")
+    task.start(next(sample.instances()))
+    task.close()
+    _expect_task_error(lambda: task.step("look"), "a step after close")
+    task.close()
+    return "step before start and after close refused; closing twice is fine"
+
+
+def check_admissible(sample: Sample) -> str:
+    """What a view lists is accepted there: on the first view, and along a game of the expert's or a random one."""
+    tried, listed = 0, False
+    for split in sample.world.splits():
+        instance = sample.world.instance(split, 0)
+        task = sample.world.open()
+        if task.start(instance).admissible is not None:  # None: actions are free text; (): none at this moment
+            listed = True
+            tried += _try_listed(task, instance, _route(sample, instance), sample.seed)
+        task.close()
+    nothing = "no view lists any" if listed else "the world lists no admissible actions"
+    return f"{tried} accepted" if tried else nothing
+
+
+def _try_listed(task: Task, instance: Instance, route: list[str], seed: int) -> int:
+    """How many were tried: some at the start, and a few at three places of the route, each reached anew."""
+    choices = random.Random(seed)
+    later = choices.sample(range(1, len(route)), min(3, max(0, len(route) - 1)))
+    tried = 0
+    for turn, times in ((0, 6), *((turn, 2) for turn in later)):
+        for _ in range(times):
+            view = view_after(task, instance, route[:turn])
+            if view is None or not view.admissible:
+                break
+            action = choices.choice(view.admissible)
+            where = f"{instance}, after {turn} moves" if turn else str(instance)
+            need(task.step(action).valid, f"{where}: the admissible action {action!r} was not accepted")
+            tried += 1
+    return tried
+
+
+def _route(sample: Sample, instance: Instance) -> list[str]:
+    """The first moves of a game, as far as it gets: experts and plays have checks of their own."""
+    task = sample.world.open()
+    expert = sample.world.expert(sample.seed)
+    played: list[str] = []
+    try:
+        game = random_play(task, instance, sample) if expert is None else expert_play(task, expert, instance, sample)
+        for action, _ in islice(game, ROUTE):
+            played += [action] if action else []
+    except Exception:
+        pass
+    task.close()
+    return played
+
+
+def check_expert(sample: Sample) -> str:
+    expert = sample.world.expert(sample.seed)
+    if expert is None:
+        return "the world has no expert"
+    tried = list(sample.instances())
+    failed = [f"{one.split} {one.index}" for one in tried if not _expert_solves(expert, one, sample)]
+    score = f"solved {len(tried) - len(failed)} of {len(tried)}"
+    need(len(failed) <= 0.1 * len(tried), f"the expert {score}; not {', '.join(failed[:10])}")
+    return score
+
+
+def _expert_solves(expert: Expert, instance: Instance, sample: Sample) -> bool:
+    task = sample.world.open()
+    steps = [step for _, step in expert_play(task, expert, instance, sample)]
+    task.close()
+    return bool(steps) and steps[-1].success
+
+
+def check_splits(sample: Sample) -> str:
+    """No instance of one split may be one of another in disguise: told by how it starts, or by the world's own
+    `fingerprint(instance)` where different instances can start alike."""
+    fingerprint: Callable[[Instance], object] | None = getattr(sample.world, "fingerprint", None)
+    seen: dict[object, Instance] = {}
+    task = sample.world.open()
+    for instance in sample.instances():
+        mark = fingerprint(instance) if fingerprint else task.start(instance)
+        other = seen.setdefault(mark, instance)
+        need(other.split == instance.split, f"{other} and {instance} are the same game")
+    task.close()
+    return f"{len(seen)} different starts"
+
+
+CHECKS: dict[str, Callable[[Sample], str]] = {
+    "describes itself": check_description,
+    "instances are stable": check_instances,
+    "same actions, same results": check_play,
+    "order of games": check_order,
+    "global random numbers": check_global_random,
+    "start anew": check_start_anew,
+    "hostile actions": check_hostile_actions,
+    "order of calls": check_order_of_calls,
+    "admissible actions": check_admissible,
+    "splits are disjoint": check_splits,
+    "expert": check_expert,
+}
+
+
+def _expect_task_error(call: Callable[[], object], what: str) -> None:
+    try:
+        call()
+    except TaskError:
+        return
+    except Exception as error:
+        raise Broken(f"{what} raised {type(error).__name__}, not TaskError") from error
+    raise Broken(f"{what} was not refused with a TaskError")
+
+
+OTHER_PROCESS = "in another process"
+
+Watch = Callable[[str, int, int], None]
+"""Told the name of the check, how many games it has looked at, and of how many."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+    skipped: bool = False  # the world says itself that this is not for it
+
+
+def check_world(world: World, games: int = 5, max_turns: int = 100, seed: int = 0) -> list[Finding]:
+    """Every check, on the first `games` instances of each split; episodes are cut off after `max_turns`."""
+    return list(iter_findings(world, games, max_turns, seed))
+
+
+def iter_findings(
+    world: World,
+    games: int = 5,
+    max_turns: int = 100,
+    seed: int = 0,
+    remake: tuple[str, Mapping[str, Any]] | None = None,
+    watch: Watch = lambda name, done, total: None,
+) -> Iterator[Finding]:
+    """As `check_world`, one at a time, for a progress display.
+
+    `remake`: the world's name (or module:Class) and options; with them it is also played in another process.
+    """
+    checks = dict(CHECKS)
+    if remake is not None:
+        from isentrope.worlds.conformance.repeat import check_other_process
+
+        checks[OTHER_PROCESS] = lambda sample: check_other_process(sample, *remake)
+    for name, check in checks.items():
+        watch(name, 0, 0)
+        sample = Sample(world, games, max_turns, seed, lambda done, total, name=name: watch(name, done, total))
+        try:
+            detail = check(sample)
+        except Skipped as reason:
+            yield Finding(name, True, str(reason), skipped=True)
+        except Broken as problem:
+            yield Finding(name, False, str(problem))
+        except (Exception, SystemExit) as error:  # a broken world may raise anything: that is a finding too
+            yield Finding(name, False, f"raised {in_words(error)}")
+        else:
+            yield Finding(name, True, detail)
+
+
+def assert_conforms(
+    world: World,
+    games: int = 5,
+    max_turns: int = 100,
+    seed: int = 0,
+    remake: tuple[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Raise a TaskError that lists whatever does not hold."""
+    broken = [finding for finding in iter_findings(world, games, max_turns, seed, remake) if not finding.ok]
+    if broken:
+        lines = "\n".join(f"- {finding.name}: {finding.detail}" for finding in broken)
+        raise TaskError(f"the world {getattr(world, 'name', world)!r} does not keep the contract\n{lines}")

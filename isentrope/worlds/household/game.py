@@ -1,0 +1,163 @@
+"""One household game: what is in the house at the start, and what has to be done.
+
+A game is plain data. `pddl.py` reads it from and writes it to the official format, `generate.py` makes new
+ones, `engine.py` plays it. Things are referred to by their position in `objects`, `receptacles` and
+`locations`; objects and receptacles are kept in id order, because that is the order in which they are listed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+KINDS = ("pick", "look", "clean", "heat", "cool", "two")
+
+# What the id of a thing says about its name: "Sink_bar_..._bar_SinkBasin" is a sinkbasin.
+SEPARATOR = "_bar_"
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An object: something that lies in or on a receptacle."""
+
+    id: str
+    name: str  # as the text calls it, e.g. "apple 1"
+    type: str  # lower case, e.g. "apple"
+    pickupable: bool = False
+    toggleable: bool = False
+    cleanable: bool = False
+    heatable: bool = False
+    coolable: bool = False
+    sliceable: bool = False
+    container: bool = False  # a bowl or a box: examined, it always looks normal and shows what is in it
+    cool: bool = False  # cool already at the start
+
+
+@dataclass(frozen=True)
+class Receptacle:
+    """A piece of furniture or an appliance: it stays where it is."""
+
+    id: str
+    name: str
+    type: str
+    location: int
+    openable: bool = False
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What has to hold for the game to be won."""
+
+    kind: str  # one of KINDS
+    object_type: str
+    place_type: str  # the receptacle's type, or the lamp's type in a look task
+
+
+@dataclass(frozen=True)
+class Game:
+    name: str
+    task: str  # the sentence after "Your task is to: "
+    goal: Goal
+    objects: tuple[Thing, ...]
+    receptacles: tuple[Receptacle, ...]
+    locations: tuple[str, ...]
+    start: int  # the location the player starts at
+    inside: frozenset[tuple[int, int]]  # (object, receptacle); an object may be in several receptacles
+    object_at: frozenset[tuple[int, int]]  # (object, location); need not be where its receptacle is
+    nested: frozenset[tuple[int, int]]  # (object, container object)
+    fits: frozenset[tuple[str, str]]  # (receptacle type, object type)
+    walkthrough: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return self.goal.kind
+
+
+def name_things(ids: Iterable[str]) -> dict[str, str]:
+    """Names for all ids of a game: in sorted order, the first of a kind gets the highest number."""
+    ordered = sorted(ids)
+    bases = {key: _base_name(key) for key in ordered}
+    left = Counter(base for key, base in bases.items() if SEPARATOR in key)
+    names: dict[str, str] = {}
+    for key in ordered:
+        base = bases[key]
+        if SEPARATOR not in key:  # not a thing with a place; the number is left out, the blank before it is not
+            names[key] = base + " "
+            continue
+        names[key] = f"{base} {left[base]}"
+        left[base] -= 1
+    return names
+
+
+def _base_name(key: str) -> str:
+    base = key.split(SEPARATOR, 1)[0]
+    if SEPARATOR in key and "basin" in key:
+        return base + "basin"
+    return base
+
+
+# Look-up tables of a game that never change while it is played: made once, shared by all plays of it.
+
+
+KNIVES = ("knife", "butterknife")
+CLEANERS = ("sink", "sinkbasin")
+HEATER = "microwave"
+COOLER = "fridge"
+
+
+class Tables:
+    """What the engine would otherwise search for at every step."""
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        things, furniture = game.objects, game.receptacles
+        self.object_named = {thing.name: index for index, thing in enumerate(things)}
+        self.receptacle_named = {receptacle.name: index for index, receptacle in enumerate(furniture)}
+        self.object_names = [thing.name for thing in things]
+        self.receptacle_names = [receptacle.name for receptacle in furniture]
+        self.location_of = [receptacle.location for receptacle in furniture]
+        self.openable = [receptacle.openable for receptacle in furniture]
+        self.receptacles_at: list[list[int]] = [[] for _ in game.locations]
+        for index, receptacle in enumerate(furniture):
+            self.receptacles_at[receptacle.location].append(index)
+        self.go_commands = [self._go_commands(location) for location in range(len(game.locations))]
+        self.toggleable = [index for index, thing in enumerate(things) if thing.toggleable]
+        self.pickupable = {index for index, thing in enumerate(things) if thing.pickupable}
+        self.cleanable = {index for index, thing in enumerate(things) if thing.cleanable}
+        self.heatable = {index for index, thing in enumerate(things) if thing.heatable}
+        self.coolable = {index for index, thing in enumerate(things) if thing.coolable}
+        self.sliceable = {index for index, thing in enumerate(things) if thing.sliceable}
+        self.knives = {index for index, thing in enumerate(things) if thing.type in KNIVES}
+        self.cleaners = {index for index, receptacle in enumerate(furniture) if receptacle.type in CLEANERS}
+        self.heaters = {index for index, receptacle in enumerate(furniture) if receptacle.type == HEATER}
+        self.coolers = {index for index, receptacle in enumerate(furniture) if receptacle.type == COOLER}
+        self.contained = self._contained()
+        self.goal_objects = {index for index, thing in enumerate(things) if counts_for(game.goal, thing)}
+        self.goal_places = [i for i, receptacle in enumerate(furniture) if receptacle.type == game.goal.place_type]
+        self.goal_lamps = [index for index in self.toggleable if things[index].type == game.goal.place_type]
+        self.contents: list[list[int]] = [[] for _ in furniture]
+        for thing, receptacle in sorted(game.inside):
+            self.contents[receptacle].append(thing)
+        self.lying_at: list[set[int]] = [set() for _ in game.locations]
+        for thing, location in game.object_at:
+            self.lying_at[location].add(thing)
+        self.cool = {index for index, thing in enumerate(things) if thing.cool}
+
+    def _go_commands(self, location: int) -> list[str]:
+        return sorted(f"go to {r.name}" for r in self.game.receptacles if r.location != location)
+
+    def _contained(self) -> dict[int, list[int]]:
+        """What is in a bowl or box, in id order. It never changes, and nothing contains itself in the text."""
+        contained: dict[int, list[int]] = {}
+        for inner, outer in sorted(self.game.nested):
+            if inner != outer:
+                contained.setdefault(outer, []).append(inner)
+        return contained
+
+
+def counts_for(goal: Goal, thing: Thing) -> bool:
+    """Whether this object, in the right state and place, would fulfil the goal."""
+    if thing.type != goal.object_type:
+        return False
+    return {"clean": thing.cleanable, "heat": thing.heatable, "cool": thing.coolable}.get(goal.kind, True)

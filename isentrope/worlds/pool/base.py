@@ -1,0 +1,140 @@
+"""What the rollout runner needs of a pool of tasks, and what all pools have in common.
+
+views = tasks.start({0: instance, 1: instance})     # all together: slot -> View, or the Failure that ended it
+steps = tasks.step({0: "look", 1: "inventory"})     # slot -> Step, or Failure
+
+tasks.send_starts({2: instance})                    # the same without waiting
+tasks.send({0: "look"})
+tasks.receive()                                     # what has been answered, at least one; {} if nothing is asked
+tasks.receive(wait=False)                           # what has been answered so far
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
+
+from isentrope.core.errors import TaskError
+from isentrope.worlds.contract import Instance, Step, View, World
+from isentrope.worlds.pool.guarded import MAX_ACTION, Failure
+
+Command = Literal["start", "step"]
+Result = View | Step | Failure
+
+
+class TaskPool(Protocol):
+    """Slots are numbered from 0; only the slots named in a call are touched."""
+
+    @property
+    def waiting(self) -> int:
+        """Slots that were sent something and have not answered."""
+        ...
+
+    def start(self, slot_instances: dict[int, Instance]) -> dict[int, View | Failure]: ...
+
+    def step(self, actions: dict[int, str]) -> dict[int, Step | Failure]: ...
+
+    def send_starts(self, slot_instances: dict[int, Instance]) -> None:
+        """Start without waiting. What a slot still had under way is waited for, and forgotten."""
+        ...
+
+    def send(self, actions: dict[int, str]) -> None:
+        """Step without waiting. A slot may have one thing at a time under way."""
+        ...
+
+    def receive(self, wait: bool = True) -> dict[int, Result]: ...
+
+    def close(self) -> None: ...
+
+
+class Pool(ABC):
+    """The number of slots, whether the pool is open, what is under way, and `with` for all kinds."""
+
+    def __init__(self, world: World, count: int) -> None:
+        if count < 1:
+            raise TaskError(f"a pool needs at least one slot, not {count}")
+        self._world = world
+        self._count = count
+        self._open = True
+        self._under_way: set[int] = set()
+        self._answered: dict[int, Result] = {}  # and not yet given to anybody
+
+    @abstractmethod
+    def _begin(self, command: Command, arguments: Mapping[int, Any]) -> None:
+        """Have this played."""
+
+    @abstractmethod
+    def _gather(self, wait: bool) -> dict[int, Result]:
+        """What has been played since this was called last; with `wait` at least one, as something is under way."""
+
+    @property
+    def waiting(self) -> int:
+        return len(self._under_way) + len(self._answered)
+
+    def start(self, slot_instances: dict[int, Instance]) -> dict[int, View | Failure]:
+        self.send_starts(slot_instances)
+        return self._all_of(slot_instances)
+
+    def step(self, actions: dict[int, str]) -> dict[int, Step | Failure]:
+        self.send(actions)
+        return self._all_of(actions)
+
+    def send_starts(self, slot_instances: dict[int, Instance]) -> None:
+        self._check(slot_instances)
+        while not self._under_way.isdisjoint(slot_instances):  # a rollout was broken off
+            self._take_in(wait=True)
+        for slot in slot_instances:
+            self._answered.pop(slot, None)
+        self._send("start", slot_instances)
+
+    def send(self, actions: dict[int, str]) -> None:
+        self._check(actions)
+        for slot in actions:
+            if slot in self._under_way or slot in self._answered:
+                raise TaskError(f"slot {slot} has not yet given its last answer: receive it first")
+        self._send("step", {slot: action[:MAX_ACTION] for slot, action in actions.items()})
+
+    def _send(self, command: Command, arguments: Mapping[int, Any]) -> None:
+        self._under_way.update(arguments)
+        self._begin(command, arguments)
+
+    def receive(self, wait: bool = True) -> dict[int, Result]:
+        self._take_in(wait and not self._answered)
+        found, self._answered = self._answered, {}
+        return found
+
+    def _take_in(self, wait: bool) -> None:
+        if self._under_way:
+            found = self._gather(wait)
+            assert found or not wait, "slots are under way that nobody plays"
+            self._under_way.difference_update(found)
+            self._answered.update(found)
+
+    def _all_of(self, slots: Mapping[int, object]) -> dict[int, Any]:
+        while not self._under_way.isdisjoint(slots):
+            self._take_in(wait=True)
+        return {slot: self._answered.pop(slot) for slot in slots}
+
+    def _check(self, slots: Mapping[int, object]) -> None:
+        if not self._open:
+            raise TaskError("the pool of tasks is closed")
+        for slot in slots:
+            if not 0 <= slot < self._count:
+                raise TaskError(f"no slot {slot}: the pool has {self._count}, numbered from 0")
+
+    def notes(self) -> dict[str, float]:
+        """What has happened to those who play the tasks since this was asked last; nothing, usually."""
+        return {}
+
+    def close(self) -> None:
+        self._open = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,343 @@
+"""Worker processes that play tasks: the parent's side, the child's side, and replay after a worker died."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import select
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import connection, parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, cast
+
+from isentrope.worlds.contract import Instance, Step, View
+from isentrope.worlds.pool.base import Command, Result
+from isentrope.worlds.pool.codec import MAX_MESSAGE, pack, result_from_table, result_to_table, unpack
+from isentrope.worlds.pool.guarded import MAX_DETAIL, Failure, FailureKind, Slots, close_world, in_words
+from isentrope.worlds.pool.sanitize import Garbage
+from isentrope.worlds.registry import make_world
+
+# The child process of the worker pool: plays the slots given to it until its pipe closes.
+
+
+# A request is ("start", slot, Instance), ("step", slot, action) or None for "close and go"; every request but the
+# last has one answer, in JSON. The first message back is {"ready": true} or the Failure that kept the world from
+# opening.
+PipeRequest = tuple[str, int, Any] | None
+READY = {"ready": True}
+
+
+def serve(pipe: Connection, world_name: str, options: Mapping[str, Any]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to handle: it closes the pipe
+    os.setpgid(0, 0)  # a group of its own: whatever the world starts (a JVM, a shell) ends with this process
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the cores belong to the trainer and to the other workers
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    try:
+        world = make_world(world_name, options)
+    except (Exception, SystemExit) as error:
+        pipe.send_bytes(pack(result_to_table(Failure("worker_died", in_words(error)))))
+        return
+    slots = Slots(world)
+    pipe.send_bytes(pack(READY))
+    try:
+        while (request := pipe.recv()) is not None:
+            command, slot, argument = request
+            result = slots.start(slot, argument) if command == "start" else slots.step(slot, argument)
+            pipe.send_bytes(pack(result_to_table(result)))
+    except (EOFError, OSError):
+        pass  # the trainer is gone
+    slots.close()
+    close_world(world)
+
+
+def _exit_with_parent() -> None:
+    """A task that hangs never comes back to read the pipe, so somebody else has to see that the trainer died."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+# What was played in each slot since its start, so that it can be played again after its worker fell.
+#
+# A task is deterministic given the instance and the actions, so an episode that was only a bystander when its worker
+# was killed need not be lost: a new worker plays it again up to where it was. Its answers are compared with those of
+# the first time; where they differ, the episode is given up.
+
+
+@dataclass
+class Life:
+    """One episode: how it began, what was done, and a mark of each answer."""
+
+    instance: Instance
+    generation: int  # of the worker that holds its state
+    actions: list[str] = field(default_factory=list[str])
+    marks: list[int] = field(default_factory=list[int])
+
+
+@dataclass(frozen=True)
+class Request:
+    """Something to ask of a worker. With `mark` it was asked before, and this was the answer."""
+
+    command: str  # "start" or "step"
+    slot: int
+    argument: Instance | str
+    mark: int | None = None
+
+
+def again(slot: int, life: Life) -> list[Request]:
+    """All that was asked in this life, to be asked again."""
+    asked: list[tuple[str, Instance | str]] = [("start", life.instance), *(("step", action) for action in life.actions)]
+    return [Request(command, slot, argument, mark) for (command, argument), mark in zip(asked, life.marks, strict=True)]
+
+
+def mark_of(result: View | Step) -> int:
+    """A number that tells answers apart; `info` may hold the time or a process id, so it does not count."""
+    if isinstance(result, View):
+        return hash((result.text, result.goal, result.admissible))
+    view = result.view
+    flags = (result.terminated, result.truncated, result.success, result.valid)
+    return hash((view.text, view.admissible, result.reward, flags))
+
+
+# The trainer's side of one worker process: hand it work, watch the clock, replace it when it falls.
+#
+# A worker answers one request after another and has a few waiting, so that it need not wait for a trainer that is busy
+# with something else. The first request without an answer is the one that hangs or has killed its worker: that slot has
+# failed; the others of the worker are played again in the next one, up to where they were, when they are next asked for
+# something. What waits in the pipe is so little that it never fills: neither side can block the other.
+
+
+START_SECONDS = 120.0  # for a new process to import and open its world
+AHEAD_BYTES = 4096  # of requests behind the one that is being played: half of what the smallest pipes hold
+
+_UNGUARDED = "before it was ready; a script of your own must start everything below `if __name__ == '__main__':`"
+
+
+class WorkerProcess:
+    """One child process, or rather the place of one: after a fall the next generation takes it."""
+
+    def __init__(self, world_name: str, options: dict[str, Any], step_seconds: float, replay: bool = True) -> None:
+        self._arguments = (world_name, options)
+        self._step_seconds = step_seconds
+        self._replay = replay
+        self.generation = 0
+        self.epitaph = ""  # how the last generation ended
+        self.replaced = self.replayed = 0
+        self.results: dict[int, Result] = {}
+        self._lives: dict[int, Life] = {}
+        self._waiting: deque[Request] = deque()
+        self._script: deque[Request] = deque()  # what the next slot takes: one request, or its whole life before it
+        self._sent: deque[Request] = deque()  # and not answered, in order
+        self._sent_bytes: deque[int] = deque()
+        self._awaited = True  # the first generation has to come up before anything is asked of it
+        self._spawn()
+
+    def _spawn(self) -> None:
+        # spawn, not fork: the trainer has threads, and a fork copies their locks in whatever state they are
+        context = multiprocessing.get_context("spawn")
+        self.pipe, child_end = context.Pipe()
+        self._process: SpawnProcess = context.Process(target=serve, args=(child_end, *self._arguments), daemon=True)
+        self._process.start()
+        child_end.close()  # so that the child's death closes the pipe
+        self.generation += 1
+        self.ready = False
+        self.deadline = time.monotonic() + START_SECONDS
+
+    @property
+    def busy(self) -> bool:
+        return self._awaited or bool(self._sent) or bool(self._script) or bool(self._waiting)
+
+    def begin(self, command: Command, batch: Mapping[int, Any]) -> None:
+        """Take on a batch, slot -> argument; `listen` carries it on, `results` gets the answers."""
+        if not self.busy:
+            self.revive()
+        self._waiting.extend(Request(command, slot, argument) for slot, argument in batch.items())
+        if self.ready:
+            self._send_more()
+
+    def revive(self) -> None:
+        """Replace a process that died while it had nothing to do."""
+        if not self._process.is_alive():
+            self._replace(self._last_words())
+
+    def take_answer(self) -> None:
+        """Read one message. `listen` calls it when the pipe has something, be it only its end."""
+        self._awaited = False
+        try:
+            table = unpack(self.pipe.recv_bytes(MAX_MESSAGE))
+            result = None if table == READY else result_from_table(table)
+        except (EOFError, ConnectionError):
+            self._fall("worker_died", self._last_words())
+        except OSError:  # its end, or a message that is too long
+            words = self._last_words() if not self._process.is_alive() else "its worker sent an endless answer"
+            self._fall("worker_died", words)
+        except Garbage as error:
+            self._fall("garbage", str(error))
+        else:
+            self._take(result)
+
+    def _take(self, result: Result | None) -> None:
+        if result is None:
+            self.ready = True
+        elif self._sent:
+            self._sent_bytes.popleft()
+            self._answered(self._sent.popleft(), result)
+            self.deadline = time.monotonic() + self._step_seconds  # of the one behind it
+        elif isinstance(result, Failure):
+            self._fall(result.kind, result.detail)
+            return
+        self._send_more()
+
+    def overdue(self) -> None:
+        self._awaited = False
+        if self.ready:
+            self._fall("time_limit", f"no answer within {self._step_seconds:g} s; the worker was ended")
+        else:
+            self._fall("time_limit", f"the worker was not ready within {START_SECONDS:g} s")
+
+    def _send_more(self) -> None:
+        while self._script or self._waiting:
+            if not self._script:
+                self._next_script()
+                continue
+            request = self._script[0]
+            # what is played again goes step by step: each answer decides whether there is a next step
+            if self._sent and (request.mark is not None or self._sent[-1].mark is not None):
+                return
+            message = pickle.dumps((request.command, request.slot, request.argument))
+            if self._sent and sum(self._sent_bytes) + len(message) > AHEAD_BYTES:
+                return
+            self._script.popleft()
+            if not self._sent:
+                self.deadline = time.monotonic() + self._step_seconds
+            self._sent.append(request)
+            self._sent_bytes.append(len(message))
+            try:
+                self.pipe.send_bytes(message)
+            except OSError:
+                return  # it is gone: that is heard at the other end of what it has still answered
+
+    def _next_script(self) -> None:
+        """The next request; in front of it, if its state fell with an earlier worker, all that led there."""
+        while self._waiting and not self._script:
+            request = self._waiting.popleft()
+            life = self._lives.get(request.slot)
+            lost = request.command == "step" and life is not None and life.generation != self.generation
+            if life is None or not lost:
+                self._script.append(request)
+            elif self._replay:
+                self.replayed += 1
+                self._script.extend([*again(request.slot, life), request])
+            else:
+                self._give_up(request.slot, "worker_died", f"lost with its worker: {self.epitaph}")
+
+    def _answered(self, request: Request, result: Result) -> None:
+        if request.mark is None:
+            self._record(request, result)
+        elif isinstance(result, Failure) or mark_of(result) != request.mark:
+            self._script.clear()
+            what = f"lost with its worker ({self.epitaph}), and playing it again went differently"
+            self._give_up(request.slot, "worker_died", what)
+        elif len(self._script) == 1:  # only the new request is left
+            self._lives[request.slot].generation = self.generation
+
+    def _record(self, request: Request, result: Result) -> None:
+        self.results[request.slot] = result
+        if isinstance(result, Failure):
+            self._lives.pop(request.slot, None)
+        elif request.command == "start":
+            self._lives[request.slot] = Life(cast("Any", request.argument), self.generation, marks=[mark_of(result)])
+        elif request.slot in self._lives:
+            life = self._lives[request.slot]
+            life.actions.append(str(request.argument))
+            life.marks.append(mark_of(result))
+
+    def _give_up(self, slot: int, kind: FailureKind, detail: str) -> None:
+        self.results[slot] = Failure(kind, detail[:MAX_DETAIL])
+        self._lives.pop(slot, None)
+
+    def _fall(self, kind: FailureKind, detail: str) -> None:
+        """The slot being played has failed. The others go to the next generation, unless this one never was ready."""
+        if self._sent:
+            at = self._sent.popleft()
+            while_again = at.mark is not None
+            told = f"lost with its worker, and playing it again failed: {detail}" if while_again else detail
+            self._give_up(at.slot, "worker_died" if while_again else kind, told)
+            if while_again:
+                self._script.clear()
+        self._waiting.extendleft(reversed([*self._sent, *(r for r in self._script if r.mark is None)]))
+        for pending in (self._sent, self._sent_bytes, self._script):
+            pending.clear()
+        if not self.ready:
+            for request in self._waiting:
+                self._give_up(request.slot, "worker_died", detail)
+            self._waiting.clear()
+        self._replace(detail)
+
+    def _replace(self, epitaph: str) -> None:
+        self.epitaph = epitaph[:MAX_DETAIL]
+        self.replaced += 1
+        self.end()
+        self._spawn()
+
+    def _last_words(self) -> str:
+        self._process.join(5)
+        code = self._process.exitcode
+        if not self.ready:
+            return f"the worker ended with exit code {code} {_UNGUARDED}"
+        if code is not None and code < 0:
+            name = _signal_name(-code)
+            advice = "; perhaps the machine ran out of memory" if name == "SIGKILL" else ""
+            return f"the worker was ended by {name}{advice}"
+        return f"the worker ended with exit code {code}"
+
+    def ask_to_leave(self) -> None:
+        try:
+            self.pipe.send(None)
+        except OSError:
+            pass  # it is gone already
+
+    def end(self, patience: float = 0.0) -> None:
+        """Wait so many seconds for it to leave by itself, then kill it and whatever it has started."""
+        self._process.join(patience)
+        try:
+            os.killpg(cast("int", self._process.pid), signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass  # it is gone, with all it had started; or it had not come so far as to have a group
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self.pipe.close()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # those for real-time use have no names
+        return f"signal {number}"
+
+
+def listen(workers: Sequence[WorkerProcess], wait: bool) -> bool:
+    """Read one message of each worker that has one, and end those whose time is up; whether there was any such. With
+    `wait` there is: all these workers are busy."""
+    poll, by_number = select.poll(), {worker.pipe.fileno(): worker for worker in workers}
+    for number in by_number:
+        poll.register(number, select.POLLIN)
+    patience = min(worker.deadline for worker in workers) - time.monotonic() if wait else 0.0
+    heard = {number for number, _ in poll.poll(1000 * max(0.0, patience))}
+    now, moved = time.monotonic(), bool(heard)
+    for number, worker in by_number.items():
+        if number in heard:
+            worker.take_answer()
+        elif now >= worker.deadline:
+            worker.overdue()
+            moved = True
+    return moved

@@ -1,0 +1,140 @@
+"""The task servers of a run: which of them are there, and what they serve.
+
+A server that is lost is asked again and again, in the background, until it is back; meanwhile new episodes go to the
+others.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, cast
+
+from isentrope.core.errors import TaskError
+from isentrope.worlds.pool.codec import Table
+from isentrope.worlds.pool.remote_client import Refused, TaskServer, TooLate, Unreachable
+from isentrope.worlds.pool.sanitize import Garbage
+
+PROTOCOL = 1
+PROBE_SECONDS = 2.0  # for a lost server to say that it is back
+PROBE_PAUSE = 0.5
+DESCRIBE_SECONDS = 30.0
+PATH = f"/v{PROTOCOL}"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a server serves."""
+
+    world: str  # as it was asked for: a name of the registry, or module:Class
+    name: str
+    kinds: tuple[str, ...]
+    splits: tuple[tuple[str, int | None], ...]
+    options: tuple[tuple[str, Any], ...]
+
+
+class Fleet:
+    def __init__(self, addresses: Sequence[str], key: str = "") -> None:
+        self.servers = [TaskServer(address, key) for address in addresses]
+        self._changed = threading.Condition()
+        self._stopped = threading.Event()
+        self.lost_count = 0
+        self.description = self._describe_all()
+
+    def _describe_all(self) -> Description:
+        """All servers are asked at the same time; at least one must answer, and those that do must agree."""
+        with ThreadPoolExecutor(len(self.servers)) as threads:
+            found = list(threads.map(self._try_describe, self.servers))
+        known = [(server, what) for server, what in zip(self.servers, found, strict=True) if what is not None]
+        if not known:
+            reasons = "; ".join(server.down for server in self.servers)
+            raise TaskError(f"no task server answers: {reasons}. Start one with isentrope serve-task WORLD --port PORT")
+        first, description = known[0]
+        for server, other in known[1:]:
+            if other != description:
+                raise TaskError(f"{first.address} and {server.address} do not serve the same world with equal options")
+        for server in self.servers:
+            if server.down:
+                self._watch(server)
+        return description
+
+    def _try_describe(self, server: TaskServer) -> Description | None:
+        try:
+            return read_description(server.ask(f"{PATH}/world", None, DESCRIBE_SECONDS))
+        except (Unreachable, TooLate, Refused) as error:
+            server.down = str(error)
+        except Garbage as error:
+            server.down = f"{server.address} is no task server of this version: {error}"
+        return None
+
+    def pick(self, seconds: float, current: TaskServer | None = None) -> TaskServer:
+        """The living server with the fewest episodes, `current` if it is as good; waits for one if none is there."""
+        end = time.monotonic() + seconds
+        with self._changed:
+            while not (living := [server for server in self.servers if not server.down]):
+                left = end - time.monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    reasons = "; ".join(server.down for server in self.servers)
+                    raise Unreachable(f"no task server is there: {reasons}")
+            picked = min(living, key=lambda server: (server.live - (server is current), server is not current))
+            picked.live += 1
+            return picked
+
+    def leave(self, server: TaskServer) -> None:
+        with self._changed:
+            server.live -= 1
+
+    def lost(self, server: TaskServer, why: str) -> None:
+        """Do not use the server until it answers again."""
+        with self._changed:
+            if server.down or self._stopped.is_set():
+                return
+            server.down = why
+            self.lost_count += 1
+        server.close()
+        self._watch(server)
+
+    def close(self) -> None:
+        self._stopped.set()
+        for server in self.servers:
+            server.close()
+
+    def _watch(self, server: TaskServer) -> None:
+        threading.Thread(target=self._wait_for, args=(server,), daemon=True, name="isentrope-probe").start()
+
+    def _wait_for(self, server: TaskServer) -> None:
+        while not self._stopped.is_set():
+            try:
+                found = read_description(server.ask(f"{PATH}/world", None, PROBE_SECONDS))
+                if found == self.description:
+                    break
+                why = f"{server.address} is back, but serves something else"
+            except (Unreachable, TooLate, Refused, Garbage) as error:
+                why = str(error)
+            with self._changed:
+                server.down = why
+            self._stopped.wait(PROBE_PAUSE)
+        with self._changed:
+            server.down = ""
+            self._changed.notify_all()
+
+
+def read_description(table: Table) -> Description:
+    """Refuses what is not of this protocol."""
+    if table.get("protocol") != PROTOCOL:
+        raise Garbage(f"it does not speak version {PROTOCOL} of the protocol")
+    kinds, splits, options = (table.get(name) for name in ("kinds", "splits", "options"))
+    texts = [table.get("world"), table.get("name"), *cast("list[Any]", kinds if isinstance(kinds, list) else [None])]
+    fine = all(isinstance(text, str) for text in texts) and isinstance(splits, dict) and isinstance(options, dict)
+    sizes = list(cast("dict[str, Any]", splits if fine else {}).items())
+    if not fine or not all(size is None or (type(size) is int and size >= 0) for _, size in sizes):
+        raise Garbage("its description of the world is not complete")
+    known = sorted((key, _hashable(value)) for key, value in cast("dict[str, Any]", options).items())
+    return Description(str(texts[0]), str(texts[1]), tuple(map(str, texts[2:])), tuple(sizes), tuple(known))
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, cast("list[Any]", value))) if isinstance(value, list | tuple) else value
