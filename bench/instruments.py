@@ -38,7 +38,7 @@ from isentrope.metrics.probes.similarity import full_kernel, similarity_metrics
 from isentrope.metrics.probes.think import delta_h
 from isentrope.models.load import load_policy
 from isentrope.rollout.arena import Arena
-from isentrope.rollout.scores import write_scores
+from isentrope.runs.scores import write_scores
 from isentrope.setup import use_threads
 from isentrope.train.learner import Learner
 

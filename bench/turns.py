@@ -35,7 +35,7 @@ from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout import runner as runner_module
 from isentrope.rollout.runner import Runner, Seat
-from isentrope.rollout.store import write_episodes
+from isentrope.runs.episodes import write_episodes
 from isentrope.worlds.pool.open import open_tasks
 from isentrope.worlds.registry import make_world
 

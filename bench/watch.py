@@ -28,7 +28,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from isentrope.core.types import Episode, Turn
-from isentrope.rollout.store import read_episodes, train_path, write_episodes
+from isentrope.runs.episodes import read_episodes, write_episodes
+from isentrope.runs.layout import train_path
 from tests.report.fake_run import CONFIG, KINDS, TOKENS, eval_record, train_metrics
 
 IN_FILE = 100  # episodes

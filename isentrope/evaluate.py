@@ -15,15 +15,15 @@ from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
 from isentrope.metrics.episodes import eval_metrics, key_part
 from isentrope.models.load import load_policy
-from isentrope.models.sources.find import kept_checkpoints
 from isentrope.notices import check_tasks
 from isentrope.results.measure import Evaluation, SplitResult, measure
 from isentrope.results.played import digest, played_settings
 from isentrope.results.record import Record
 from isentrope.rollout.arena import Arena
-from isentrope.rollout.store import write_episodes
+from isentrope.runs.checkpoints import best_checkpoint, best_step, kept_checkpoints
+from isentrope.runs.episodes import write_episodes
+from isentrope.runs.layout import CHECKPOINTS, POLICY, REFERENCE, checkpoint_step, eval_name
 from isentrope.setup import settled, use_threads
-from isentrope.train.checkpoint import best_checkpoint, latest_checkpoint
 
 
 def evaluate(arena: Arena, games: int, watch: Watch, episodes_at: str | None = None) -> dict[str, float]:
@@ -115,7 +115,7 @@ def _candidates(config: RunConfig, model: str | None, which: str | int | None) -
         return [(None, None)]
     named = model or config.policy.model
     folder = Path(named)
-    if not (folder / "checkpoints").is_dir():
+    if not (folder / CHECKPOINTS).is_dir():
         if which is not None:
             raise RunError(f"{named} is not a run folder, so it has no checkpoints; leave --step and --checkpoint out")
         return [(None, named)]
@@ -124,17 +124,16 @@ def _candidates(config: RunConfig, model: str | None, which: str | int | None) -
 
 def checkpoints_of(run: Path, which: str | int) -> list[tuple[int, Path]]:
     """The models of a run's checkpoints by step: "best", "last", "all" or one step; step 0 is where it began."""
-    folder = run / "checkpoints"
-    found = {step: path / "policy" for step, path in kept_checkpoints(folder).items()}
-    if (run / "reference").is_dir() and which == 0:
-        found[0] = run / "reference"
+    folder = run / CHECKPOINTS
+    found = {step: path / POLICY for step, path in kept_checkpoints(folder).items()}
+    if (run / REFERENCE).is_dir() and which == 0:
+        found[0] = run / REFERENCE
     if not found:
         raise RunError(f"the run {run} has no checkpoint yet; wait for the first (run.checkpoint_every)")
     if which == "all":
         return list(found.items())
-    best, last = best_checkpoint(folder), latest_checkpoint(folder)
-    chosen = best[0] if which == "best" and best else last.name if last and not isinstance(which, int) else None
-    step = which if isinstance(which, int) else int(str(chosen).removeprefix("step-"))
+    best = best_step(folder) if which == "best" else None
+    step = which if isinstance(which, int) else max(found) if best is None else best
     if step == 0 and step not in found:
         raise RunError(f"the run {run} has no copy of the policy it began with; evaluate its policy.model instead")
     if step not in found:
@@ -162,8 +161,7 @@ def _evaluation(arena: Arena, plan: RolloutPlan, exam: Exam, step: int | None, w
         tokens_known = arena.engine.dialect.ids_per_token == 1
         found[split] = measure(episodes, task.success_reward, task.invalid_reward, tokens_known)
         if exam.episodes_at is not None:
-            when = "" if step is None else f"{step:06d}-"
-            write_episodes(exam.episodes_at / f"eval-{when}{key_part(split)}.parquet", episodes)
+            write_episodes(exam.episodes_at / eval_name(step, key_part(split)), episodes)
         check_tasks(episodes, "measure", FAULTS)
     return Evaluation(step, found)
 
@@ -183,11 +181,11 @@ def _games(arena: Arena, split: str, all_games: bool) -> int:
 
 def _choice(config: RunConfig, model: str | None, which: str | int | None) -> dict[str, str]:
     """How the checkpoint of a run was chosen: the best of several figures is too high, so tables say it."""
-    folder = Path(model or config.policy.model) / "checkpoints"
+    folder = Path(model or config.policy.model) / CHECKPOINTS
     if config.engine.kind == "openai" or not folder.is_dir():
         return {}
     best = best_checkpoint(folder)
-    wanted = which in (None, "best") or (best is not None and which == int(best[0].removeprefix("step-")))
+    wanted = which in (None, "best") or (best is not None and which == checkpoint_step(best[0]))
     if wanted:
         return {"eval.checkpoint": "best" if best is not None else "last"}
     return {"eval.checkpoint": f"step {which}" if isinstance(which, int) else str(which)}

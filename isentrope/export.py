@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from isentrope.core.errors import EngineError, RunError, writing
-from isentrope.disk import flush_folder, share_as
 from isentrope.export_card import model_card
 from isentrope.models.load import find_folder, load_folder
 from isentrope.models.lora.adapters import merged
 from isentrope.models.policy import Policy
-from isentrope.models.sources.find import best_step, kept_checkpoints
+from isentrope.runs.atomic import flush_folder, share_as
+from isentrope.runs.checkpoints import best_step, kept_checkpoints
+from isentrope.runs.layout import CHECKPOINTS, POLICY, checkpoint_path
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
@@ -59,10 +60,10 @@ def export(source: Path, out: Path, dtype: str = "bfloat16", step: int | None = 
 
 
 def _chosen(source: Path, step: int | None) -> Path:
-    checkpoints = source / "checkpoints"
+    checkpoints = source / CHECKPOINTS
     if step is None:
         return find_folder(str(source), setting="")
-    folder = checkpoints / f"step-{step:06d}" / "policy"
+    folder = checkpoint_path(source, step) / POLICY
     if not folder.is_dir():
         there, best = kept_checkpoints(checkpoints), best_step(checkpoints)
         found = f"it has {', '.join(map(str, there))}" if there else "it has none"

@@ -9,9 +9,11 @@ from typing import Any
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import config_to_toml
-from isentrope.instruments.log import read_records
 from isentrope.models.lora.adapters import is_adapter
 from isentrope.models.lora.model import Base
+from isentrope.runs.folder import about_or_nothing, kind_of
+from isentrope.runs.layout import METRICS, checkpoint_step, recorded_config
+from isentrope.runs.log import read_records
 
 LOADING = """```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -47,17 +49,17 @@ def model_card(source: Path, folder: Path, made: Path, dtype: str, parameters: i
 def _run_of(folder: Path) -> Path | None:
     """The run that a checkpoint's policy folder belongs to."""
     run = folder.resolve().parents[2] if len(folder.resolve().parents) > 2 else None
-    return run if run and folder.parent.name.startswith("step-") and (run / "config.toml").is_file() else None
+    return run if run and checkpoint_step(folder.parent.name) is not None and recorded_config(run) else None
 
 
 def _config(run: Path) -> RunConfig:
-    return load_config(run / "config.toml", [])
+    return load_config(recorded_config(run), [])
 
 
 def _training(run: Path, folder: Path) -> list[str]:
     config = _config(run)
-    kind = json.loads((run / "run.json").read_text())["kind"] if (run / "run.json").is_file() else "train"
-    step = int(folder.parent.name.removeprefix("step-"))
+    kind = kind_of(about_or_nothing(run), imitates=False)
+    step = checkpoint_step(folder.parent.name) or 0
     base = Base.load(folder).name if is_adapter(folder) else config.policy.model
     how = "all weights" if not config.policy.lora_rank else f"adapters of rank {config.policy.lora_rank}, merged"
     what = {"sft": "imitation of expert games", "rft": "imitation of its own successes"}
@@ -68,16 +70,15 @@ def _training(run: Path, folder: Path) -> list[str]:
         f"- training: {trained}, {how}, step {step}",
     ]
     began = Path(config.policy.model)
-    if (began / "run.json").is_file():
-        before = json.loads((began / "run.json").read_text()).get("kind", "")
-        lines.append(f"- before that: {what.get(before, 'another run')} (`{_plain(str(began))}`)")
+    if before := about_or_nothing(began):
+        lines.append(f"- before that: {what.get(before.get('kind', ''), 'another run')} (`{_plain(str(began))}`)")
     if config.methods:
         lines.append(f"- methods: {', '.join(_plain(name) for name in config.methods)}")
     return [*lines, "", *_success(run, step, config)]
 
 
 def _success(run: Path, step: int, config: RunConfig) -> list[str]:
-    records = read_records(run / "metrics.jsonl") if (run / "metrics.jsonl").is_file() else []
+    records = read_records(run / METRICS) if (run / METRICS).is_file() else []
     found = [r for r in records if r.get("kind") == "eval" and r.get("step") == step]
     if not found:
         return [f"No evaluation was made at step {step} of the run.", ""]

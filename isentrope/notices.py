@@ -11,10 +11,11 @@ from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.core.types import FAILURES, Episode, failures_by_kind
-from isentrope.instruments.log import METRICS, read_records
 from isentrope.metrics.timings import CROWDED, Cores
 from isentrope.models.policy import Policy
-from isentrope.train.run_folder import RunFolder
+from isentrope.runs.layout import METRICS, checkpoint_step
+from isentrope.runs.log import read_records
+from isentrope.runs.writer import RunFolder
 
 _MOST_DETAIL = 400
 _MOST_LINE = 120
@@ -48,7 +49,7 @@ def _size(policy: Policy, config: RunConfig) -> str:
 
 def say_start(watch: Watch, config: RunConfig, policy: Policy, folder: RunFolder, found: Path | None) -> None:
     """Who learns what, by which means and where; `found` is the checkpoint that the run goes on from."""
-    if folder.kind == "train" and found and int(found.name.removeprefix("step-")) >= config.run.steps:
+    if folder.kind == "train" and found and (checkpoint_step(found.name) or 0) >= config.run.steps:
         return  # there is nothing left to do
     if folder.resumed and not found:
         nothing = "nothing to resume" if folder.fresh else "no checkpoint was written"

@@ -11,6 +11,7 @@ from isentrope.core.errors import TaskError, TrainError
 from isentrope.engines.registry import make_engine
 from isentrope.evaluate import evaluate
 from isentrope.instruments.live import Live
+from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
 from isentrope.metrics.episodes import FAILURES, Metrics, rollout_metrics
 from isentrope.metrics.timings import speed_metrics, stage_metrics
@@ -20,12 +21,12 @@ from isentrope.policies import policies
 from isentrope.rollout.advance import Rollouts
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.clock import Clock
+from isentrope.runs.checkpoints import Keeper, latest_checkpoint, load_state
+from isentrope.runs.layout import eval_path
+from isentrope.runs.writer import RunFolder
 from isentrope.setup import lasting_objects, settled, use_threads
-from isentrope.train.checkpoint import latest_checkpoint, load_state
-from isentrope.train.keeper import Keeper
 from isentrope.train.learner import Learner
 from isentrope.train.player import Player
-from isentrope.train.run_folder import RunFolder
 
 
 def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
@@ -34,7 +35,7 @@ def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fals
     use_threads(config)
     check_prompt(config)
     methods = make_methods(config)
-    with RunFolder(out, config, resume) as folder, Watch(quiet) as watch:
+    with RunFolder(out, config, resume, complete=with_options) as folder, Watch(quiet) as watch:
         found = latest_checkpoint(folder.checkpoints) if resume else None
         policy, reference = policies(config, folder, found)
         say_start(watch, config, policy, folder, found)
@@ -108,7 +109,7 @@ class _Loop:
         sampled, episodes = played.sampled, played.sampled.kept + played.sampled.dropped
         if self.live.stored(step):
             with self.clock("store"):
-                sampled.write(self.folder.path / "episodes", step)
+                sampled.write(self.folder.path, step)
         metrics = rollout_metrics(episodes) | played.metrics
         # A task that broke says nothing about the policy: its episode is stored and counted, but not learnt from.
         learnt = [episode for episode in sampled.kept if episode.stop not in FAILURES]
@@ -131,7 +132,7 @@ class _Loop:
     def _evaluate(self, step: int) -> dict[str, float]:
         ends = step in (0, self.config.run.steps)
         games = self.config.eval.games if ends else self.config.eval.quick_games
-        stored = str(self.folder.path / "episodes" / f"eval-{step:06d}-{{split}}.parquet") if ends else None
+        stored = str(eval_path(self.folder.path, step, "{split}")) if ends else None
         with self.clock("evaluate"):
             self.rollouts.settle()
             metrics = evaluate(self.arena, games, self.watch, stored)

@@ -8,14 +8,15 @@ from isentrope.config.schema import RunConfig
 from isentrope.models.load import load_checkpoint, load_folder, load_policy
 from isentrope.models.lora.adapters import reference_of
 from isentrope.models.policy import Policy
-from isentrope.train.run_folder import RunFolder
+from isentrope.runs.layout import POLICY
+from isentrope.runs.writer import RunFolder
 
 
 def policies(config: RunConfig, folder: RunFolder, found: Path | None) -> tuple[Policy, Policy | None]:
     """The policy as it is now, and the reference: the policy as it was at step 0, kept in the run folder."""
     run, longest = config.run, config.agent.max_context
     if found:
-        policy = load_checkpoint(found / "policy", config.policy, run, config.learn, config.critic, longest)
+        policy = load_checkpoint(found / POLICY, config.policy, run, config.learn, config.critic, longest)
     else:
         policy = load_policy(config.policy, run, config.learn, config.critic, longest)
         folder.write_start(policy)

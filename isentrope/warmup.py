@@ -15,20 +15,21 @@ from isentrope.core.types import Episode
 from isentrope.engines.registry import make_engine
 from isentrope.evaluate import evaluate, evaluation_plan
 from isentrope.instruments.log import MetricsLog
+from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
 from isentrope.models.load import LARGE, load_checkpoint, load_policy
 from isentrope.models.policy import Policy
 from isentrope.notices import check_prompt, check_tasks, finished, say_end, say_start, summary
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.demonstrate import demonstrations
-from isentrope.rollout.store import read_episodes, write_episodes
+from isentrope.runs.checkpoints import Keeper, latest_checkpoint, load_state
+from isentrope.runs.episodes import read_episodes, write_episodes
+from isentrope.runs.layout import POLICY, eval_path, own_path
+from isentrope.runs.writer import RunFolder
 from isentrope.setup import settled, use_threads
-from isentrope.train.checkpoint import latest_checkpoint, load_state
 from isentrope.train.imitate import imitate
-from isentrope.train.keeper import Keeper
 from isentrope.train.learner import make_optimiser
 from isentrope.train.optimise import Optimiser, learning_rate
-from isentrope.train.run_folder import RunFolder
 
 HIGH_RATE = 2e-4
 """A learning rate above which large models usually fall apart when all of their weights learn."""
@@ -41,11 +42,11 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
     check_prompt(config)
     make_methods(config)  # a fault in their settings is to be found before anything is written
     kind = "rft" if config.sft.source == "own" else "sft"
-    with RunFolder(out, config, resume, kind) as folder, Watch(quiet) as watch:
+    with RunFolder(out, config, resume, kind, complete=with_options) as folder, Watch(quiet) as watch:
         found = latest_checkpoint(folder.checkpoints) if resume else None
         run, learn, longest = config.run, replace(config.learn, kl=0.0), config.agent.max_context  # no reference here
         if found:
-            policy = load_checkpoint(found / "policy", config.policy, run, learn, max_context=longest)
+            policy = load_checkpoint(found / POLICY, config.policy, run, learn, max_context=longest)
         else:
             policy = load_policy(config.policy, run, learn, max_context=longest)
             folder.write_start(policy)
@@ -61,7 +62,7 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
             keeper.settle(found)
         with Arena(config, make_engine(config, policy)) as arena:
             if config.sft.source == "own":
-                games = _own_games(arena, config, folder.path / "episodes" / "own.parquet", watch)
+                games = _own_games(arena, config, own_path(folder.path), watch)
             else:
                 games = _expert_games(arena, policy, config, watch)
             return _imitate_all(config, policy, optimiser, arena, games, folder, keeper, watch)
@@ -156,7 +157,7 @@ def _imitate_all(
         every, metrics = config.run.eval_every, {}
         if done == total or (every and done % every == 0):
             arena.engine.refresh()
-            stored = str(folder.path / "episodes" / f"eval-{done:06d}-{{split}}.parquet") if done == total else None
+            stored = str(eval_path(folder.path, done, "{split}")) if done == total else None
             metrics = evaluate(arena, config.eval.quick_games, watch, stored)
             log.write(done, metrics, kind="eval")
             watch.say(f"{name} {done}/{total}: loss {loss:.3f}, {summary(metrics, config.eval.splits)}")

@@ -17,13 +17,12 @@ LEAVES = {
     "errors",
     "masked",
     "seeding",
-    "disk",
     "marked",
     "shared_prefix",
     "layout",
 }  # import only each other; anyone may import them
 STAGES = (
-    "config", "tasks", "agent", "policy", "rollout", "batch", "advantages",
+    "config", "runs", "tasks", "agent", "policy", "rollout", "batch", "advantages",
     "losses", "methods", "train", "instruments", "results", "report", "watch",
     "study", "claims",
 )  # fmt: skip

@@ -9,7 +9,7 @@ from functools import lru_cache
 from isentrope.claims.measures import curve_of, mean
 from isentrope.diagnosis.phases import find_phases
 from isentrope.diagnosis.rise_detector import Rise
-from isentrope.metrics.curves import Curve
+from isentrope.runs.curves import Curve
 from isentrope.study.read import StudyRun
 
 BEFORE = 5  # steps before an onset that tell the level there

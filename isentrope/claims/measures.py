@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from isentrope.metrics.curves import Curve
+from isentrope.runs.curves import Curve
 from isentrope.study.read import StudyRun
 from isentrope.study.statistics import converged, spread
 

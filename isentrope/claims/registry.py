@@ -19,7 +19,7 @@ from pathlib import Path
 from isentrope.claims.book import CLAIMS
 from isentrope.claims.digests import DECISION, digest_of, digest_of_decision
 from isentrope.claims.record import Claim
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
 
 FILE = Path(__file__).with_name("rules.json")
 

@@ -47,7 +47,7 @@ def analyze(
             typer.echo(plain(line))
         records = verdict.added_to(records)
     if out is not None:
-        from isentrope.rollout.files import write_atomically
+        from isentrope.runs.atomic import write_atomically
 
         write_atomically(out, "".join(json.dumps(record) + "\n" for record in records).encode())
         typer.echo(plain(f"wrote {out}"))

@@ -73,7 +73,7 @@ def claims(
         return
     from isentrope.claims.render import to_json, to_markdown
     from isentrope.core.text import plain
-    from isentrope.rollout.files import write_atomically
+    from isentrope.runs.atomic import write_atomically
 
     text = to_json(ledger, checked) if form is Form.json else to_markdown(ledger, checked)
     if out is None:

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from isentrope import __version__
 
 if TYPE_CHECKING:
-    from isentrope.instruments.diagnosis_data import Course
+    from isentrope.runs.folder import Run
 
 # The extras of the package: what each is for, and whether what it asks for is here and fits.
 
@@ -287,7 +287,7 @@ def _look_at_runs(runs: list[Path], as_json: bool) -> None:
     found: list[Diagnosis] = []
     for run in runs:
         try:
-            found.append(diagnose(course_of(run)))
+            found.append(diagnose(opened(run)))
         except RunError as error:
             if len(runs) == 1:
                 raise
@@ -305,14 +305,14 @@ def _look_at_runs(runs: list[Path], as_json: bool) -> None:
         typer.echo("\n".join(lines))
 
 
-def course_of(path: Path) -> Course:
+def opened(path: Path) -> Run:
     """A run folder, read for a diagnosis."""
-    from isentrope.report import story
-    from isentrope.report.read import read_run
+    from isentrope.report.story import check_run
+    from isentrope.runs.folder import Run
 
-    run = read_run(path)
-    story.check_run(run)
-    return story.course_of(run)
+    run = Run.open(path)
+    check_run(run)
+    return run
 
 
 def _look_at_machine() -> None:

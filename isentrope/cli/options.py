@@ -15,6 +15,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.config.validate import is_remote
 from isentrope.core.errors import IsentropeError
 from isentrope.core.text import plain
+from isentrope.runs.layout import recorded_config
 
 # The first line of a command that takes seconds to begin: torch is read before anything else can be said.
 
@@ -30,10 +31,8 @@ def say_loading_by(recipe: Path | None, run: Path | None, sets: Sequence[str] | 
     The settings are read without the options of methods, whose check needs torch. What is wrong with them is not said
     here but where they are read in full.
     """
-    if recipe is None and run is not None and (run / "config.toml").is_file():
-        recipe = run / "config.toml"
     try:
-        config = load_config(recipe, sets or ())
+        config = load_config(recipe or recorded_config(run), sets or ())
     except IsentropeError:
         return
     if config.engine.kind == "openai":
@@ -58,9 +57,7 @@ def load(recipe: Path | None, sets: Sequence[str] | None) -> RunConfig:
 
 def recipe_or_recorded(recipe: Path | None, run: Path | None, sets: Sequence[str] | None) -> RunConfig:
     """The recipe's settings; without one those recorded in the run folder; without that the defaults."""
-    if recipe is None and run is not None and (run / "config.toml").is_file():
-        recipe = run / "config.toml"
-    return load(recipe, sets)
+    return load(recipe or recorded_config(run), sets)
 
 
 def recipe_or_run(recipe: Path | None, run: Path | None, sets: Sequence[str] | None) -> RunConfig:
@@ -68,14 +65,15 @@ def recipe_or_run(recipe: Path | None, run: Path | None, sets: Sequence[str] | N
 
     Else a run folder from the network could have any environment variable sent to any address, as the server's key.
     """
-    if recipe is not None or run is None or not (run / "config.toml").is_file():
+    recorded = recorded_config(run)
+    if recipe is not None or recorded is None:
         return load(recipe, sets)
     from isentrope.methods.options import option_problems
 
     problems: list[str] = []
-    table = _without_server(_without_task_server(read_recipe(run / "config.toml")))
+    table = _without_server(_without_task_server(read_recipe(recorded)))
     table = lay_over(table, read_overrides(sets or (), problems))
-    return config_from_table(table, problems, str(run / "config.toml"), option_problems)
+    return config_from_table(table, problems, str(recorded), option_problems)
 
 
 def _without_server(table: dict[str, Any]) -> dict[str, Any]:

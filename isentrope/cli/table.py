@@ -68,7 +68,7 @@ def table(
     from isentrope.results.render import render
     from isentrope.results.rows import read_rows
     from isentrope.results.table import Choices, make_tables
-    from isentrope.rollout.files import write_atomically
+    from isentrope.runs.atomic import write_atomically
 
     choices = Choices(tuple(split or ()), at.value, Window(last, from_step), against, mixed, more)
     tables = make_tables(read_rows(sources or (), row or ()), choices)

@@ -9,6 +9,7 @@ from isentrope.cli.options import OutFolder, RecipeArgument, ResumeOption, SetOp
 from isentrope.config.schema import RunConfig
 from isentrope.config.validate import check_training
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.runs.layout import recorded_config
 
 
 def train(
@@ -45,7 +46,7 @@ def rft(recipe: RecipeArgument = None, *, out: OutFolder, sets: SetOption = None
 
 def _settings(recipe: Path | None, out: Path, sets: Sequence[str] | None, resume: bool) -> RunConfig:
     """The recipe's; those of the run in `out` where it is to be resumed without one."""
-    if resume and recipe is None and not (out / "config.toml").is_file():
+    if resume and recipe is None and recorded_config(out) is None:
         raise RunError(f"nothing to resume at {out}: no run was begun there; give a recipe to begin one")
     recorded = out if resume else None
     say_loading_by(recipe, recorded, sets)

@@ -1,7 +1,6 @@
 """What happened in a run, in words: `isentrope doctor RUN`.
 
-    course = Course(name, kind, config, records, running=False)
-    diagnosis = diagnose(course)
+    diagnosis = diagnose(Run.open("runs/first"))
     print(diagnosis.words())
 
 A diagnosis is data first: findings with a claim, the numbers it rests on, the steps it is about, how serious it is and
@@ -26,7 +25,8 @@ from isentrope.diagnosis.findings.others import (
     switch_findings,
 )
 from isentrope.diagnosis.findings.success import stalled_findings, success_findings
-from isentrope.instruments.diagnosis_data import SEVERITIES, Course, Finding
+from isentrope.instruments.diagnosis_data import SEVERITIES, Finding
+from isentrope.runs.folder import Run
 
 MOST_REMEDIES = 5  # that a paragraph names
 
@@ -57,7 +57,7 @@ class Diagnosis:
         return {"run": self.name, "kind": self.kind, "words": self.words(), "findings": findings}
 
 
-def diagnose(course: Course) -> Diagnosis:
+def diagnose(course: Run) -> Diagnosis:
     """All findings about a run, in the order in which they are told."""
     if course.kind != "train":
         findings = [*state_findings(course), *imitation_findings(course)]

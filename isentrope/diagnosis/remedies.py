@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from isentrope.diagnosis.alarm_rules import WEIGH
-from isentrope.instruments.diagnosis_data import Course, slower
+from isentrope.instruments.diagnosis_data import slower
+from isentrope.runs.folder import Run
 
 USUAL_KL = 0.01  # learn.kl of most recipes
 COOL = 0.7  # a sampling temperature below this narrows what the policy tries
@@ -14,7 +15,7 @@ LONG_WEIGH_LESS = ("turn", "sequence")  # aggregations in which a token of a lon
 BONUSES = {"entropy_bonus": "coefficient", "ea": "alpha"}  # methods that push entropy up, and by which setting
 
 
-def to_calm(course: Course) -> tuple[str, ...]:
+def to_calm(course: Run) -> tuple[str, ...]:
     """Against entropy that erupts. What pushes it up comes first."""
     found = [_smaller(course, f"method.{name}.{key}") for name, key in BONUSES.items() if name in course.methods]
     heat = temperature(course)
@@ -26,7 +27,7 @@ def to_calm(course: Course) -> tuple[str, ...]:
     return (*found, slower(course), *_more_kl(course), *_seal(course))
 
 
-def to_shorten(course: Course, where_lost: bool) -> tuple[str, ...]:
+def to_shorten(course: Run, where_lost: bool) -> tuple[str, ...]:
     """Against responses that grow, or that grow in episodes that are not solved and nowhere else."""
     found = weighing(course) if where_lost else []
     if not course.amount("learn.overlong"):
@@ -34,7 +35,7 @@ def to_shorten(course: Course, where_lost: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def to_widen(course: Course) -> tuple[str, ...]:
+def to_widen(course: Run) -> tuple[str, ...]:
     """Against entropy that collapses. What keeps it down comes first."""
     heat = temperature(course)
     found = [f"a higher rollout.temperature (it is {heat:g})"] if heat is not None and heat < COOL else []
@@ -47,7 +48,7 @@ def to_widen(course: Course) -> tuple[str, ...]:
     return (*found, slower(course), *_more_kl(course))
 
 
-def in_the_doctors_words(course: Course, remedy: str) -> tuple[str, ...]:
+def in_the_doctors_words(course: Run, remedy: str) -> tuple[str, ...]:
     """An alarm's remedies as other findings word them, so that nothing is advised twice, without what is on already."""
     words = {"a smaller learn.lr": [slower(course)], "the method seal": _seal(course), WEIGH: weighing(course)}
     parts = [one for part in remedy.split("; ") for one in words.get(part, [part])]
@@ -55,7 +56,7 @@ def in_the_doctors_words(course: Course, remedy: str) -> tuple[str, ...]:
     return tuple(part for part in parts if not (resampled and part.startswith("dynamic sampling")))
 
 
-def weighing(course: Course) -> list[str]:
+def weighing(course: Run) -> list[str]:
     """Against noise and length in episodes that fail: docs/claims/seal.md says what was seen of each."""
     if course.setting("learn.aggregation") not in LONG_WEIGH_LESS:
         return []
@@ -64,14 +65,14 @@ def weighing(course: Course) -> list[str]:
     return [*found, PENALTY] if unpunished else found
 
 
-def temperature(course: Course) -> float | None:
+def temperature(course: Run) -> float | None:
     """That training games were sampled at, as far as the settings tell."""
     if "higher_temperature" in course.methods:
         return course.amount("method.higher_temperature.temperature") or 1.2
     return course.amount("rollout.temperature")
 
 
-def _undivided_turns(course: Course) -> bool:
+def _undivided_turns(course: Run) -> bool:
     """Whether DIVIDE can be followed, and was seen to help: other advantages than these are never divided, and
     gigpo_mixed only in one of its two parts, which would then be on different scales."""
     divisible = course.setting("learn.advantage") in (None, "grpo", "gigpo")
@@ -79,20 +80,20 @@ def _undivided_turns(course: Course) -> bool:
     return divisible and undivided and course.setting("learn.aggregation") == "turn"
 
 
-def _seal(course: Course) -> list[str]:
+def _seal(course: Run) -> list[str]:
     """The paper's remedy. It comes last: in our runs that erupt it did not help."""
     return [] if "seal" in course.methods else ["seal"]
 
 
-def _smaller(course: Course, name: str) -> str:
+def _smaller(course: Run, name: str) -> str:
     value = course.amount(name)
     return f"a smaller {name}" + (f" (it is {value:g})" if value is not None else "")
 
 
-def _larger(course: Course, name: str) -> str:
+def _larger(course: Run, name: str) -> str:
     return _smaller(course, name).replace("a smaller", "a larger", 1)
 
 
-def _more_kl(course: Course) -> list[str]:
+def _more_kl(course: Run) -> list[str]:
     """A policy that nothing holds near where it began."""
     return [f"learn.kl={USUAL_KL:g} (it is 0)"] if course.amount("learn.kl") == 0 else []

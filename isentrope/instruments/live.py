@@ -27,9 +27,10 @@ from isentrope.instruments.observe import Observer
 from isentrope.instruments.on_alarm import OnAlarm, Response
 from isentrope.metrics.means import Metrics
 from isentrope.metrics.probes.probes import Probes
-from isentrope.metrics.words import Words
 from isentrope.models.policy import Policy
-from isentrope.rollout.scores import scores_path, write_scores
+from isentrope.runs.layout import scores_path
+from isentrope.runs.scores import write_scores
+from isentrope.runs.token_texts import TokenTexts
 from isentrope.train.learner import Probe
 
 
@@ -39,7 +40,7 @@ class Live:
     ) -> None:
         self.config, self.run, self.policy, self.say = config, run, policy, say
         self.log = MetricsLog(run, trackers_of(config.run.track), say)
-        self.observer = Observer(Words(policy.dialect.pieces(range(policy.dialect.size))))
+        self.observer = Observer(TokenTexts(policy.dialect.pieces(range(policy.dialect.size))))
         self.probes = Probes(config.instruments, config.learn.micro_tokens)
         self.on_alarm = OnAlarm(config, methods)
         self.response = Response()

@@ -17,13 +17,13 @@ from typing import Any
 
 from isentrope.core.types import Episode, Scores
 from isentrope.diagnosis.alarms import Alarm, Alarms
-from isentrope.instruments.log import Record
 from isentrope.instruments.spoken import spoken
 from isentrope.metrics.degeneracy import LengthDrift, degeneracy_metrics
 from isentrope.metrics.drift import Drift
 from isentrope.metrics.means import Metrics
 from isentrope.metrics.surprisal import predicted_drift
-from isentrope.metrics.words import Words
+from isentrope.runs.log import Record
+from isentrope.runs.token_texts import TokenTexts
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Running:
 
 
 class Observer:
-    def __init__(self, words: Words | None) -> None:
+    def __init__(self, words: TokenTexts | None) -> None:
         """Without words nothing can be said about sentences."""
         self.words, self.running = words, Running()
 

@@ -17,8 +17,8 @@ from isentrope.config.validate import switched_method
 from isentrope.core.method import Method
 from isentrope.core.text import listed
 from isentrope.diagnosis.alarms import Alarm
-from isentrope.instruments.log import Record
 from isentrope.methods.registry import make_switched
+from isentrope.runs.log import Record
 
 
 @dataclass(frozen=True)

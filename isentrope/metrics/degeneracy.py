@@ -24,7 +24,7 @@ import numpy as np
 from isentrope.core.types import Episode, Turn
 from isentrope.instruments.spoken import ACTION, Spoken
 from isentrope.metrics.means import Metrics
-from isentrope.metrics.words import Words
+from isentrope.runs.token_texts import TokenTexts
 
 # Actions that name something which is not there.
 #
@@ -103,7 +103,7 @@ _ENDS = re.compile(r"(?<=[.!?])\s+|[\n\r]+|</?\w+>")
 _LETTER = re.compile(r"\w")
 
 
-def degeneracy_metrics(episodes: Sequence[Episode], step: Spoken, words: Words | None) -> Metrics:
+def degeneracy_metrics(episodes: Sequence[Episode], step: Spoken, words: TokenTexts | None) -> Metrics:
     """Without `words` nothing is said about sentences."""
     metrics: Metrics = {}
     sentences, twice = duplicated(step, words) if words is not None else (0, 0)
@@ -125,7 +125,7 @@ def sentences_of(text: str) -> list[str]:
     return [piece for piece in pieces if _LETTER.search(piece)]
 
 
-def duplicated(step: Spoken, words: Words) -> tuple[int, int]:
+def duplicated(step: Spoken, words: TokenTexts) -> tuple[int, int]:
     """(sentences in all responses, those of them that stand more than once in their response)."""
     spoken_N = step.part_N != ACTION
     ids = step.ids_N[spoken_N].tolist()

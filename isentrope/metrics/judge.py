@@ -27,9 +27,9 @@ from isentrope.core.text import count as counted
 from isentrope.core.types import Episode
 from isentrope.engines.openai.client import ApiClient, Failed
 from isentrope.engines.openai.engine import read_answer
-from isentrope.instruments.log import Record
-from isentrope.metrics.words import Words, read_words
-from isentrope.rollout.store import read_episodes
+from isentrope.runs.episodes import episode_files, read_episodes
+from isentrope.runs.log import Record
+from isentrope.runs.token_texts import TokenTexts, read_token_texts
 
 KEY = "degeneracy/judge"
 MOST_TEXT = 12_000  # characters of an episode that the judge reads
@@ -37,7 +37,6 @@ ANSWER_TOKENS = 512  # an answer takes one; models that think before they answer
 PATIENCE = 3  # requests in a row without an answer, before any was answered: then the server is given up
 TIMEOUT, RETRIES = 120.0, 3
 _MARK = re.compile(r"10|[0-9]")
-_STEP = re.compile(r"step-(\d+)\.parquet")
 
 INSTRUCTIONS = """You rate transcripts of a language model that works on a task in several turns. Rate how far its \
 writing has come apart, not whether it solved the task. Signs: words or sentences without sense, the same sentence or \
@@ -138,7 +137,7 @@ def read_mark(answer: str) -> int:
     return int(found[0])
 
 
-def transcript(episode: Episode, words: Words) -> str:
+def transcript(episode: Episode, words: TokenTexts) -> str:
     """Goal, observations and responses in their order; cut in the middle if it is very long."""
     parts = [f"GOAL: {episode.goal}"]
     for number, turn in enumerate(episode.turns, start=1):
@@ -150,8 +149,8 @@ def transcript(episode: Episode, words: Words) -> str:
 
 def judge_run(run: Path, judge: Judge, count: int) -> Verdict:
     """Marks of `count` episodes, spread evenly over the stored training steps: the same ones every time."""
-    words, verdict = read_words(run), Verdict()
-    steps = {int(name[1]): path for path in run.glob("episodes/*") if (name := _STEP.fullmatch(path.name))}
+    words, verdict = read_token_texts(run), Verdict()
+    steps = {file.step: file.path for file in episode_files(run) if file.kind == "train"}
     if not steps:
         raise RunError(f"{run} has no stored training episodes to judge (run.store_episodes)")
     chosen: list[int] = np.linspace(0, len(steps) - 1, min(count, len(steps))).round().astype(int).tolist()

@@ -9,7 +9,6 @@ not stored keeps its recorded numbers, so that what goes on from step to step (d
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +16,15 @@ from typing import Any
 
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode, Scores
-from isentrope.instruments.log import METRICS, Record, read_records, record_of
+from isentrope.instruments.log import record_of
 from isentrope.instruments.observe import Observer
 from isentrope.metrics.episodes import eval_metrics, rollout_metrics
 from isentrope.metrics.means import Metrics
-from isentrope.metrics.words import read_words
-from isentrope.rollout.scores import check_scores, read_scores, scores_path
-from isentrope.rollout.store import read_episodes, train_path
+from isentrope.runs.episodes import episode_files, read_episodes
+from isentrope.runs.layout import METRICS, dropped_path, scores_path, train_path
+from isentrope.runs.log import Record, read_records
+from isentrope.runs.scores import check_scores, read_scores
+from isentrope.runs.token_texts import read_token_texts
 
 # What episodes can tell. A number of these that the run wrote and that does not come out again is a difference.
 OF_EPISODES = (
@@ -31,7 +32,6 @@ OF_EPISODES = (
     "response/", "episode/", "context/", "temperature/", "valid_ratio", "verdict/", "mended/", "stop/",
     "failures", "eval/",
 )  # fmt: skip
-_EVALUATION = re.compile(r"eval-(\d+)-(.+)\.parquet")
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,15 @@ def analyze(run: Path) -> Analysis:
 
 def step_episodes(run: Path, step: int) -> list[Episode] | None:
     """All episodes that were played at a step, in their order; None if they were not stored."""
-    path = train_path(run, step)
+    path, dropped = train_path(run, step), dropped_path(run, step)
     if not path.exists():
         return None
-    dropped = path.with_name(f"dropped-{step:06d}.parquet")
     return read_episodes(path) + (read_episodes(dropped) if dropped.exists() else [])
 
 
 def _training(run: Path, recorded: dict[tuple[int, str], Record], found: Analysis) -> None:
     try:
-        words = read_words(run)
+        words = read_token_texts(run)
     except RunError as error:
         words = None
         found.missing.append(f"degeneracy/duplication: {error}")
@@ -108,11 +107,10 @@ def _training(run: Path, recorded: dict[tuple[int, str], Record], found: Analysi
 
 def _evaluations(run: Path, recorded: dict[tuple[int, str], Record], found: Analysis) -> None:
     by_step: dict[int, Metrics] = {}
-    for path in sorted((run / "episodes").glob("eval-*.parquet")):
-        name = _EVALUATION.fullmatch(path.name)
-        if name is not None and (int(name[1]), "eval") in recorded:
-            by_step.setdefault(int(name[1]), {}).update(eval_metrics(name[2], read_episodes(path)))
-    for step, metrics in sorted(by_step.items()):
+    for file in episode_files(run):
+        if file.split is not None and (file.step, "eval") in recorded:
+            by_step.setdefault(file.step, {}).update(eval_metrics(file.split, read_episodes(file.path)))
+    for step, metrics in by_step.items():
         found.evaluations += 1
         record = recorded[step, "eval"]
         read = {_split(key) for key in metrics}

@@ -18,9 +18,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol, cast
 
-from isentrope.config.older import read_settings
-from isentrope.core.errors import ConfigError
-from isentrope.rollout.files import write_atomically
+from isentrope.core.errors import ConfigError, RunError
+from isentrope.runs.atomic import write_atomically
+from isentrope.runs.folder import read_config
+from isentrope.runs.layout import MLFLOW, TRACKERS
 
 # What a tracker is to us: something that is given numbers, and is closed.
 
@@ -61,7 +62,7 @@ class Mlflow:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report its use over the network
         mlflow: Any = importlib.import_module("mlflow")
         self._entities: Any = importlib.import_module("mlflow.entities")
-        folder = session.run.resolve() / "mlflow"
+        folder = session.run.resolve() / MLFLOW
         uri = os.environ.get("MLFLOW_TRACKING_URI")
         if not uri:
             folder.mkdir(exist_ok=True)
@@ -178,7 +179,6 @@ class Wandb:
 # RUN/trackers.json keeps what each tracker calls the run, so that a resumed run goes on in the same place.
 
 
-IDENTS = "trackers.json"
 PATIENCE = 120.0  # seconds that `close` waits
 MAKERS: dict[str, Callable[[Session], Tracker]] = {"wandb": Wandb, "mlflow": Mlflow, "trackio": Trackio}
 Item = tuple[int, dict[str, float]] | None  # None: there is no more
@@ -250,11 +250,11 @@ class Trackers:
         tracker = MAKERS[name](Session(self._run, self._config(), idents.get(name)))
         opened[name] = tracker
         if idents.get(name) != tracker.ident:
-            write_atomically(self._run / IDENTS, (json.dumps(idents | {name: tracker.ident}) + "\n").encode())
+            write_atomically(self._run / TRACKERS, (json.dumps(idents | {name: tracker.ident}) + "\n").encode())
 
     def _idents(self) -> dict[str, str]:
         try:
-            found: Any = json.loads((self._run / IDENTS).read_bytes())
+            found: Any = json.loads((self._run / TRACKERS).read_bytes())
         except (OSError, ValueError, RecursionError):
             return {}
         known = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
@@ -262,6 +262,6 @@ class Trackers:
 
     def _config(self) -> dict[str, Any]:
         try:
-            return read_settings((self._run / "config.toml").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return read_config(self._run)[1]
+        except RunError:
             return {}

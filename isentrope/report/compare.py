@@ -11,12 +11,12 @@ from isentrope.report.axes import COLORS
 from isentrope.report.compare_tables import results, settings
 from isentrope.report.groups import Group, grouped, leaves
 from isentrope.report.overlay import SEEDS_BAND, figure_of, overlays
-from isentrope.report.read import Run, read_run
 from isentrope.report.shell import alarm_list, document, figure, key, nav, phase_key, section
 from isentrope.report.story import check_run, diagnosis_of, story_of
 from isentrope.report.strips import named, strips
 from isentrope.report.text import clipped, safe, unbroken
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
+from isentrope.runs.folder import Run
 
 _FOOT = "Written by Isentrope from the files in the runs' folders."
 _MOST_WORDS = 4000
@@ -32,7 +32,7 @@ def write_comparison(runs: Sequence[Path], rows: Mapping[str, Sequence[Path]], o
 
 def read_groups(runs: Sequence[Path], rows: Mapping[str, Sequence[Path]]) -> list[Group]:
     """`rows`: runs that are to be seeds of one line, by its name."""
-    found = {path: read_run(path) for path in (*runs, *(path for row in rows.values() for path in row))}
+    found = {path: Run.open(path) for path in (*runs, *(path for row in rows.values() for path in row))}
     for run in found.values():
         check_run(run)
     alone = [found[path] for path in dict.fromkeys(runs)]
@@ -70,7 +70,7 @@ def _lines(groups: Sequence[Group]) -> str:
             filter(None, (entropy_temperature(leaves(run.config), run.of_kind("train")) for run in group.runs)), ""
         )
         told = safe(_described(group.runs[0])) + (f" · {MARK} {safe(heat)}" if heat else "")
-        seeds = ", ".join(str(run.setting("run", "seed", "?")) for run in group.runs)
+        seeds = ", ".join(str(run.setting("run.seed", "?")) for run in group.runs)
         several = f" · {len(group.runs)} seeds ({safe(clipped(seeds, 60))}): their mean" if len(group.runs) > 1 else ""
         rows.append(f'<li class="stroke">{key(number % COLORS)}<b>{safe(group.name)}</b>{several} · {told}</li>')
     notes = ["Lines are smoothed over a twentieth of the run where there are 25 steps or more."]
@@ -86,7 +86,7 @@ def _lines(groups: Sequence[Group]) -> str:
 
 def _described(run: Run) -> str:
     methods = run.config.get("methods")
-    parts = [run.setting("task", "world"), run.setting("policy", "model"), run.setting("learn", "algorithm")]
+    parts = [run.setting("task.world"), run.setting("policy.model"), run.setting("learn.algorithm")]
     if run.kind == "train" and isinstance(methods, list) and methods:
         parts.append(" + ".join(str(name) for name in cast("list[object]", methods)))
     return ", ".join(clipped(str(part), 80) for part in parts if part is not None) or "no settings"

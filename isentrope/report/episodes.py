@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode, Turn
-from isentrope.report.read import EpisodeFile, Run
 from isentrope.report.text import clipped, safe, short
-from isentrope.report.tokens import TokenTexts
-from isentrope.rollout.store import read_episodes
+from isentrope.runs.episodes import EpisodeFile, read_episodes
+from isentrope.runs.folder import Run
+from isentrope.runs.token_texts import TokenTexts
 
 LEVELS = 8  # shades of entropy
 MOST_NATS = 3.0  # the darkest shade

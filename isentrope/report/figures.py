@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from isentrope.instruments.log import Record
 from isentrope.metrics.glossary import entry_of, sentence
 from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.plots import Plot, expand
-from isentrope.report.read import Run
 from isentrope.report.stages import idle_sentence
 from isentrope.report.story import Story
 from isentrope.report.svg import line_chart, stacked_bars
+from isentrope.runs.folder import Run
+from isentrope.runs.log import Record
 
 # as they lie upon each other, which is the order of their colours
 _STAGES = ("rollout", "update", "score", "store", "observe", "probe", "evaluate", "checkpoint", "shape")

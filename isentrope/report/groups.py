@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, cast
+from typing import Any
 
-from isentrope.report.read import Run
+from isentrope.runs.folder import Run, leaves
 
 SEED = "run.seed"
 # settings that say where and how a run runs, not what it computes
@@ -65,19 +65,6 @@ def _distinct(groups: Sequence[Group]) -> list[Group]:
         count = sum(other.name == name or other.name.startswith(f"{name} #") for other in made)
         made.append(Group(f"{name} #{count + 1}" if count else name, group.runs))
     return made
-
-
-def leaves(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Settings by their full names."""
-    return dict(_leaves(table, path))
-
-
-def _leaves(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(cast("dict[str, Any]", value), f"{path}{key}.")
-        else:
-            yield path + key, value
 
 
 def differences(runs: Sequence[Run]) -> dict[str, list[Any]]:

@@ -8,12 +8,13 @@ from typing import cast
 from isentrope.report.episodes import choose, legend, render
 from isentrope.report.figures import draw, drift_figure, seconds_of, splits_of, success_figure, time_figure
 from isentrope.report.plots import DRIFT, IMITATION, SECTIONS
-from isentrope.report.read import Run, read_run, read_warmup
 from isentrope.report.shell import alarm_list, card, document, figure, nav, phase_key, section
 from isentrope.report.story import Story, diagnosis_of, story_of
 from isentrope.report.text import clipped, duration, percent, safe, unbroken
-from isentrope.report.tokens import read_tokens
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
+from isentrope.runs.folder import Run
+from isentrope.runs.layout import REPORT
+from isentrope.runs.token_texts import shown_token_texts
 
 _FOOT = "Written by Isentrope from the files in this run's folder."
 _MOST_WORDS = 4000
@@ -21,9 +22,9 @@ _MOST_WORDS = 4000
 
 def write_report(run: Path | str, out: Path | None = None) -> Path:
     """Write RUN/report.html, or `out`, and return its path."""
-    found = read_run(run)
-    target = out or found.path / "report.html"
-    write_atomically(target, page(found, read_warmup(found)).encode("utf-8", "replace"))
+    found = Run.open(run)
+    target = out or found.path / REPORT
+    write_atomically(target, page(found, found.warmup()).encode("utf-8", "replace"))
     return target
 
 
@@ -67,10 +68,10 @@ _IMITATIONS = {"sft": "an expert's games (sft)", "rft": "its own successes (rft)
 
 def _header(run: Run) -> str:
     facts: dict[str, object] = {
-        "task": run.setting("task", "world"),
-        "model": run.setting("policy", "model"),
+        "task": run.setting("task.world"),
+        "model": run.setting("policy.model"),
         **(_imitation_facts(run) if run.kind in _IMITATIONS else _training_facts(run)),
-        "seed": run.setting("run", "seed"),
+        "seed": run.setting("run.seed"),
     }
     rows = [f"<div><dt>{name}</dt><dd>{safe(value)}</dd></div>" for name, value in facts.items() if value is not None]
     return f'<header><h1>{safe(run.name)}</h1><dl class="facts-row">{"".join(rows)}</dl></header>'
@@ -79,9 +80,9 @@ def _header(run: Run) -> str:
 def _training_facts(run: Run) -> dict[str, object]:
     methods = run.config.get("methods")
     names = ", ".join(str(name) for name in cast("list[object]", methods)) if isinstance(methods, list) else ""
-    form = next((_FORMS[n] for n in names.split(", ") if n in _FORMS), run.setting("agent", "order"))
+    form = next((_FORMS[n] for n in names.split(", ") if n in _FORMS), run.setting("agent.order"))
     return {
-        "algorithm": run.setting("learn", "algorithm"),
+        "algorithm": run.setting("learn.algorithm"),
         "entropy methods": (names or "none") if run.config else None,
         "response form": form,
     }
@@ -89,9 +90,9 @@ def _training_facts(run: Run) -> dict[str, object]:
 
 def _imitation_facts(run: Run) -> dict[str, object]:
     """Neither an algorithm nor an entropy method has a part in imitation."""
-    orders = run.setting("sft", "orders")
+    orders = run.setting("sft.orders")
     forms = ", ".join(str(order) for order in cast("list[object]", orders)) if isinstance(orders, list) else ""
-    return {"imitates": _IMITATIONS[run.kind], "response form": forms or run.setting("agent", "order")}
+    return {"imitates": _IMITATIONS[run.kind], "response form": forms or run.setting("agent.order")}
 
 
 def _numbers(run: Run, warmup: Run | None) -> str:
@@ -104,7 +105,7 @@ def _numbers(run: Run, warmup: Run | None) -> str:
     if solved:
         cards.append(card("Own games solved", percent(solved[0], 1), "before the first update; these are imitated"))
     if training:
-        planned = run.setting("run", "steps") if run.of_kind("train") else None
+        planned = run.setting("run.steps") if run.of_kind("train") else None
         done = len({record["step"] for record in training})
         cards.append(card("Steps" if planned else "Updates", f"{done:,}", f"of {safe(planned)}" if planned else ""))
     seconds = seconds_of(run)
@@ -144,7 +145,7 @@ def _interval(record: dict[str, object], split: str) -> str:
 
 def _episodes(run: Run) -> str:
     chosen, problems = choose(run)
-    tokens = read_tokens(run.path)
+    tokens = shown_token_texts(run.path)
     solved = [number for number, one in enumerate(chosen) if one.episode.success]
     opened = solved[-1] if solved else len(chosen) - 1
     parts = [render(one, tokens, is_open=number == opened) for number, one in enumerate(chosen)]

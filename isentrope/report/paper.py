@@ -21,7 +21,7 @@ from isentrope.report.plots import Plot
 from isentrope.report.style import PALETTE, plain_chart_style
 from isentrope.report.svg import line_chart
 from isentrope.report.text import safe
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
 
 WIDTH, HEIGHT = 400, 250  # of the chart, in CSS pixels
 INCHES = 3.4  # what a column of a paper is wide

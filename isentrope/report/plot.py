@@ -6,10 +6,10 @@ from pathlib import Path
 
 from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.figures import eval_series
-from isentrope.report.read import Run, read_run, read_warmup
 from isentrope.report.style import PALETTE, plain_chart_style
 from isentrope.report.svg import line_chart
 from isentrope.report.text import safe
+from isentrope.runs.folder import Run
 
 _WIDTH, _HEIGHT, _HEAD = 900, 330, 74
 _MEAN = COLORS  # the colour class after those of the runs
@@ -17,8 +17,8 @@ _MEAN = COLORS  # the colour class after those of the runs
 
 def success_plot_svg(runs: list[Path], split: str = "unseen", title: str = "") -> str:
     """Success on a split over the steps, a line with its 95 % interval per run, and the mean of several runs."""
-    found = [read_run(run) for run in runs]
-    warmups = _distinct([read_warmup(run) for run in found])
+    found = [Run.open(run) for run in runs]
+    warmups = _distinct([run.warmup() for run in found])
     before = [eval_series(warmup.records, split, "warm-up", 5) for warmup in warmups]
     before = [series for series in before if not series.empty]
     during = [eval_series(run.records, split, _name(run), number % 5) for number, run in enumerate(found)]
@@ -41,7 +41,7 @@ def success_plot_svg(runs: list[Path], split: str = "unseen", title: str = "") -
 
 
 def _name(run: Run) -> str:
-    seed = run.setting("run", "seed")
+    seed = run.setting("run.seed")
     return run.name if seed is None else f"seed {seed}"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from isentrope.instruments.log import Record
 from isentrope.report.text import percent
+from isentrope.runs.log import Record
 
 LEARNING = ("score", "shape", "probe", "update")
 KEEPING = ("store", "observe", "checkpoint")

@@ -6,18 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 from isentrope.core.errors import RunError
-from isentrope.core.types import Episode
 from isentrope.diagnosis.alarms import replay
 from isentrope.diagnosis.doctor import Diagnosis, diagnose
 from isentrope.diagnosis.phases import NAMES, find_phases
-from isentrope.instruments.diagnosis_data import Course
-from isentrope.instruments.log import METRICS, Record
 from isentrope.report.axes import Flag, Shade
-from isentrope.report.read import Run
-from isentrope.rollout.store import read_episodes
+from isentrope.runs.folder import Run
+from isentrope.runs.layout import CONFIG, METRICS
+from isentrope.runs.log import Record
 
 _MOST_FLAGS = 99
 
@@ -78,44 +75,13 @@ def alarms_of(run: Run) -> tuple[Said, ...]:
 
 
 def diagnosis_of(run: Run) -> Diagnosis:
-    return diagnose(course_of(run))
-
-
-def course_of(run: Run) -> Course:
-    """The run as the doctor takes it."""
-    played = [file for file in run.episode_files if file.split is None]
-    episodes: list[Episode] = []
-    if played:
-        try:
-            episodes = read_episodes(played[-1].path)
-        except RunError:  # the numbers can be told without them
-            played = []
-    return Course(
-        name=run.name,
-        kind=run.kind,
-        config=run.config,
-        records=run.records,
-        events=list(run.events),
-        running=is_running(run.path),
-        episodes=episodes,
-        episodes_step=played[-1].step if played else 0,
-    )
-
-
-def is_running(path: Path) -> bool:
-    """Whether a process holds the run folder. Asked of the kernel's list of locks, so that nothing is touched."""
-    try:
-        inode = (path / "run.lock").stat().st_ino
-        locks = Path("/proc/locks").read_text().splitlines()
-    except OSError:  # no lock, or no Linux: nobody can tell
-        return False
-    return any("FLOCK" in line and f":{inode} " in line for line in locks)
+    return diagnose(run)
 
 
 def check_run(run: Run) -> None:
     if not run.records and not run.config:
         raise RunError(
-            f"{run.path} is not a run folder: it has neither {METRICS} nor config.toml; give the folder of a run"
+            f"{run.path} is not a run folder: it has neither {METRICS} nor {CONFIG}; give the folder of a run"
         )
 
 

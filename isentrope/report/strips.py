@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from isentrope.report.axes import BOTTOM, LETTER, RIGHT, TOP, Chart, Panel, frame, x_axis
 from isentrope.report.groups import Group
-from isentrope.report.read import Run
 from isentrope.report.scale import Scale
 from isentrope.report.story import Story
 from isentrope.report.text import safe
+from isentrope.runs.folder import Run
 
 _ROW, _BAR = 40, 16
 _MOST_NAMED = 60

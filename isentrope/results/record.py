@@ -30,7 +30,7 @@ from isentrope.core.types import CUTS
 from isentrope.results.measure import EXTRAS, Evaluation, Outcome, SplitResult, of_outcomes
 from isentrope.results.numbers import count, finite
 from isentrope.results.statistics import Share
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
 
 FORMAT, VERSION = "isentrope.evaluation", 1
 MAX_BYTES = 200_000_000  # of a file that claims to be a record

@@ -5,23 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from isentrope.config.older import read_settings
 from isentrope.core.errors import RunError
 from isentrope.core.types import CUTS
-from isentrope.instruments.log import METRICS, read_records
-from isentrope.instruments.log import Record as Line
 from isentrope.metrics.episodes import wilson
 from isentrope.results.measure import Evaluation, Outcome, SplitResult, measure, ordered_kinds
 from isentrope.results.numbers import MOST, finite
 from isentrope.results.record import read_record
 from isentrope.results.statistics import Share
-from isentrope.rollout.store import eval_path, read_episodes
+from isentrope.runs.episodes import read_episodes
+from isentrope.runs.folder import read_about, read_config
+from isentrope.runs.layout import METRICS, eval_path
+from isentrope.runs.log import Record as Line
+from isentrope.runs.log import read_records
 
 _SUCCESS = re.compile(r"eval/([^/]+)/success")
 _OF_A_RUN = {"valid_ratio": "valid_ratio", "return": "return", "turns": "turns"}  # means that runs record
@@ -84,7 +84,10 @@ def _read_run(path: Path) -> Source:
         raise RunError(
             f"the run {path} has no evaluation yet; wait for one, or make one: isentrope eval {path} --out FILE.json"
         )
-    config, command = _config(path / "config.toml"), _kind(path / "run.json")
+    try:
+        config, about = _flat(read_config(path)[1]), read_about(path)
+    except RunError as error:
+        raise RunError(f"{error}; the run folder is damaged") from error
     identity = hashlib.sha256(log.read_bytes() + json.dumps(config, default=str, sort_keys=True).encode()).hexdigest()
     seed, steps = config.get("run.seed", 0), config.get("run.steps")
     return Source(
@@ -95,7 +98,7 @@ def _read_run(path: Path) -> Source:
         settings=config,
         evaluations=evaluations,
         is_run=True,
-        steps=steps if isinstance(steps, int) and steps <= MOST and command == "train" else None,
+        steps=steps if isinstance(steps, int) and steps <= MOST and about.get("kind", "train") == "train" else None,
     )
 
 
@@ -147,19 +150,8 @@ def with_outcomes(source: Source, evaluation: Evaluation, split: str) -> tuple[O
     return measure(read_episodes(path), 0.0, 0.0).outcomes if path.is_file() else None
 
 
-def _kind(path: Path) -> str:
-    """The command that made a run folder; folders without a word about it are of `isentrope train`."""
-    try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["kind"]) if path.is_file() else "train"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"could not read {path}: {error}; the run folder is damaged") from error
-
-
-def _config(path: Path) -> dict[str, Any]:
-    try:
-        table = read_settings(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RunError(f"could not read {path}: {error}; the run folder is damaged") from error
+def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by section and name; options of methods and of a world stay tables."""
     flat: dict[str, Any] = {}
     for section, value in table.items():
         if isinstance(value, dict) and section != "method":

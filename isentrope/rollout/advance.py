@@ -20,7 +20,7 @@ import torch
 
 from isentrope.core.types import RolloutPlan
 from isentrope.rollout.dynamic import Sampled
-from isentrope.rollout.store import pack_episodes, unpack_episodes
+from isentrope.runs.episodes import pack_episodes, unpack_episodes
 
 Progress = Callable[[int], None]
 Metrics = dict[str, float]

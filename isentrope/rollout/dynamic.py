@@ -12,7 +12,8 @@ from pathlib import Path
 
 from isentrope.config.schema import LearnSettings
 from isentrope.core.types import Episode
-from isentrope.rollout.store import write_episodes
+from isentrope.runs.episodes import write_episodes
+from isentrope.runs.layout import dropped_path, train_path
 
 Play = Callable[[int, int], list[Episode]]
 """From (attempt, number of groups) to their episodes."""
@@ -24,11 +25,11 @@ class Sampled:
     dropped: list[Episode]
     metrics: dict[str, float]
 
-    def write(self, folder: Path, step: int) -> None:
+    def write(self, run: Path, step: int) -> None:
         """The episodes of the step, and apart from them those that were played and dropped."""
-        write_episodes(folder / f"step-{step:06d}.parquet", self.kept)
+        write_episodes(train_path(run, step), self.kept)
         if self.dropped:
-            write_episodes(folder / f"dropped-{step:06d}.parquet", self.dropped)
+            write_episodes(dropped_path(run, step), self.dropped)
 
 
 def sample_groups(play: Play, groups: int, learn: LearnSettings, broken: Sequence[str]) -> Sampled:

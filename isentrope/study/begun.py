@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from isentrope.config.older import read_settings
 from isentrope.config.text import as_table
 from isentrope.core.errors import RunError
-from isentrope.instruments.log import METRICS
 from isentrope.methods.options import with_options
-from isentrope.report.groups import leaves
+from isentrope.runs.folder import leaves, read_config
+from isentrope.runs.layout import METRICS, recorded_config
 from isentrope.study.folder import run_folder
 from isentrope.study.jobs import Checked
 from isentrope.study.plan import Study
@@ -38,13 +37,9 @@ def check_begun(jobs: Sequence[Checked]) -> None:
     """Refuse to mix runs: also one that is done must have the settings that it would be begun with."""
     for checked in jobs:
         folder = checked.job.folder
-        recorded = folder / "config.toml"
-        if not (folder / METRICS).is_file() or not recorded.is_file():
+        if not (folder / METRICS).is_file() or recorded_config(folder) is None:
             continue
-        try:
-            before = leaves(read_settings(recorded.read_text(encoding="utf-8")))
-        except (OSError, ValueError, RecursionError) as error:
-            raise RunError(f"could not read {recorded}: {error}") from error
+        before = leaves(read_config(folder)[1])
         if told := differing(before, leaves(as_table(with_options(checked.config)))):
             raise RunError(
                 f"{folder} was begun with other settings: {told}. Give the cell another name or the study another "

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from isentrope.config.older import upgraded_leaves
 from isentrope.core.errors import RunError
-from isentrope.instruments.log import Record
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
+from isentrope.runs.log import Record
 from isentrope.study.folder import WARMUP, plan_from_json, plan_to_json
 from isentrope.study.plan import Study
 from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, StudyRun, recorded

@@ -15,7 +15,7 @@ from isentrope.report.paper import file_name, picture_svg
 from isentrope.report.plots import Plot
 from isentrope.report.svg import moving_mean
 from isentrope.report.text import short
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell
 from isentrope.study.families import Family, families
 from isentrope.study.read import DONE, StudyData

@@ -17,7 +17,7 @@ from isentrope.core.errors import RunError
 from isentrope.marked import filled
 from isentrope.report.paper import picture_svg
 from isentrope.results.render import markdown_safe, one_line
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
 from isentrope.study.compact import COMPACT
 from isentrope.study.curves import VALID, Drawn, charts
 from isentrope.study.grid import TITLE, make_grid

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from isentrope.core.errors import RunError
 from isentrope.report.paper import file_name
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell, can_name
 from isentrope.study.plan import Plan, Study
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from isentrope.core.errors import RunError
-from isentrope.instruments.log import METRICS
-from isentrope.report.read import read_run
+from isentrope.runs.folder import Run
+from isentrope.runs.layout import METRICS
+from isentrope.runs.log import last_records
 from isentrope.study.jobs import Job
 from isentrope.study.read import is_done
-
-_TAIL = 65536  # bytes, several records
 
 
 class Progress:
@@ -43,7 +40,7 @@ class Progress:
         if not self.job.folder.is_dir():
             return False
         try:
-            return is_done(read_run(self.job.folder))
+            return is_done(Run.open(self.job.folder))
         except RunError:
             return False
 
@@ -61,26 +58,6 @@ class Progress:
     def seconds_per_step(self) -> float | None:
         """Evaluations and the start included; of a run that has ended, what it took."""
         return (self.looked - self.began) / self.steps_here if self.steps_here > 0 else None
-
-
-def last_records(path: Path) -> list[dict[str, Any]]:
-    """The records at the end of a log, whole ones only."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL))
-            lines = file.read().split(b"\n")[(1 if size > _TAIL else 0) : -1]
-    except OSError:
-        return []
-    found: list[dict[str, Any]] = []
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict) and isinstance(cast("dict[str, Any]", record).get("step"), int):
-            found.append(cast("dict[str, Any]", record))
-    return found
 
 
 def _number(value: Any, before: float | None) -> float | None:

@@ -17,15 +17,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from isentrope.report.text import duration
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
+from isentrope.runs.folder import keep_numbers
+from isentrope.runs.lock import held_locks, is_alive
 from isentrope.study.device import Room
 from isentrope.study.failure import reason_of
 from isentrope.study.folder import log_file, note_file, read_note
 from isentrope.study.jobs import Job
 from isentrope.study.pace import could_end
 from isentrope.study.progress import Progress
-from isentrope.study.prune import prune
-from isentrope.watch.locks import held_locks, is_held
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 GRACE = 10.0  # seconds that a run has to end after it was asked to
@@ -98,7 +98,7 @@ class Queue:
             if not ready or not self.room.has_room(len(running), learning):
                 break
             locks = held_locks()
-            free = [entry for entry in ready if not is_held(entry.job.folder / "run.lock", locks)]
+            free = [entry for entry in ready if not is_alive(entry.job.folder, locks)]
             if not free:  # somebody else runs them: wait
                 break
             self._start(self._next(free, left))
@@ -166,7 +166,7 @@ class Queue:
         entry.state = DONE
         note_file(entry.job.folder).unlink(missing_ok=True)
         if self.keep == "metrics" and entry.job.steps:
-            prune(entry.job.folder)
+            keep_numbers(entry.job.folder)
 
     def _failed(self, entry: Entry, reason: str) -> None:
         entry.state, entry.reason = FAILED, reason

@@ -16,19 +16,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from isentrope.core.errors import RunError
-from isentrope.instruments.log import Record
-from isentrope.report.groups import leaves
-from isentrope.report.read import Run, read_run
+from isentrope.runs.folder import Run, leaves
+from isentrope.runs.layout import CHECKPOINTS, checkpoint_name
+from isentrope.runs.log import CLOCK, Record
 from isentrope.study.cells import Cell
 from isentrope.study.folder import PLAN, WARMUP, plan_from_json, read_note, run_folder
 from isentrope.study.plan import Study
 
 DONE, FAILED, UNFINISHED = "done", "failed", "unfinished"
 DIGITS = 4
-_CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/")
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class StudyRun:
     def series(self, key: str) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """Steps and values of a metric: of evaluations for eval/..., by the clock for seconds/..., else of training.
         Steps at which it was not measured, or not finite, are left out."""
-        rows = self.evals if key.startswith("eval/") else self.timings if key.startswith(_CLOCK) else self.train
+        rows = self.evals if key.startswith("eval/") else self.timings if key.startswith(CLOCK) else self.train
         rows = self.sft if not rows and self.sft else rows
         found = [
             (int(row["step"]), float(row[key]))
@@ -148,7 +147,7 @@ def _study_run(path: Path, cell: str, tags: Mapping[str, str], seed: int) -> Stu
     if not path.is_dir():
         return StudyRun(cell, tags, seed, FAILED if note is not None else UNFINISHED, reason)
     try:
-        run = read_run(path)
+        run = Run.open(path)
     except RunError as error:
         return StudyRun(cell, tags, seed, FAILED, str(error))
     status = DONE if is_done(run) else FAILED if note is not None else UNFINISHED
@@ -165,7 +164,7 @@ def _study_run(path: Path, cell: str, tags: Mapping[str, str], seed: int) -> Stu
         sft=sft,
         timings=tuple(rounded(record) for record in run.timings),
         events=tuple(rounded(record) for record in run.events),
-        **_recorded(path),
+        **recorded(run.about),
     )
 
 
@@ -173,21 +172,13 @@ def _settings(run: Run) -> dict[str, Any]:
     """By full names. A warm-up is told as `warmup/NAME`: where on the disk the study lay is nobody's business."""
     settings = leaves(run.config)
     model = Path(str(settings.get("policy.model", "")))
-    if model.is_absolute() and model.parent.name == "warmup":
-        settings["policy.model"] = f"warmup/{model.name}"
+    if model.is_absolute() and model.parent.name == WARMUP:
+        settings["policy.model"] = f"{WARMUP}/{model.name}"
     return settings
 
 
-def _recorded(path: Path) -> dict[str, Any]:
-    """What run.json says of a run's beginning; a run that is older than an entry does not have it."""
-    try:
-        told = json.loads((path / "run.json").read_bytes())
-        return recorded(cast("dict[str, Any]", told) if isinstance(told, dict) else {})
-    except (OSError, ValueError, RecursionError):
-        return recorded({})
-
-
 def recorded(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What run.json says of a run's beginning; a run that is older than an entry does not have it."""
     parameters = told.get("parameters", 0)
     words = {"begun": 20, "version": 40, "start": 64}
     texts = {name: str(told.get(name) or "")[:most] for name, most in words.items()}
@@ -199,9 +190,9 @@ def is_done(run: Run) -> bool:
     evaluated = max((record["step"] for record in run.of_kind("eval")), default=-1)
     if run.kind != "train":
         done = max((record["step"] for record in run.of_kind("sft")), default=-1)
-        last = run.path / "checkpoints"
-        return done > 0 and evaluated == done and (not last.is_dir() or any(last.glob(f"step-{done:06d}*")))
-    wanted = run.setting("run", "steps", None)
+        last = run.path / CHECKPOINTS
+        return done > 0 and evaluated == done and (not last.is_dir() or any(last.glob(f"{checkpoint_name(done)}*")))
+    wanted = run.setting("run.steps")
     reached = max((record["step"] for record in run.of_kind("train")), default=-1)
     return isinstance(wanted, int) and reached >= wanted and evaluated >= wanted
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from isentrope.metrics.temperature import marked
 from isentrope.report.text import safe
 from isentrope.results.render import aligned, latex_figure, latex_safe, markdown_safe, one_line, spreadsheet_safe
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
 from isentrope.study.curves import write_curves
 from isentrope.study.grid import make_grid
 from isentrope.study.grid_chart import GRID, grid_svg

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import signal
 import time
 from collections.abc import Generator
@@ -12,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from isentrope.core.errors import RunError, writing
+from isentrope.runs.lock import hold
 from isentrope.study.begun import begun_cells, check_begun, done_before
 from isentrope.study.device import room_for
 from isentrope.study.folder import write_plan
@@ -48,7 +46,9 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
     every = [*checked, *(make_jobs(study, out, others) if others else ())]  # also what is not run now must fit the plan
     check_begun(every)
     elsewhere = done_before(every, how.earlier) if how.earlier else frozenset[str]()
-    with _alone(out):
+    # one process at a time runs a study; the lock dies with it
+    refused = f"another process runs the study in {out}; wait for it or choose another --out"
+    with hold(out / "study.lock", refused):
         write_plan(out, study)
         room = room_for(checked[0].config.run.device, how.side_by_side or study.plan.side_by_side, cores())
         threads = max(1, cores() // min(room.most, len(checked)))
@@ -79,23 +79,6 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
 def _compare_start(entry: Entry, out: Path, how: How, show: Show) -> None:
     if told := other_start(out, entry.job.name, how.earlier):
         show.say(f"MIND: {told}")
-
-
-@contextmanager
-def _alone(out: Path) -> Generator[None]:
-    """One process at a time runs a study; the lock dies with it."""
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        lock = (out / "study.lock").open("a+")
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RunError(f"another process runs the study in {out}; wait for it or choose another --out") from error
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
 
 
 @contextmanager

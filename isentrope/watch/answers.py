@@ -11,11 +11,11 @@ from isentrope.core.errors import RunError
 from isentrope.metrics.glossary import entry_of, sentence
 from isentrope.metrics.temperature import entropy_temperature
 from isentrope.report.text import clipped, visible
+from isentrope.runs.lock import held_locks
 from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
 from isentrope.watch.episode_search import Found, Wanted, search
 from isentrope.watch.episode_view import Tokens, actions_of, first_difference, row_of, view
 from isentrope.watch.events import alarms_of, phases_of
-from isentrope.watch.locks import held_locks
 from isentrope.watch.runs import Run, Runs
 
 PAGE = 50  # episodes

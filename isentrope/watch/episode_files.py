@@ -6,8 +6,6 @@ kept; texts and tokens are read when asked for and forgotten.
 
 from __future__ import annotations
 
-import os
-import re
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
@@ -18,29 +16,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow  # pyright: ignore[reportMissingTypeStubs]
-import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
 from isentrope.core.errors import RunError
-from isentrope.rollout.store import FORMAT
+from isentrope.runs import episodes
 from isentrope.watch.runs import Run
 
 pa: Any = pyarrow  # it comes without type information
-pq: Any = pyarrow.parquet
 
-_NAME = re.compile(r"(step|dropped)-(\d{1,12})|eval-(\d{1,12})-(.{1,100})")
 _OF_EPISODE = ("split", "index", "kind", "goal", "group", "member", "success", "stop")
 _INDEXED = ("episode", "turn", *_OF_EPISODE, "verdict", "reward")
 _MOST_INDEXES = 20_000  # files
 
 
-@dataclass(frozen=True)
-class EpisodeFile:
+@dataclass(frozen=True, kw_only=True)
+class EpisodeFile(episodes.EpisodeFile):
+    """One of a run that is watched. The run's id and the file's name are the only way to ask for it."""
+
     run: Run
-    name: str  # without .parquet; with the run's id, the only way to name a file
-    path: Path
-    step: int
-    source: str  # "train", "dropped" or "eval SPLIT"
 
 
 @dataclass(frozen=True)
@@ -67,44 +60,12 @@ class Index:
 
 def files_of(runs: Sequence[Run]) -> list[EpisodeFile]:
     """The episode files of the runs, as they are now."""
-    files: list[EpisodeFile] = []
-    for run in runs:
-        try:
-            entries = [entry.name for entry in os.scandir(run.path / "episodes") if entry.is_file()]
-        except OSError:
-            continue
-        files += filter(None, (_file(run, name) for name in entries))
-    return files
+    return [EpisodeFile(**vars(file), run=run) for run in runs for file in episodes.episode_files(run.path)]
 
 
 def file_of(run: Run, name: str) -> EpisodeFile | None:
     """The file of that name, if the run has one: the name is looked up, never opened as given."""
     return next((file for file in files_of([run]) if file.name == name), None)
-
-
-def _file(run: Run, entry: str) -> EpisodeFile | None:
-    name, suffix = entry[: -len(".parquet")], entry[-len(".parquet") :]
-    found = _NAME.fullmatch(name) if suffix == ".parquet" else None
-    if found is None:
-        return None
-    source = f"eval {found[4]}" if found[4] else "train" if found[1] == "step" else "dropped"
-    return EpisodeFile(run, name, run.path / "episodes" / entry, int(found[2] or found[3]), source)
-
-
-def read_columns(path: Path, names: Sequence[str]) -> Any:
-    """The named columns, those that the file has; a file that cannot be read is a RunError."""
-    try:
-        with pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            metadata: dict[bytes, bytes] = schema.metadata or {}
-            written_as = metadata.get(b"isentrope.episodes", FORMAT.encode()).decode(errors="replace")
-            if written_as != FORMAT:
-                raise ValueError(f"its format is {written_as!r}, this version reads {FORMAT!r}")
-            there = [name for name in names if name in schema.names]
-            return file.read(columns=there, use_threads=False)
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise RunError(f"{path.name} could not be read: {reason}") from error
 
 
 class Indexes:
@@ -142,7 +103,7 @@ class Indexes:
 
 def _made(path: Path) -> Index | RunError:
     try:
-        return _index(read_columns(path, _INDEXED))
+        return _index(episodes.read_columns(path, _INDEXED))
     except RunError as error:
         return error
     except (KeyError, ValueError, TypeError, pa.ArrowException) as error:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from isentrope.core.errors import RunError
 from isentrope.metrics.degeneracy import sentences_of
-from isentrope.report.tokens import TokenTexts
-from isentrope.watch.episode_files import EpisodeFile, Index, Indexes, read_columns
+from isentrope.runs.episodes import read_columns
+from isentrope.runs.token_texts import TokenTexts
+from isentrope.watch.episode_files import EpisodeFile, Index, Indexes
 
 pc: Any = pyarrow.compute
 Mask = NDArray[np.bool_]

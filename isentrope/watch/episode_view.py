@@ -13,9 +13,11 @@ from typing import Any
 
 from isentrope.core.errors import RunError
 from isentrope.report.text import clipped, visible
-from isentrope.report.tokens import TokenTexts, read_tokens
-from isentrope.watch.episode_files import EpisodeFile, Index, Indexes, read_columns
-from isentrope.watch.logs import check_is_file
+from isentrope.runs.episodes import read_columns
+from isentrope.runs.layout import TOKENS, scores_path
+from isentrope.runs.log import check_is_file
+from isentrope.runs.token_texts import TokenTexts, shown_token_texts
+from isentrope.watch.episode_files import EpisodeFile, Index, Indexes
 
 _SHOWN = (
     "turn", "observation", "response_ids", "logprobs", "entropies", "temperatures", "think_span", "action_span",
@@ -38,9 +40,9 @@ class Tokens:
 
     def of(self, run: Path) -> TokenTexts:
         with self._lock:
-            digest = self._digest(run / "tokens.json")
+            digest = self._digest(run / TOKENS)
             if digest not in self._tables:
-                self._tables[digest] = read_tokens(run)
+                self._tables[digest] = shown_token_texts(run)
             self._tables.move_to_end(digest)
             while len(self._tables) > _TABLES:
                 self._tables.popitem(last=False)
@@ -149,7 +151,7 @@ def _turn(row: dict[str, Any], texts: TokenTexts, scores: dict[str, Any]) -> dic
 
 def _scores_of(file: EpisodeFile, number: int) -> dict[int, dict[str, Any]]:
     """Advantages and ratios by turn; they are written after the update, so they may not be there."""
-    path = file.path.with_name(f"scores-{file.step:06d}.parquet")
+    path = scores_path(file.run.path, file.step)
     if file.source != "train" or not path.exists():
         return {}
     try:

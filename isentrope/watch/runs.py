@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import threading
@@ -12,18 +11,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from isentrope.config.older import read_settings
+from isentrope.core.errors import RunError
 from isentrope.diagnosis.phases import PhaseDetector
-from isentrope.instruments.log import METRICS, TIMINGS
-from isentrope.report.groups import but_the_seed, leaves
+from isentrope.report.groups import but_the_seed
 from isentrope.report.text import visible
-from isentrope.watch.locks import is_held
-from isentrope.watch.logs import Columns, Tail, check_is_file
+from isentrope.runs.folder import about_or_nothing, kind_of, leaves, read_config
+from isentrope.runs.layout import CONFIG, EVENTS, MARKS, METRICS, NOT_RUNS, TIMINGS
+from isentrope.runs.lock import Locks, is_alive
+from isentrope.runs.log import CLOCK, Columns, Tail
 
-EVENTS = "events.jsonl"
-CONFIG = "config.toml"
-_MARKS = (METRICS, CONFIG, "run.json", "episodes")  # a folder with one of these is a run
-_NOT_RUNS = {"episodes", "checkpoints", "reference", "tensorboard", "policy"}
 _DEPTH = 4
 _MOST_RUNS = 2000
 _MOST_EVENTS = 5000
@@ -70,16 +66,16 @@ class Run:
             if seen == self._config_seen:
                 return
             self._config_seen = seen
-            check_is_file(path)
-            self.config = leaves(read_settings(path.read_text(encoding="utf-8")))
+            self.config = leaves(read_config(self.path)[1])
             self.problem = ""
         except FileNotFoundError:
             self.config, self._config_seen = {}, None
-        except (OSError, ValueError, RecursionError) as error:
-            self.config, self.problem = {}, f"{CONFIG} could not be read: {visible(str(error))[:300]}"
+        except (OSError, RunError) as error:
+            self.config = {}
+            self.problem = f"{CONFIG} could not be read: {visible(str(error.__cause__ or error))[:300]}"
 
     def column_of(self, key: str) -> Columns:
-        return self.clock if key.startswith(("seconds/", "rollout_seconds/", "tokens_per_second/")) else self.columns
+        return self.clock if key.startswith(CLOCK) else self.columns
 
     @property
     def written(self) -> float:
@@ -87,14 +83,7 @@ class Run:
 
     @property
     def kind(self) -> str:
-        try:
-            check_is_file(self.path / "run.json")
-            said = json.loads((self.path / "run.json").read_bytes())["kind"]
-        except (OSError, ValueError, RecursionError, TypeError, KeyError):
-            said = ""
-        if said in ("train", "sft", "rft"):
-            return str(said)
-        return "sft" if "sft/loss" in self.columns.keys else "train"
+        return kind_of(about_or_nothing(self.path), "sft/loss" in self.columns.keys)
 
     @property
     def group(self) -> str:
@@ -115,10 +104,9 @@ class Run:
                 found.append(f"{log.path.name}: {log.bad} line{'s are no records' if log.bad > 1 else ' is no record'}")
         return found
 
-    def status(self, locks: set[tuple[int, int]] | None, now: float) -> str:
+    def status(self, locks: Locks | None, now: float) -> str:
         """running, stalled, finished, stopped or empty."""
-        held = is_held(self.path / "run.lock", locks)
-        if held:
+        if is_alive(self.path, locks):
             return "stalled" if now - self.written > _QUIET and self.columns.rows else "running"
         wanted = self.config.get("run.steps")
         if self.kind == "train" and isinstance(wanted, int) and self.columns.last_step >= wanted:
@@ -183,9 +171,9 @@ def _run_folders(place: Path, depth: int) -> Iterator[Path]:
         inside = {entry.name: entry for entry in os.scandir(place)}
     except OSError:
         return
-    if any(name in inside for name in _MARKS):
+    if any(name in inside for name in MARKS):
         yield place
     if depth > 0:
         for name in sorted(inside):
-            if name not in _NOT_RUNS and not name.startswith(".") and inside[name].is_dir(follow_symlinks=False):
+            if name not in NOT_RUNS and not name.startswith(".") and inside[name].is_dir(follow_symlinks=False):
                 yield from _run_folders(place / name, depth - 1)

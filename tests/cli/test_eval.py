@@ -21,7 +21,7 @@ from isentrope.pipeline import train
 from isentrope.results.record import Record, read_record
 from isentrope.results.rows import SAME_TEST, differing
 from isentrope.results.source import read_source
-from isentrope.rollout.store import read_episodes
+from isentrope.runs.episodes import read_episodes
 from tests.runs.helpers import make_model, toy_config
 from tests.server.helpers import address, served
 

@@ -17,7 +17,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table, table_to_toml
 from isentrope.core.errors import ConfigError
 from isentrope.report.groups import leaves
-from isentrope.report.read import read_run
+from isentrope.runs.folder import Run
 
 KEPT = Path(__file__).parents[2] / "docs" / "runs"
 GIGPO = {"algorithm": "gigpo", "advantage": "gigpo", "discount": 0.95}
@@ -55,7 +55,7 @@ def test_both_parts_alike_are_the_published_form(tmp_path: Path, divide: bool) -
 def test_a_step_part_divided_alone_is_refused_with_a_reason(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"learn\.step_std = true.*step part alone divided.*is gone"):
         load_config(old_file(tmp_path, step_std=True, divide=False), [])
-    assert read_run(tmp_path).setting("learn", "step_std") is True  # its numbers can still be looked at
+    assert Run.open(tmp_path).setting("learn.step_std") is True  # its numbers can still be looked at
 
 
 @pytest.mark.parametrize("advantage", ["grpo", "rloo", "reinforce", "gae"])
@@ -92,7 +92,7 @@ def test_what_is_laid_over_an_old_file_wins(tmp_path: Path) -> None:
 def test_a_run_is_evaluated_with_what_it_recorded(tmp_path: Path) -> None:
     old_file(tmp_path, step_std=False, divide=True)
     assert recipe_or_run(None, tmp_path, ["eval.games=3"]).learn.advantage == "gigpo_mixed"
-    assert read_run(tmp_path).setting("learn", "advantage") == "gigpo_mixed"
+    assert Run.open(tmp_path).setting("learn.advantage") == "gigpo_mixed"
 
 
 def test_a_file_without_the_setting_is_of_today(tmp_path: Path) -> None:

@@ -19,11 +19,11 @@ from isentrope.metrics.degeneracy import (
     named,
     sentences_of,
 )
-from isentrope.metrics.words import Words
+from isentrope.runs.token_texts import TokenTexts
 from tests.instruments import naive
 from tests.instruments.made import episode, episodes, said, turn
 
-LETTERS = Words([bytes([code]) for code in range(256)])
+LETTERS = TokenTexts([bytes([code]) for code in range(256)])
 
 
 def written(text: str, **changes: object) -> Episode:

@@ -19,8 +19,11 @@ from isentrope.core.text import count, listed, percent, sentence
 from isentrope.core.types import Episode, Turn
 from isentrope.diagnosis.doctor import Diagnosis, diagnose
 from isentrope.diagnosis.remedies import DIVIDE, WEIGHING
-from isentrope.instruments.diagnosis_data import SEVERITIES, Course, Finding
-from isentrope.metrics.curves import Curve, curve
+from isentrope.instruments.diagnosis_data import SEVERITIES, Finding
+from isentrope.runs.curves import Curve, curve
+from isentrope.runs.episodes import episode_files, write_episodes
+from isentrope.runs.folder import Run
+from isentrope.runs.layout import train_path
 
 ALFWORLD = Path(__file__).parents[2] / "docs" / "runs" / "alfworld-smollm2"
 CONFIG = {
@@ -32,13 +35,13 @@ CONFIG = {
 }
 
 
-def course(metrics: Mapping[str, Sequence[float | None]], steps: int = 60, **more: Any) -> Course:
+def course(metrics: Mapping[str, Sequence[float | None]], steps: int = 60, **more: Any) -> Run:
     records = [
         {"step": i + 1, "kind": "train"} | {key: values[i] for key, values in metrics.items() if i < len(values)}
         for i in range(steps)
     ]
     evals = more.pop("evals", [])
-    return Course("run", config=more.pop("config", CONFIG), records=[*evals, *records], **more)
+    return Run(Path("run"), config=more.pop("config", CONFIG), records=[*evals, *records], **more)
 
 
 def named(diagnosis: Diagnosis) -> dict[str, Finding]:
@@ -263,7 +266,7 @@ def test_a_run_that_ended_early() -> None:
     finding = diagnose(course(HEALTHY, steps=12)).findings[0]
     assert finding.claim == "The run ended early: 12 of 60 steps are there."
     assert "--resume" in finding.remedy[0]
-    assert diagnose(course(HEALTHY, steps=12, running=True)).findings[0].name == "state/running"
+    assert diagnose(course(HEALTHY, steps=12, alive=True)).findings[0].name == "state/running"
 
 
 def test_a_run_that_diverged() -> None:
@@ -304,7 +307,7 @@ def test_a_warm_up() -> None:
         {"step": i + 1, "kind": "sft", "sft/loss": value, "sft/epoch": (i + 1) / 10} for i, value in enumerate(loss)
     ]
     records.append({"step": 20, "kind": "eval", "eval/seen/success": 0.4, "eval/seen/valid_ratio": 0.9})
-    words = diagnose(Course("w", "sft", records=records)).words()
+    words = diagnose(Run(Path("w"), "sft", records=records)).words()
     assert words == (
         "The loss of the imitated tokens fell from 0.85 to 0.20 nats, most of it by step 11 (2 × the games). "
         "Afterwards it solves 40 % of the seen games, and 90 % of its actions are valid."
@@ -314,12 +317,12 @@ def test_a_warm_up() -> None:
 def test_a_warm_up_that_brought_nothing() -> None:
     records = [{"step": i + 1, "kind": "sft", "sft/loss": 1.0} for i in range(20)]
     records.append({"step": 20, "kind": "eval", "eval/seen/success": 0.0})
-    found = named(diagnose(Course("w", "sft", records=records)))
+    found = named(diagnose(Run(Path("w"), "sft", records=records)))
     assert found["imitation/stalled"].severity == "warning"
     assert "more sft.games" in found["evaluation/seen"].remedy[0]
 
 
-def test_actions_given_again_and_again() -> None:
+def test_actions_given_again_and_again(tmp_path: Path) -> None:
     empty = np.empty(0, dtype=np.float32)
     ids = np.empty(0, dtype=np.int32)
 
@@ -328,7 +331,8 @@ def test_actions_given_again_and_again() -> None:
 
     turns = tuple(turn(action) for action in ("look", "look", "look", "go"))
     episode = Episode("w", "train", 0, "", "", 0, 0, "think_act", turns, False, "turn_limit")
-    told = diagnose(replace(course(HEALTHY), episodes=[episode], episodes_step=60))
+    write_episodes(train_path(tmp_path, 60), [episode])
+    told = diagnose(replace(course(HEALTHY), path=tmp_path, episode_files=episode_files(tmp_path)))
     assert named(told)["episodes/repeated"].claim == (  # two of three turns that have one before
         'In the episodes of step 60, 67 % of the actions repeat the one before, most often "look" (2 times).'
     )
@@ -336,7 +340,7 @@ def test_actions_given_again_and_again() -> None:
 
 @pytest.mark.parametrize("kind", ["train", "sft", "rft"])
 def test_a_folder_without_numbers(kind: str) -> None:
-    assert diagnose(Course("run", kind)).words() == "The folder has no numbers yet."
+    assert diagnose(Run(Path("run"), kind)).words() == "The folder has no numbers yet."
 
 
 keys = st.sampled_from(
@@ -360,7 +364,7 @@ record = st.builds(
     st.lists(record, max_size=40), st.sampled_from(["train", "sft", "rft"]), st.sampled_from([{}, CONFIG, {"run": 3}])
 )
 def test_whatever_a_run_wrote_it_is_told_without_an_error(records: Any, kind: str, config: Any) -> None:
-    told = diagnose(Course("r", kind, config, [{"step": i} | line for i, line in enumerate(records)]))
+    told = diagnose(Run(Path("r"), kind, config, [{"step": i} | line for i, line in enumerate(records)]))
     assert all(finding.severity in SEVERITIES and finding.claim.endswith((".", ")")) for finding in told.findings)
     json.dumps(told.data(), allow_nan=False)
 
@@ -454,7 +458,7 @@ def test_a_run_that_goes_on_is_said_to(tmp_path: Path) -> None:
 
 def test_shares_that_cannot_be_are_told_all_the_same() -> None:
     lines = [{"eval/seen/success": value, "eval/seen/games": 1.0, "kind": "eval"} for value in (3.0, 0.0)]
-    assert diagnose(Course("r", "train", {}, [{"step": i} | line for i, line in enumerate(lines)])).words()
+    assert diagnose(Run(Path("r"), "train", {}, [{"step": i} | line for i, line in enumerate(lines)])).words()
 
 
 LOST = {

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from isentrope.core.errors import RunError
-from isentrope.instruments.log import MetricsLog, read_records
+from isentrope.instruments.log import MetricsLog
+from isentrope.runs.log import read_records
 
 
 @pytest.fixture

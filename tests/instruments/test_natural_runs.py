@@ -11,19 +11,19 @@ import pytest
 from isentrope.diagnosis.alarms import replay
 from isentrope.diagnosis.doctor import diagnose
 from isentrope.diagnosis.phases import DESCENT, ERUPTION, SUBSIDENCE
-from isentrope.instruments.diagnosis_data import Course
+from isentrope.runs.folder import Run
 
 RECORDED = Path(__file__).parent / "recorded" / "pocket"
 
 
-def read(name: str) -> Course:
+def read(name: str) -> Run:
     run: dict[str, Any] = json.loads((RECORDED / f"{name}.json").read_text())
     keys = [key for key in run if key not in ("about", "config", "steps")]
     records = [
         {"step": step, "kind": "train"} | {key: run[key][i] for key in keys if run[key][i] is not None}
         for i, step in enumerate(run["steps"])
     ]
-    return Course(name, config=run["config"], records=records)
+    return Run(Path(name), config=run["config"], records=records)
 
 
 def test_all_are_looked_at() -> None:

@@ -14,10 +14,10 @@ from isentrope.core.types import Scores
 from isentrope.diagnosis.alarms import NAMES
 from isentrope.instruments.observe import Observer, Running
 from isentrope.metrics.glossary import entry_of
-from isentrope.metrics.words import Words
+from isentrope.runs.token_texts import TokenTexts
 from tests.instruments.made import episode, turn
 
-LETTERS = Words([bytes([code]) for code in range(256)])
+LETTERS = TokenTexts([bytes([code]) for code in range(256)])
 
 
 def test_every_alarm_can_be_acted_on() -> None:

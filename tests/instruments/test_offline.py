@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 from isentrope.cli.main import app
 from isentrope.core.errors import RunError
 from isentrope.metrics.recompute import analyze
-from isentrope.metrics.words import read_words
 from isentrope.pipeline import train
-from isentrope.rollout.scores import read_scores, scores_path, write_scores
-from isentrope.rollout.store import read_episodes, train_path
+from isentrope.runs.episodes import read_episodes
+from isentrope.runs.layout import scores_path, train_path
+from isentrope.runs.scores import read_scores, write_scores
+from isentrope.runs.token_texts import read_token_texts
 from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config
 
@@ -121,11 +122,11 @@ def test_a_run_without_scores_and_without_new_metrics(run: Path, tmp_path: Path)
 
 def test_what_tokens_read_as(tmp_path: Path) -> None:
     (tmp_path / "tokens.json").write_text('[[72, 105], "é", [240, 159], [152, 128]]')  # older runs wrote texts
-    assert read_words(tmp_path).text([0, 1, 2, 3]) == "Hié😀"
+    assert read_token_texts(tmp_path).text([0, 1, 2, 3]) == "Hié😀"
     for damaged in ("", "{", "7", "[[256]]", "[null]", '[["a"]]'):
         (tmp_path / "tokens.json").write_text(damaged)
         with pytest.raises(RunError, match=r"tokens\.json"):
-            read_words(tmp_path)
+            read_token_texts(tmp_path)
 
 
 def test_a_warm_up_has_nothing_to_compute(model: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from isentrope.diagnosis.doctor import Diagnosis, diagnose
 from isentrope.diagnosis.remedies import DIVIDE, PENALTY, WEIGHING, to_calm, to_widen
-from isentrope.instruments.diagnosis_data import Course, Finding
+from isentrope.instruments.diagnosis_data import Finding
+from isentrope.runs.folder import Run
 
 LEARN = {"lr": 1e-3, "kl": 0.01}
 UNDIVIDED, TURNS = {"divide_by_std": False}, {"aggregation": "turn"}
@@ -22,12 +24,12 @@ CONFIG: dict[str, Any] = {
 SLOWER = "a smaller learning rate (learn.lr is 0.001)"
 
 
-def course(config: dict[str, Any] | None = None, steps: int = 60, **metrics: list[float]) -> Course:
+def course(config: dict[str, Any] | None = None, steps: int = 60, **metrics: list[float]) -> Run:
     records = [
         {"step": i + 1, "kind": "train"} | {key.replace("__", "/"): values[i] for key, values in metrics.items()}
         for i in range(steps)
     ]
-    return Course("run", config=CONFIG | (config or {}), records=records)
+    return Run(Path("run"), config=CONFIG | (config or {}), records=records)
 
 
 def finding(diagnosis: Diagnosis, name: str) -> Finding:

@@ -19,7 +19,7 @@ from isentrope.pipeline import train
 from isentrope.report.compare import comparison, read_groups
 from isentrope.report.groups import leaves
 from isentrope.report.overlay import overlays
-from isentrope.report.read import read_run
+from isentrope.runs.folder import Run
 from isentrope.study.curves import charts
 from isentrope.study.read import read_study
 from isentrope.study.results import render
@@ -100,7 +100,7 @@ def test_marks() -> None:
 def test_records_and_settings_of_a_run_agree(methods: str, tmp_path: Path) -> None:
     config = toy_config(make_model(tmp_path / "model"), f"methods={methods}", "run.steps=2", "run.eval_every=0")
     train(config, tmp_path / "run", quiet=True)
-    run = read_run(tmp_path / "run")
+    run = Run.open(tmp_path / "run")
     rows = run.of_kind("train")
     assert all("temperature/not_one" in one for one in rows)
     from_rows, from_settings = entropy_temperature({}, rows), entropy_temperature(leaves(run.config))

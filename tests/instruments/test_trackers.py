@@ -22,7 +22,8 @@ from isentrope.config.validate import track_problem, trackers_of
 from isentrope.core.errors import ConfigError
 from isentrope.instruments.log import MetricsLog
 from isentrope.metrics import trackers as crew
-from isentrope.metrics.trackers import IDENTS, Session, Trackers
+from isentrope.metrics.trackers import Session, Trackers
+from isentrope.runs.layout import TRACKERS
 
 CONFIG = 'methods = ["epo"]\n[run]\nseed = 3\n[learn]\nlr = 1e-6\n'
 
@@ -66,7 +67,7 @@ def test_mlflow(run: Path) -> None:
 
     client: Any = MlflowClient(tracking_uri=f"sqlite:///{run / 'mlflow' / 'mlflow.db'}")
     (found,) = client.search_runs([client.get_experiment_by_name("isentrope").experiment_id])
-    assert found.info.run_id == json.loads((run / IDENTS).read_text())["mlflow"]
+    assert found.info.run_id == json.loads((run / TRACKERS).read_text())["mlflow"]
     assert found.info.run_name == "a run"
     assert found.info.status == "FINISHED"
     assert found.data.params == {"methods": "['epo']", "run.seed": "3", "learn.lr": "1e-06"}
@@ -81,7 +82,7 @@ def test_wandb(run: Path) -> None:
     two_starts(run, "wandb", said)
     assert said == []
     folders = sorted((run / "wandb").glob("offline-run-*"))
-    ident = json.loads((run / IDENTS).read_text())["wandb"]
+    ident = json.loads((run / TRACKERS).read_text())["wandb"]
     assert len(folders) == 2
     assert all(ident in folder.name for folder in folders)
     records = [one for folder in folders for one in wandb_records(folder / f"run-{ident}.wandb")]
@@ -134,7 +135,7 @@ assert said == [], said
     assert done.returncode == 0, done.stderr
     base = sqlite3.connect(home / "isentrope.db")
     rows = base.execute("select run_name, step, metrics from metrics order by id").fetchall()
-    assert {name for name, _, _ in rows} == {json.loads((run / IDENTS).read_text())["trackio"]}
+    assert {name for name, _, _ in rows} == {json.loads((run / TRACKERS).read_text())["trackio"]}
     values = [(step, json.loads(metrics)) for _, step, metrics in rows]
     tokens = [(step, one["entropy/token"]) for step, one in values if "entropy/token" in one]
     assert tokens == [(1, 0.1), (2, 0.2), (3, 0.3), (3, 3), (4, 4)]
@@ -229,12 +230,12 @@ def test_a_damaged_file_of_names_begins_anew(run: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(crew, "MAKERS", {"json": make})
     for text in ('{"json": "old", "csv": 3}', "[1]", "{", '{"json": 4}'):
-        (run / IDENTS).write_text(text)
+        (run / TRACKERS).write_text(text)
         trackers = Trackers(run, ["json"])
         trackers.write(1, {"lr": 1.0})
         trackers.close()
     assert seen == ["old", None, None, None]
-    assert json.loads((run / IDENTS).read_text()) == {"json": "y"}
+    assert json.loads((run / TRACKERS).read_text()) == {"json": "y"}
 
 
 def test_what_run_track_may_say() -> None:

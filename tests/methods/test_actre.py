@@ -17,8 +17,8 @@ from isentrope.core.errors import ConfigError
 from isentrope.core.types import Episode, RolloutPlan, TokenTemperature
 from isentrope.methods.actre import ActRe, ActReOptions
 from isentrope.models.sources.pocket import PocketTokens
-from isentrope.rollout.store import read_episodes
-from isentrope.train.checkpoint import join_tensors, split_tensors
+from isentrope.runs.checkpoints import join_tensors, split_tensors
+from isentrope.runs.episodes import read_episodes
 from tests.methods.helpers import (
     EPISODES,
     advantages_of,

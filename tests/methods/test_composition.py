@@ -28,7 +28,7 @@ from isentrope.methods.registry import METHODS, make_methods
 from isentrope.methods.seal import Seal, SealOptions
 from isentrope.metrics.glossary import entry_of
 from isentrope.models.sources.pocket import PocketTokens
-from isentrope.rollout.store import read_episodes
+from isentrope.runs.episodes import read_episodes
 from tests.methods.helpers import (
     EPISODES,
     Flat,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from isentrope.core.types import Episode
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
 from isentrope.methods.epo import Epo, EpoOptions, beta_schedule, penalty
-from isentrope.train.checkpoint import join_tensors, split_tensors
+from isentrope.runs.checkpoints import join_tensors, split_tensors
 from tests.methods.helpers import (
     EPISODES,
     PACKINGS,

@@ -20,7 +20,7 @@ from isentrope.evaluate import evaluation_plan
 from isentrope.methods.higher_temperature import HigherTemperature, HigherTemperatureOptions
 from isentrope.methods.no_think import NoThink
 from isentrope.methods.registry import METHODS, make_methods
-from isentrope.rollout.store import read_episodes
+from isentrope.runs.episodes import read_episodes
 from tests.methods.helpers import (
     EPISODES,
     advantages_of,

@@ -15,7 +15,7 @@ from isentrope.core.method import Method
 from isentrope.core.types import Term, TokenBatch, TokenStats
 from isentrope.methods.seal import Seal
 from isentrope.models.policy import Policy
-from isentrope.train.checkpoint import join_tensors, split_tensors
+from isentrope.runs.checkpoints import join_tensors, split_tensors
 from isentrope.train.learner import Learner
 from tests.methods.helpers import SETTINGS, one_update, sampled_by, sharp_policy, usual, write_down
 from tests.methods.runs import check_resumed, steps_of

@@ -12,7 +12,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.core.errors import ConfigError
 from isentrope.methods.options import option_problems, with_options
 from isentrope.methods.registry import METHODS, make_methods
-from isentrope.train.run_folder import RunFolder, differences
+from isentrope.runs.writer import RunFolder, differences
 from isentrope.worlds.household.world import HouseholdOptions
 
 
@@ -91,7 +91,7 @@ def test_a_world_that_cannot_be_loaded_keeps_its_options() -> None:
 
 def test_a_run_records_every_option_and_an_older_one_goes_on(tmp_path: Path) -> None:
     config = load_config(None, ["methods=epo"])
-    with RunFolder(tmp_path, config, resume=False):
+    with RunFolder(tmp_path, config, resume=False, complete=with_options):
         written = (tmp_path / "config.toml").read_text()
     assert "[method.epo]" in written
     assert "kappa_high = 2.0" in written
@@ -99,8 +99,8 @@ def test_a_run_records_every_option_and_an_older_one_goes_on(tmp_path: Path) -> 
     (tmp_path / "metrics.jsonl").write_text('{"step": 0, "kind": "eval"}\n')
     (tmp_path / "config.toml").write_text(config_to_toml(config))  # as earlier versions wrote it
     assert "[method.epo]" not in (tmp_path / "config.toml").read_text()
-    with RunFolder(tmp_path, load_config(None, ["methods=epo", "method.epo.alpha=0.1"]), resume=True):
+    same = load_config(None, ["methods=epo", "method.epo.alpha=0.1"])
+    with RunFolder(tmp_path, same, resume=True, complete=with_options):
         pass
-    assert differences(config, load_config(None, ["methods=epo", "method.epo.alpha=0.2"])) == [
-        "method.epo.alpha was 0.1, now 0.2"
-    ]
+    other = with_options(load_config(None, ["methods=epo", "method.epo.alpha=0.2"]))
+    assert differences(with_options(config), other) == ["method.epo.alpha was 0.1, now 0.2"]

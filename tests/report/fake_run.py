@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from isentrope.core.types import Episode, Turn
-from isentrope.instruments.log import METRICS, TIMINGS, record_of
+from isentrope.instruments.log import record_of
 from isentrope.metrics.episodes import key_part, wilson
-from isentrope.rollout.store import eval_path, train_path, write_episodes
+from isentrope.runs.episodes import write_episodes
+from isentrope.runs.layout import METRICS, TIMINGS, eval_path, train_path
 
 KINDS = ("pick", "look", "clean", "heat", "cool", "pick_two")
 GAMES = 128

@@ -18,7 +18,7 @@ from isentrope.report.compare_tables import merged_notes
 from isentrope.report.groups import differences, grouped
 from isentrope.report.overlay import SEEDS_BAND, over_seeds, overlays
 from isentrope.report.paper import file_name, write_figures
-from isentrope.report.read import read_run
+from isentrope.runs.folder import Run
 from tests.report.fake_run import make_run
 from tests.report.test_page import HOSTILE, Tags
 
@@ -42,7 +42,7 @@ def page(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_seeds_are_one_group(runs: list[Path]) -> None:
-    groups = grouped([read_run(run) for run in (runs[0], runs[3], runs[2], runs[1])])
+    groups = grouped([Run.open(run) for run in (runs[0], runs[3], runs[2], runs[1])])
     assert [(group.name, len(group.runs)) for group in groups] == [("grpo", 3), ("fast", 1)]
     assert [group.label for group in groups] == ["grpo (3 seeds)", "fast"]
 
@@ -51,9 +51,9 @@ def test_where_a_run_ran_does_not_part_it_from_its_seeds(runs: list[Path], tmp_p
     twin = make_run(tmp_path / "grpo-seed9", 30, 9, warmup=False)
     text = (twin / "config.toml").read_text().replace("[run]", '[run]\ndevice = "cuda"\nthreads = 3\ntrack = "wandb"')
     (twin / "config.toml").write_text(text)
-    assert len(grouped([read_run(runs[0]), read_run(twin)])) == 1
+    assert len(grouped([Run.open(runs[0]), Run.open(twin)])) == 1
     (twin / "config.toml").write_text(text.replace("steps = 30", "steps = 31"))
-    assert len(grouped([read_run(runs[0]), read_run(twin)])) == 2
+    assert len(grouped([Run.open(runs[0]), Run.open(twin)])) == 2
 
 
 def test_rows_are_what_they_were_named(runs: list[Path]) -> None:
@@ -119,7 +119,7 @@ def test_the_table_has_means_and_intervals(page: str) -> None:
 
 
 def test_settings_that_differ_stand_side_by_side(runs: list[Path], page: str) -> None:
-    assert list(differences([read_run(run) for run in runs])) == ["run.seed", "learn.lr", "learn.new"]
+    assert list(differences([Run.open(run) for run in runs])) == ["run.seed", "learn.lr", "learn.new"]
     settings = page.split('<section id="settings">')[1]
     assert re.search(r'<th scope="row">learn.lr</th><td>1e-06</td><td>1e-05</td>', settings)
     assert re.search(r'<th scope="row">run.seed</th><td>0, 1, 2</td><td>7</td>', settings)

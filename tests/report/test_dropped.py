@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from isentrope.report.episodes import Chosen, render
-from isentrope.report.read import EpisodeFile
-from isentrope.report.tokens import TokenTexts
+from isentrope.runs.episodes import EpisodeFile
+from isentrope.runs.token_texts import TokenTexts
 from tests.instruments.test_metrics import episode, turn
 
 
 @pytest.mark.parametrize(("dropped", "times"), [(0, 0), (12, 1)])
 def test_turns_left_out_are_marked(dropped: int, times: int) -> None:
     played = episode(turn([1.0]), replace(turn([1.0]), dropped=dropped))
-    file = EpisodeFile(Path("step-000001.parquet"), 1, None)
+    file = EpisodeFile(Path("step-000001.parquet"), 1, "train")
     page = render(Chosen(played, file), TokenTexts([]), is_open=True)
     assert page.count("Earlier turns that the model no longer saw here: 12.") == times

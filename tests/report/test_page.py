@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isentrope.instruments.log import METRICS, TIMINGS, Record, record_of
+from isentrope.instruments.log import record_of
 from isentrope.report.page import write_report
 from isentrope.report.plot import success_plot_svg
-from isentrope.rollout.store import read_episodes, train_path, write_episodes
+from isentrope.runs.episodes import read_episodes, write_episodes
+from isentrope.runs.layout import METRICS, TIMINGS, train_path
+from isentrope.runs.log import Record
 from tests.report.fake_run import episode, make_run, make_warmup
 
 HOSTILE = (

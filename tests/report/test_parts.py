@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.instruments.log import Record
 from isentrope.report.axes import Chart, Panel, Series
 from isentrope.report.episodes import LEVELS, MOST_NATS, level_of
 from isentrope.report.figures import draw, stage_marks
@@ -21,7 +20,8 @@ from isentrope.report.plots import SECTIONS
 from isentrope.report.scale import Scale, decimals, nice_ticks, spread
 from isentrope.report.svg import line_chart, stacked_bars
 from isentrope.report.text import clipped, duration, safe, short, unbroken, visible
-from isentrope.report.tokens import PARTIAL, TokenTexts, read_tokens
+from isentrope.runs.log import Record
+from isentrope.runs.token_texts import PARTIAL, TokenTexts, shown_token_texts
 
 SVG = "{http://www.w3.org/2000/svg}"
 numbers = st.floats(-1e9, 1e9)
@@ -86,12 +86,12 @@ def test_texts_of_tokens() -> None:
 def test_a_bad_table_of_tokens_shows_ids(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "tokens.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    assert read_tokens(tmp_path).texts([0, 4]) == ["[0]", "[4]"]
+    assert shown_token_texts(tmp_path).texts([0, 4]) == ["[0]", "[4]"]
 
 
 def test_a_table_holds_bytes_or_texts(tmp_path: Path) -> None:
     (tmp_path / "tokens.json").write_text(json.dumps([[104, 105], " you"]))
-    assert read_tokens(tmp_path).texts([0, 1, 2]) == ["hi", " you", "[2]"]
+    assert shown_token_texts(tmp_path).texts([0, 1, 2]) == ["hi", " you", "[2]"]
 
 
 def test_shades_of_entropy() -> None:

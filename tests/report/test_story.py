@@ -9,14 +9,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from isentrope.instruments.log import EVENTS, METRICS, record_of
+from isentrope.instruments.log import record_of
 from isentrope.report.axes import BOTTOM, TOP, Chart, Flag, Panel, Series, Shade
 from isentrope.report.events_drawn import alarm_flags, phase_bands
 from isentrope.report.page import write_report
-from isentrope.report.read import read_run
 from isentrope.report.scale import Scale
 from isentrope.report.story import alarms_of, phases_of
 from isentrope.report.svg import line_chart
+from isentrope.runs.folder import Run
+from isentrope.runs.layout import EVENTS, METRICS
 from tests.report.fake_run import make_run
 from tests.report.test_page import HOSTILE, Tags
 
@@ -33,7 +34,7 @@ def alarm(step: int, text: str = "Entropy rose.", remedy: str = "seal") -> dict[
 
 def test_the_phases_of_a_run_that_erupts_once(tmp_path: Path) -> None:
     """The made run has its eruption around 55 % of the way: exp(-((step / 100 - 0.55) / 0.07)²)."""
-    phases = phases_of(read_run(make_run(tmp_path / "a")))
+    phases = phases_of(Run.open(make_run(tmp_path / "a")))
     assert [phase.name for phase in phases] == ["descent", "eruption", "subsidence"]
     assert phases[0].first == 0
     assert phases[-1].last == 99
@@ -49,24 +50,24 @@ def test_phases_without_an_entropy_curve(tmp_path: Path) -> None:
     write_lines(
         tmp_path / "a" / METRICS, [{"step": n, "kind": "train", "phase": phase} for n, phase in enumerate(told)]
     )
-    shades = [(shade.first, shade.last, shade.name) for shade in phases_of(read_run(tmp_path / "a"))]
+    shades = [(shade.first, shade.last, shade.name) for shade in phases_of(Run.open(tmp_path / "a"))]
     assert shades == [(0, 1, "descent"), (2, 3, "eruption"), (4, 6, "subsidence")]
     (tmp_path / "b").mkdir()
     write_lines(tmp_path / "b" / METRICS, [{"step": n, "kind": "train"} for n in range(9)])
     events = [{"step": 4, "kind": "phase", "name": "eruption"}, {"step": 5, "kind": "phase", "name": "<b>"}, alarm(4)]
     write_lines(tmp_path / "b" / EVENTS, events)
-    shades = [(shade.first, shade.last, shade.name) for shade in phases_of(read_run(tmp_path / "b"))]
+    shades = [(shade.first, shade.last, shade.name) for shade in phases_of(Run.open(tmp_path / "b"))]
     assert shades == [(4, 8, "eruption")]
 
 
 def test_alarms_are_as_they_were_said(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a")
-    assert [one.name for one in alarms_of(read_run(run))][:1] == ["eruption"]  # no events: as they would be said now
+    assert [one.name for one in alarms_of(Run.open(run))][:1] == ["eruption"]  # no events: as they would be said now
     switched = {"step": 50, "kind": "switch", "name": "seal", "text": "The method seal is on.", "remedy": ""}
     write_lines(run / EVENTS, [{"step": 44, "kind": "phase", "name": "eruption"}, switched, alarm(44)])
-    assert [(one.step, one.name) for one in alarms_of(read_run(run))] == [(44, "eruption"), (50, "seal")]
+    assert [(one.step, one.name) for one in alarms_of(Run.open(run))] == [(44, "eruption"), (50, "seal")]
     write_lines(run / EVENTS, [{"step": 44, "kind": "phase", "name": "eruption"}])
-    assert alarms_of(read_run(run)) == ()
+    assert alarms_of(Run.open(run)) == ()
 
 
 def test_the_page_tells_them(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from isentrope.core.errors import ConfigError
 from isentrope.results.rows import read_rows
 from isentrope.results.statistics import correlation_of, difference_of, share_of, welch
 from isentrope.results.table import Choices, ResultTable, make_tables
-from isentrope.rollout.store import eval_path, write_episodes
+from isentrope.runs.episodes import write_episodes
+from isentrope.runs.layout import eval_path
 from tests.methods.helpers import ragged
 from tests.results.helpers import run_folder, write
 

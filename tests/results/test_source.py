@@ -14,7 +14,8 @@ from isentrope.results.measure import measure
 from isentrope.results.rows import read_rows
 from isentrope.results.source import read_source, with_outcomes
 from isentrope.results.table import Choices, make_tables
-from isentrope.rollout.store import eval_path, write_episodes
+from isentrope.runs.episodes import write_episodes
+from isentrope.runs.layout import eval_path
 from tests.methods.helpers import ragged
 from tests.results.helpers import metrics, run_folder, write
 

@@ -12,7 +12,7 @@ from isentrope.core.types import Episode, RolloutPlan
 from isentrope.metrics.episodes import rollout_metrics
 from isentrope.notices import failures_in_words
 from isentrope.rollout.runner import Runner, Seat
-from isentrope.rollout.store import read_episodes, write_episodes
+from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.pool.open import LocalTasks
 from tests.rollout.test_runner import AGENT, TASK, Scripted, say

@@ -19,7 +19,7 @@ from isentrope.models.load import POCKET, load_folder
 from isentrope.models.policy import Policy
 from isentrope.rollout.demonstrate import demonstrations, longest_sequence
 from isentrope.rollout.runner import Runner, Seat
-from isentrope.rollout.store import read_episodes, write_episodes
+from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.worlds.pool.open import LocalTasks
 from tests.policy.helpers import small_policy
 from tests.toys import ToyOptions, ToyWorld

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode, Turn
-from isentrope.rollout.store import eval_path, read_episodes, train_path, write_episodes
+from isentrope.runs.episodes import read_episodes, write_episodes
+from isentrope.runs.layout import eval_path, train_path
 
 HOSTILE = ("", "\x00", "</script><script>alert(1)", "\u202eevil", "a\r\nb", "\ufeff", "🦆", "'; DROP TABLE", "\u2028")
 texts = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=12))

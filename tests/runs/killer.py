@@ -27,9 +27,9 @@ except ImportError:
 from isentrope import pipeline, warmup
 from isentrope.instruments import log
 from isentrope.models.policy import Policy
-from isentrope.rollout import store
 from isentrope.rollout.runner import Runner
-from isentrope.train import checkpoint, keeper
+from isentrope.runs import checkpoints, episodes
+from isentrope.runs.log import _line
 from isentrope.train.optimise import Optimiser
 from tests.runs.helpers import toy_config
 
@@ -57,26 +57,26 @@ def at(owner: Any, name: str, count: int, when: str = "before") -> None:
 
 
 def half_a_line(count: int) -> None:
-    original = log._append
+    original = log.append_record
     calls = 0
 
     def wrapped(path: Path, record: Any) -> None:
         nonlocal calls
         calls += 1
         if calls == count:
-            line = log._line(record).encode()
+            line = _line(record).encode()
             with path.open("ab") as file:
                 file.write(line[: len(line) // 2])
                 file.flush()
             die()
         original(path, record)
 
-    log._append = wrapped  # type: ignore[assignment]
+    log.append_record = wrapped  # type: ignore[assignment]
 
 
 def half_removed(count: int) -> None:
     """Die while an old checkpoint is being deleted, with one of its files already gone."""
-    original = checkpoint.shutil.rmtree
+    original = checkpoints.shutil.rmtree
     calls = 0
 
     def wrapped(path: Path, *args: Any, **kwargs: Any) -> None:
@@ -87,7 +87,7 @@ def half_removed(count: int) -> None:
             die()
         original(path, *args, **kwargs)
 
-    checkpoint.shutil.rmtree = wrapped  # type: ignore[assignment]
+    checkpoints.shutil.rmtree = wrapped  # type: ignore[assignment]
 
 
 POINTS: dict[str, Callable[[int], None]] = {
@@ -95,13 +95,13 @@ POINTS: dict[str, Callable[[int], None]] = {
     "evaluation": lambda n: at(pipeline, "evaluate", n, "after"),
     "before_update": lambda n: at(Optimiser, "step", n),
     "after_update": lambda n: at(Optimiser, "step", n, "after"),
-    "episodes": lambda n: at(store, "write_atomically", n),
+    "episodes": lambda n: at(episodes, "write_atomically", n),
     "half_a_line": half_a_line,
     "after_metrics": lambda n: at(log.MetricsLog, "write", n, "after"),
     "checkpoint_begun": lambda n: at(Policy, "save", n, "after"),
-    "checkpoint_unnamed": lambda n: at(checkpoint, "flush_folder", n, "after"),
-    "checkpoint_named": lambda n: at(keeper, "read_record", n),
-    "best": lambda n: at(checkpoint, "write_atomically", n),
+    "checkpoint_unnamed": lambda n: at(checkpoints, "flush_folder", n, "after"),
+    "checkpoint_named": lambda n: at(checkpoints, "read_record", n),
+    "best": lambda n: at(checkpoints, "write_atomically", n),
     "half_removed": half_removed,
     "none": lambda n: None,
 }

@@ -18,7 +18,8 @@ from isentrope.methods.registry import make_methods
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy, follow, snapshot
 from isentrope.rollout.arena import Arena
-from isentrope.rollout.store import read_episodes, train_path
+from isentrope.runs.episodes import read_episodes
+from isentrope.runs.layout import train_path
 from isentrope.setup import settled
 from isentrope.train.learner import Learner
 from isentrope.warmup import warm_up

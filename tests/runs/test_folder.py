@@ -12,13 +12,13 @@ import torch
 
 from isentrope.config.load import load_config
 from isentrope.core.errors import RunError, TaskError
+from isentrope.methods.options import with_options
 from isentrope.models.load import find_folder, load_folder
 from isentrope.pipeline import train
-from isentrope.rollout.store import read_episodes
-from isentrope.train import checkpoint
-from isentrope.train.checkpoint import join_tensors, split_tensors
-from isentrope.train.keeper import Keeper
-from isentrope.train.run_folder import RunFolder, differences
+from isentrope.runs.checkpoints import Keeper, best_checkpoint, join_tensors, split_tensors
+from isentrope.runs.episodes import read_episodes
+from isentrope.runs.layout import TENSORS
+from isentrope.runs.writer import RunFolder, differences
 from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config
 
@@ -91,9 +91,12 @@ def test_resuming_a_finished_run_changes_nothing(model: Path, tmp_path: Path) ->
 
 def test_a_second_run_in_the_same_folder_is_refused(model: Path, tmp_path: Path) -> None:
     config = toy_config(model)
-    with RunFolder(tmp_path / "a", config, resume=False), pytest.raises(RunError, match=f"process {os.getpid()}"):
-        RunFolder(tmp_path / "a", config, resume=True)
-    RunFolder(tmp_path / "a", config, resume=True).close()
+    with (
+        RunFolder(tmp_path / "a", config, resume=False, complete=with_options),
+        pytest.raises(RunError, match=f"process {os.getpid()}"),
+    ):
+        RunFolder(tmp_path / "a", config, resume=True, complete=with_options)
+    RunFolder(tmp_path / "a", config, resume=True, complete=with_options).close()
 
 
 def test_a_folder_that_cannot_be_made(model: Path, tmp_path: Path) -> None:
@@ -109,8 +112,8 @@ def test_a_full_disk_in_a_checkpoint_leaves_the_older_ones_and_can_be_resumed(
 
     def full(path: Path, data: bytes) -> int:
         nonlocal calls
-        calls += path.name == checkpoint.TENSORS
-        if calls == 2 and path.name == checkpoint.TENSORS:
+        calls += path.name == TENSORS
+        if calls == 2 and path.name == TENSORS:
             raise OSError(errno.ENOSPC, "No space left on device")
         return original(path, data)
 
@@ -171,5 +174,5 @@ def test_the_best_checkpoint_is_the_one_with_the_highest_success(model: Path, tm
     keeper = Keeper(tmp_path, toy_config(model, "run.keep_last=1"))
     for step, success in ((1, 0.4), (2, 0.9), (3, 0.6), (4, None)):
         keeper.save(step, policy, {}, {} if success is None else {"eval/seen/success": success})
-    assert checkpoint.best_checkpoint(tmp_path) == ("step-000002", 0.9)
+    assert best_checkpoint(tmp_path) == ("step-000002", 0.9)
     assert sorted(p.name for p in tmp_path.glob("step-*")) == ["step-000002", "step-000004"]

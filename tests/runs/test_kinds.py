@@ -10,10 +10,10 @@ import pytest
 
 from isentrope.config.schema import LearnSettings
 from isentrope.core.errors import ConfigError, RunError, TaskError, TrainError
-from isentrope.instruments.log import read_records
 from isentrope.pipeline import train
-from isentrope.rollout.store import read_episodes
-from isentrope.train.checkpoint import latest_checkpoint, load_state
+from isentrope.runs.checkpoints import latest_checkpoint, load_state
+from isentrope.runs.episodes import read_episodes
+from isentrope.runs.log import read_records
 from isentrope.train.imitate import imitate
 from isentrope.train.learner import Learner, make_optimiser
 from isentrope.warmup import warm_up

@@ -16,8 +16,9 @@ from isentrope.core.engine import Request, Sampled
 from isentrope.engines.torch import TorchEngine
 from isentrope.metrics.recompute import analyze
 from isentrope.pipeline import train
-from isentrope.rollout.scores import read_scores, scores_path
-from isentrope.rollout.store import read_episodes, train_path
+from isentrope.runs.episodes import read_episodes
+from isentrope.runs.layout import scores_path, train_path
+from isentrope.runs.scores import read_scores
 from tests.runs.helpers import make_model, toy_config
 
 

@@ -10,10 +10,10 @@ import pytest
 from isentrope import __version__
 from isentrope.config.load import config_to_toml, load_config
 from isentrope.core.errors import ConfigError, TaskError
-from isentrope.instruments.log import read_records
 from isentrope.notices import summary
 from isentrope.pipeline import train
-from isentrope.rollout.store import read_episodes
+from isentrope.runs.episodes import read_episodes
+from isentrope.runs.log import read_records
 from isentrope.warmup import warm_up
 from isentrope.worlds.contract import Instance, View
 from tests.runs.helpers import make_model, toy_config

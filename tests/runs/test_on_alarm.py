@@ -14,7 +14,7 @@ from isentrope.config.load import load_config
 from isentrope.core.errors import ConfigError
 from isentrope.methods.options import option_problems
 from isentrope.pipeline import train
-from isentrope.train.checkpoint import remove_old
+from isentrope.runs.checkpoints import remove_old
 from tests.runs.helpers import make_model, toy_config
 
 FEW = (

@@ -18,7 +18,7 @@ from isentrope.engines.openai.engine import OpenAIEngine
 from isentrope.engines.torch import TorchEngine
 from isentrope.models.load import load_policy
 from isentrope.rollout.arena import Arena
-from isentrope.rollout.store import read_episodes
+from isentrope.runs.episodes import read_episodes
 from tests.server.faulty import faulty, refuse, say
 from tests.server.helpers import KEY, address, engine_at, served
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from isentrope.cli.main import app
 from isentrope.config.load import config_to_toml, load_config
 from isentrope.core.errors import ConfigError, EngineError
-from isentrope.train.run_folder import differences
+from isentrope.runs.writer import differences
 from tests.runs.helpers import make_model, toy_config
 from tests.server.faulty import faulty, refuse, say
 from tests.server.helpers import GOOD, KEY, ask, engine_at

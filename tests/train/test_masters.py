@@ -10,7 +10,7 @@ from torch import nn
 
 from isentrope.config.schema import CriticSettings, LearnSettings
 from isentrope.models.policy import Policy
-from isentrope.train.checkpoint import join_tensors, split_tensors
+from isentrope.runs.checkpoints import join_tensors, split_tensors
 from isentrope.train.critic import Critic
 from isentrope.train.imitate import imitate
 from isentrope.train.learner import make_optimiser

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isentrope.core.types import Episode
-from isentrope.rollout.store import train_path, write_episodes
+from isentrope.runs.episodes import write_episodes
+from isentrope.runs.layout import train_path
 from tests.report.fake_run import episode, make_run
 
 EVENTS = (

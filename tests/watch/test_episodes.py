@@ -11,8 +11,9 @@ import pytest
 
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode
-from isentrope.report.tokens import TokenTexts, read_tokens
-from isentrope.rollout.store import eval_path, read_episodes, train_path, write_episodes
+from isentrope.runs.episodes import read_episodes, write_episodes
+from isentrope.runs.layout import eval_path, train_path
+from isentrope.runs.token_texts import TokenTexts, shown_token_texts
 from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
 from isentrope.watch.episode_search import Found, Wanted, repeats_itself, search
 from isentrope.watch.episode_view import Tokens, first_difference, view
@@ -47,7 +48,7 @@ def _ids(text: str) -> np.ndarray:
 
 def look(run: Run, place: str = "", limit: int = 1000, seconds: float = 60.0, **wanted: object) -> Found:
     def table(file: EpisodeFile) -> TokenTexts:
-        return read_tokens(file.run.path)
+        return shown_token_texts(file.run.path)
 
     return search(files_of([run]), Wanted(**wanted), Indexes(), table, place, limit, seconds)  # type: ignore[arg-type]
 
@@ -174,7 +175,7 @@ def test_a_view_has_the_turns_with_their_numbers(run: Run) -> None:
     assert file is not None
     shown = view(file, 2, Indexes(), Tokens())
     made = read_episodes(file.path)[2]
-    texts = read_tokens(run.path)
+    texts = shown_token_texts(run.path)
     assert (shown["success"], shown["return"], shown["turns"]) == (True, 10.0, 4)
     assert [member["number"] for member in shown["members"]] == [0, 1, 2, 3]
     for turn, part in zip(made.turns, shown["turn_list"], strict=True):

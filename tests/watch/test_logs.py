@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.instruments.log import read_records
-from isentrope.watch.logs import Columns, Tail
+from isentrope.runs.log import Columns, Tail, read_records
 
 
 def line(step: int, **values: Any) -> str:
@@ -92,7 +91,7 @@ def test_in_whatever_pieces_it_arrives_the_log_reads_the_same(cuts: list[int]) -
 
 
 def test_a_line_without_an_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isentrope.watch.logs._MOST_BYTES", 100)
+    monkeypatch.setattr("isentrope.runs.log._MOST_BYTES", 100)
     path = tmp_path / "log"
     path.write_text("x" * 250 + '\n{"step": 7}\n')
     tail = Tail(path)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from isentrope.rollout.store import train_path, write_episodes
+from isentrope.runs.episodes import write_episodes
+from isentrope.runs.layout import train_path
 from tests.report.test_page import HOSTILE
 from tests.watch.make_runs import grouped, make_watched
 from tests.watch.serving import serving

@@ -11,9 +11,9 @@ import pytest
 
 from isentrope.report import story
 from isentrope.report.groups import grouped
-from isentrope.report.read import read_run
+from isentrope.runs import folder
+from isentrope.runs.lock import held_locks
 from isentrope.watch.events import alarms_of, phases_of
-from isentrope.watch.locks import held_locks
 from isentrope.watch.runs import Run, Runs
 from tests.watch.make_runs import make_watched
 
@@ -83,7 +83,7 @@ def test_settings_that_say_where_a_run_ran_do_not_part_its_seeds(tmp_path: Path)
     config = (b / "config.toml").read_text().replace("[run]\n", '[run]\ntrack = "wandb"\nstore_episodes = 5\n')
     (b / "config.toml").write_text(config)
     assert read(a).group == read(b).group
-    assert len(grouped([read_run(a), read_run(b)])) == 1
+    assert len(grouped([folder.Run.open(a), folder.Run.open(b)])) == 1
 
 
 def test_status(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_phases_are_dated_as_in_the_report_also_while_the_run_grows(tmp_path: Pa
         run.refresh()
         if events and until < len(lines):  # the events are all there, from the beginning
             continue
-        wanted = [(shade.first, shade.name) for shade in story.phases_of(read_run(path))]
+        wanted = [(shade.first, shade.name) for shade in story.phases_of(folder.Run.open(path))]
         found = phases_of(run)
         assert [(first, name) for first, _, name in found] == wanted
         assert [last for _, last, _ in found] == [*(first for first, _, _ in found[1:]), run.columns.last_step]

@@ -8,8 +8,9 @@ from isentrope.core.text import count, nats, percent, sentence, steps_listed
 from isentrope.diagnosis.phases import PhaseDetector
 from isentrope.diagnosis.remedies import to_calm
 from isentrope.diagnosis.rise_detector import FALL_SHARE, SMOOTH, Rise, RiseDetector
-from isentrope.instruments.diagnosis_data import Course, Finding
-from isentrope.metrics.curves import ENOUGH, Curve
+from isentrope.instruments.diagnosis_data import Finding
+from isentrope.runs.curves import ENOUGH, Curve
+from isentrope.runs.folder import Run
 
 # Where entropy rose: in which part of the responses, and whether in a few of them alone.
 
@@ -19,7 +20,7 @@ LEAST = 0.1  # a part with a smaller share of the rise is not mentioned
 PARTS = {"other": "tags, stray text and thoughts that were never closed", "think": "thoughts", "action": "actions"}
 
 
-def where(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
+def where(course: Run, rise: Rise, evidence: dict[str, float]) -> list[str]:
     """What each part adds to the entropy of a whole response, before the eruption and at its peak: its tokens times
     their mean entropy. A part that fell has no share in the rise. Nothing where a run did not measure it."""
     before, peak = _sums(course, rise.onset - 1 - 2 * AROUND, rise.onset - 1), _sums(course, *_around(rise))
@@ -35,7 +36,7 @@ def where(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
     return [f"about {', '.join(said)}"]
 
 
-def in_few(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
+def in_few(course: Run, rise: Rise, evidence: dict[str, float]) -> list[str]:
     """Whether most of it was in a few responses: then it is noise in them, and the policy is no more open elsewhere."""
     curve = course.curve("entropy/concentration")
     before, peak = curve.before(rise.onset).values, curve.between(*_around(rise)).values
@@ -52,7 +53,7 @@ def _around(rise: Rise) -> tuple[int, int]:
     return max(rise.onset, rise.peak - AROUND), rise.peak + AROUND
 
 
-def _sums(course: Course, first: int, last: int) -> dict[str, float]:
+def _sums(course: Run, first: int, last: int) -> dict[str, float]:
     """Nats of a response by part; empty if anything was not measured."""
 
     def mean(key: str) -> float | None:
@@ -78,7 +79,7 @@ COMPANIONS = {
 }
 
 
-def entropy_findings(course: Course, phases: PhaseDetector) -> list[Finding]:
+def entropy_findings(course: Run, phases: PhaseDetector) -> list[Finding]:
     entropy = course.curve("entropy/token")
     eruptions = phases.eruptions
     if len(entropy) < ENOUGH:
@@ -127,7 +128,7 @@ def _falls(likelihood: Curve) -> list[Rise]:
     return detector.rises
 
 
-def _erupted(course: Course, rise: Rise, falls: list[Rise], end: int) -> Finding:
+def _erupted(course: Run, rise: Rise, falls: list[Rise], end: int) -> Finding:
     """`end` is the last step before the next eruption, or of the run."""
     evidence = {
         "onset": rise.onset, "peak": rise.peak, "before": rise.before, "top": rise.top, "amplitude": rise.amplitude,
@@ -172,7 +173,7 @@ def _afterwards(rise: Rise, entropy: Curve) -> str:
     return f"was down to {nats(level)} by step {entropy.steps[-1]}"
 
 
-def _interference(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
+def _interference(course: Run, rise: Rise, evidence: dict[str, float]) -> list[str]:
     """The last probe before the peak: how much episodes with negative and positive advantage interfered."""
     negative = course.curve("probe/interference/negative")
     positive = course.curve("probe/interference/positive")
@@ -192,7 +193,7 @@ def _interference(course: Course, rise: Rise, evidence: dict[str, float]) -> lis
     ]
 
 
-def _companions(course: Course, rise: Rise, last: int, evidence: dict[str, float]) -> list[str]:
+def _companions(course: Run, rise: Rise, last: int, evidence: dict[str, float]) -> list[str]:
     """What degenerated with it. Whether that stayed is asked of the last steps before the next eruption."""
     parts: list[str] = []
     for key, words in COMPANIONS.items():
@@ -211,7 +212,7 @@ def _companions(course: Course, rise: Rise, last: int, evidence: dict[str, float
     return parts
 
 
-def _meanwhile(course: Course, rise: Rise, evidence: dict[str, float]) -> list[str]:
+def _meanwhile(course: Run, rise: Rise, evidence: dict[str, float]) -> list[str]:
     """Success and valid actions in the steps before the onset and in the five from the peak on."""
     parts: list[str] = []
     for key, words in (("success/all", "success"), ("valid_ratio", "the share of valid actions")):

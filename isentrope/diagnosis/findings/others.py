@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from isentrope.core.errors import RunError
 from isentrope.core.text import count, listed, nats, percent, steps_listed
-from isentrope.core.types import FAILURES
+from isentrope.core.types import FAILURES, Episode
 from isentrope.diagnosis.alarms import Alarm
 from isentrope.diagnosis.remedies import in_the_doctors_words, to_shorten, to_widen
-from isentrope.instruments.diagnosis_data import Course, Finding, slower
-from isentrope.metrics.curves import ENOUGH, Curve
+from isentrope.instruments.diagnosis_data import Finding, slower
+from isentrope.runs.curves import ENOUGH, Curve
+from isentrope.runs.folder import Run
 
 # Responses that grow or shrink, and responses that grow where the task is not solved and nowhere else.
 #
@@ -24,7 +26,7 @@ SAME = 1.2  # responses that grew by less have hardly grown
 COMMON = 0.5  # share of the run's steps at which both outcomes must be known
 
 
-def length_findings(course: Course) -> list[Finding]:
+def length_findings(course: Run) -> list[Finding]:
     whole = course.curve("response/tokens")
     solved, failed = _where_both_are_known(course, len(whole))
     if _changed(failed) and failed.end > failed.start and solved.end < SAME * solved.start:
@@ -44,7 +46,7 @@ def length_findings(course: Course) -> list[Finding]:
     return [Finding("length", claim, "note", evidence, (whole.steps[-1],), remedy)]
 
 
-def _where_both_are_known(course: Course, steps: int) -> tuple[Curve, Curve]:
+def _where_both_are_known(course: Run, steps: int) -> tuple[Curve, Curve]:
     """Lengths in solved and in failed episodes over the steps that have both; empty if those are too few to tell.
 
     Without it a run that solved something in its beginning alone, or that was resumed from metrics without these
@@ -77,7 +79,7 @@ RISEN = 1.5  # a loss that ends so many times above its lowest is rising again
 MOST = 0.9
 
 
-def imitation_findings(course: Course) -> list[Finding]:
+def imitation_findings(course: Run) -> list[Finding]:
     loss = course.curve("sft/loss", "sft")
     found = [*_loss(course, loss)] if len(loss) >= ENOUGH else []
     solved = course.curve("rft/solved", "sft")
@@ -87,13 +89,13 @@ def imitation_findings(course: Course) -> list[Finding]:
         claim = f"Of the policy's own games {percent(share)} were solved and imitated."
         remedy = ("isentrope sft, which imitates an expert", "easier tasks") if share == 0 else ()
         found.append(Finding("imitation/own", claim, severity, {"solved": share}, (), remedy))
-    for key in course.keys("eval/", "eval"):
+    for key in course.keys("eval/", course.of_kind("eval")):
         if key.endswith("/success") and key.count("/") == 2:
             found += _evaluated(course, key.split("/")[1], course.curve(key, "eval"))
     return found
 
 
-def _loss(course: Course, loss: Curve) -> list[Finding]:
+def _loss(course: Run, loss: Curve) -> list[Finding]:
     start, end, lowest = loss.start, loss.end, -Curve(loss.steps, tuple(-v for v in loss.values)).best[1]
     epochs = course.curve("sft/epoch", "sft")
     passes = f" ({epochs.values[-1]:g} × the games)" if len(epochs) else ""
@@ -115,7 +117,7 @@ def _loss(course: Course, loss: Curve) -> list[Finding]:
     return [Finding("imitation/learnt", claim, "good", evidence | {"most_by": most}, (most,))]
 
 
-def _evaluated(course: Course, split: str, success: Curve) -> list[Finding]:
+def _evaluated(course: Run, split: str, success: Curve) -> list[Finding]:
     if not len(success):
         return []
     last, step = success.values[-1], success.steps[-1]
@@ -135,11 +137,12 @@ REPEATED = 0.25  # share of the turns that say what the turn before said
 LONGEST = 60  # characters of an action that are quoted
 
 
-def episode_findings(course: Course) -> list[Finding]:
+def episode_findings(course: Run) -> list[Finding]:
     """Actions that are given again and again. The action quoted is the model's: show it as text that is not trusted."""
+    step, episodes = _last_stored(course)
     again: Counter[str] = Counter()
     turns = 0
-    for episode in course.episodes:
+    for episode in episodes:
         turns += max(0, len(episode.turns) - 1)
         for before, turn in zip(episode.turns, episode.turns[1:], strict=False):
             if turn.action is not None and turn.action == before.action:
@@ -151,12 +154,22 @@ def episode_findings(course: Course) -> list[Finding]:
     quoted = " ".join(action.split())
     quoted = quoted if len(quoted) <= LONGEST else quoted[: LONGEST - 1] + "…"
     claim = (
-        f"In the episodes of step {course.episodes_step}, {percent(share)} of the actions repeat the one before, "
+        f"In the episodes of step {step}, {percent(share)} of the actions repeat the one before, "
         f'most often "{quoted}" ({times} times).'
     )
     evidence = {"share": share, "turns": float(turns)}
     remedy = ("entropy_bonus or higher_temperature: they help to get away from an action that changes nothing",)
-    return [Finding("episodes/repeated", claim, "warning", evidence, (course.episodes_step,), remedy)]
+    return [Finding("episodes/repeated", claim, "warning", evidence, (step,), remedy)]
+
+
+def _last_stored(run: Run) -> tuple[int, list[Episode]]:
+    """The episodes of the last training step that has some stored, and that step; none if they cannot be read: the
+    numbers can be told without them."""
+    step = max((file.step for file in run.episode_files if file.split is None), default=0)
+    try:
+        return step, run.episodes(step)
+    except RunError:
+        return 0, []
 
 
 # The state that a run is in, the alarms it gave, and lost episodes.
@@ -166,7 +179,7 @@ LOST = 0.05  # share of lost episodes from which it is more than a note
 TOLD_ELSEWHERE = ("eruption",)
 
 
-def state_findings(course: Course) -> list[Finding]:
+def state_findings(course: Run) -> list[Finding]:
     """Whether the run came to its end, goes on, was cut off, or broke."""
     last = course.last_step
     if not course.records:
@@ -174,7 +187,7 @@ def state_findings(course: Course) -> list[Finding]:
     bad = _not_finite(course)
     planned = course.amount("run.steps") if course.kind == "train" else None
     found: list[Finding] = []
-    if course.running:
+    if course.alive:
         of = f" of {planned:.0f}" if planned else ""
         found.append(
             Finding("state/running", f"The run is going on; it has done step {last}{of}.", "note", {}, (last,))
@@ -193,7 +206,7 @@ def state_findings(course: Course) -> list[Finding]:
     return found
 
 
-def switch_findings(course: Course) -> list[Finding]:
+def switch_findings(course: Run) -> list[Finding]:
     """Methods that an alarm switched on, in the run's own words."""
     return [
         Finding("switched", str(event.get("text")), "note", {}, (int(event["step"]),))
@@ -206,7 +219,7 @@ def _says(event: Mapping[str, Any], kind: str) -> bool:
     return event.get("kind") == kind and isinstance(event.get("text"), str)
 
 
-def _not_finite(course: Course) -> tuple[int, list[str]] | None:
+def _not_finite(course: Run) -> tuple[int, list[str]] | None:
     """The first step with numbers that are not finite in what the policy is made of, and their keys."""
     for record in course.records:
         keys = [str(key) for key in cast("list[Any]", record.get("nonfinite") or [])]
@@ -216,7 +229,7 @@ def _not_finite(course: Course) -> tuple[int, list[str]] | None:
     return None
 
 
-def alarm_findings(course: Course, given: Sequence[Alarm]) -> list[Finding]:
+def alarm_findings(course: Run, given: Sequence[Alarm]) -> list[Finding]:
     """One finding for each kind of alarm; alarms that only the run itself recorded are told in its words."""
     by_name: dict[str, list[Alarm]] = {}
     for alarm in given:
@@ -241,7 +254,7 @@ def alarm_findings(course: Course, given: Sequence[Alarm]) -> list[Finding]:
     return found
 
 
-def failure_findings(course: Course) -> list[Finding]:
+def failure_findings(course: Run) -> list[Finding]:
     lost = course.curve("failures")
     total = sum(lost.values)
     if not total:

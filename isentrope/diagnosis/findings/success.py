@@ -9,8 +9,9 @@ from statistics import fmean, median
 from isentrope.agent.response_format import VERDICTS
 from isentrope.core.text import listed, nats, percent
 from isentrope.diagnosis.remedies import USUAL_KL, in_the_doctors_words
-from isentrope.instruments.diagnosis_data import Course, Finding, slower
-from isentrope.metrics.curves import ENOUGH, Curve
+from isentrope.instruments.diagnosis_data import Finding, slower
+from isentrope.runs.curves import ENOUGH, Curve
+from isentrope.runs.folder import Run
 
 LEAST = 0.05  # a change of success that is worth a word
 MOST = 0.8  # "most of it": this share of the gain
@@ -22,20 +23,20 @@ LOST = 0.5  # a policy that knew the form of an answer at the start has lost it
 MOVED = 1e-3  # nats a token to the reference: below, the policy is where it began
 
 
-def success_findings(course: Course) -> list[Finding]:
+def success_findings(course: Run) -> list[Finding]:
     train = course.curve("success/all")
     found = [_course_of(course, train)] if len(train) >= ENOUGH else []
     if len(train) and not found:
         evidence = {"first": train.values[0], "last": train.values[-1]}
         claim = f"{len(train)} training steps are too few to tell whether success changes."
         found.append(Finding("success/short", claim, "note", evidence, (train.steps[-1],)))
-    for key in course.keys("eval/", "eval"):
+    for key in course.keys("eval/", course.of_kind("eval")):
         if key.endswith("/success") and key.count("/") == 2:
             found += _evaluated(course, key.split("/")[1], course.curve(key, "eval"))
     return found
 
 
-def _course_of(course: Course, train: Curve) -> Finding:
+def _course_of(course: Run, train: Curve) -> Finding:
     start, end, margin = train.start, train.end, max(LEAST, train.margin)
     best_step, best = train.best
     evidence = {"start": start, "end": end, "best": best, "margin": margin}
@@ -69,7 +70,7 @@ def _dip(train: Curve, margin: float) -> str:
     return f", with a low of {percent(-depth)} around step {step}" if low else ""
 
 
-def _evaluated(course: Course, split: str, curve: Curve) -> list[Finding]:
+def _evaluated(course: Run, split: str, curve: Curve) -> list[Finding]:
     if not len(curve):
         return []
     first, last, step = curve.values[0], curve.values[-1], curve.steps[-1]
@@ -113,7 +114,7 @@ def flat_since(curve: Curve) -> int | None:
     return curve.steps[place] if len(curve) - place >= 3 and place > 0 else None
 
 
-def stalled_findings(course: Course, success: Sequence[Finding], known: Sequence[Finding]) -> list[Finding]:
+def stalled_findings(course: Run, success: Sequence[Finding], known: Sequence[Finding]) -> list[Finding]:
     """What the numbers show of a run that learnt nothing; each of these is known to keep a run from learning."""
     if not any(finding.name == "success/stalled" for finding in success):
         return []
@@ -134,11 +135,13 @@ def stalled_findings(course: Course, success: Sequence[Finding], known: Sequence
     return found
 
 
-def _invalid(course: Course) -> list[Finding]:
+def _invalid(course: Run) -> list[Finding]:
     valid = course.curve("valid_ratio")
     if not len(valid) or valid.end >= VALID:
         return []
-    refused = {key.removeprefix("verdict/"): course.curve(key).end for key in course.keys("verdict/")}
+    refused = {
+        key.removeprefix("verdict/"): course.curve(key).end for key in course.keys("verdict/", course.of_kind("train"))
+    }
     most = max(refused, key=lambda reason: refused[reason]) if refused else ""
     why = f", most of them refused as {most} ({VERDICTS.get(most, 'for that reason')})" if most else ""
     if valid.start >= LOST:
@@ -153,7 +156,7 @@ def _invalid(course: Course) -> list[Finding]:
     return [Finding("stalled/invalid", claim, "bad", {"valid_ratio": valid.end} | refused, (), remedy)]
 
 
-def _equal(course: Course) -> list[Finding]:
+def _equal(course: Run) -> list[Finding]:
     groups = course.curve("advantage/zero_groups")
     if len(groups) < ENOUGH or fmean(groups.values) < 0.8:
         return []
@@ -164,7 +167,7 @@ def _equal(course: Course) -> list[Finding]:
     return [Finding("stalled/equal_groups", claim, "bad", {"share": share}, (), remedy)]
 
 
-def _unmoved(course: Course) -> list[Finding]:
+def _unmoved(course: Run) -> list[Finding]:
     moved = course.curve("kl/k3")
     if len(moved) < 2 * ENOUGH or median(moved.tail(5).values) >= MOVED:
         return []
@@ -183,7 +186,7 @@ def _unmoved(course: Course) -> list[Finding]:
     return [Finding("stalled/unmoved", claim, "warning", evidence, (moved.steps[-1],), tuple(remedies))]
 
 
-def _out_of_turns(course: Course) -> list[Finding]:
+def _out_of_turns(course: Run) -> list[Finding]:
     cut, valid = course.curve("stop/turn_limit"), course.curve("valid_ratio")
     if not len(cut) or cut.end < 0.8 or (len(valid) and valid.end < VALID):
         return []

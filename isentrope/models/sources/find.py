@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 
 from isentrope.config.suggest import nearest
-from isentrope.core.errors import EngineError
+from isentrope.core.errors import EngineError, RunError
 from isentrope.models.sources.cache import expanded
 from isentrope.models.sources.hub import cached_folder, download, hub_name
+from isentrope.runs.checkpoints import best_step, kept_checkpoints
+from isentrope.runs.layout import CHECKPOINTS, POLICY
 
 _SETTING = "policy.model = "
 POCKET = Path(__file__).parents[1] / "pocket"
@@ -91,41 +91,16 @@ def _in_folder(folder: Path, named: str) -> Path:
     """A model folder itself, or a run's best or last checkpoint."""
     if (folder / "config.json").is_file() or (folder / "adapter_config.json").is_file():
         return folder
-    checkpoints = folder / "checkpoints"
+    checkpoints = folder / CHECKPOINTS
     if checkpoints.is_dir():
-        steps, best = kept_checkpoints(checkpoints), best_step(checkpoints)
+        try:
+            steps, best = kept_checkpoints(checkpoints), best_step(checkpoints)
+        except RunError as error:
+            raise EngineError(str(error)) from error
         if not steps:
             raise EngineError(f"the run {folder} has no checkpoint yet")
-        return steps[max(steps) if best is None else best] / "policy"
+        return steps[max(steps) if best is None else best] / POLICY
     packed = sorted(folder.glob("*.gguf"))
     if packed:
         raise EngineError(f"{named} is a folder of GGUF files: give one of them, e.g. {packed[0]}")
     raise EngineError(f"{named}: {EXPECTED}; that folder is none of these")
-
-
-def kept_checkpoints(folder: Path) -> dict[int, Path]:
-    """The checkpoints of a run by step, in their order."""
-    found = {_step(path.name): path for path in folder.glob("step-*") if path.is_dir()}
-    return {step: found[step] for step in sorted(step for step in found if step is not None)}
-
-
-def best_step(folder: Path) -> int | None:
-    """Which of them did best on the evaluation, as `best.json` says; None where there was none yet."""
-    path = folder / "best.json"
-    if not path.is_file():
-        return None
-    advice = f"delete {path}, and the last checkpoint is taken"
-    try:
-        name = json.loads(path.read_text(encoding="utf-8"))["name"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise EngineError(f"cannot read which checkpoint was best ({error!r}); {advice}") from error
-    step = _step(name) if isinstance(name, str) else None
-    if step is None or step not in kept_checkpoints(folder):
-        raise EngineError(f"{path} names {name!r}, which is no checkpoint in that folder; {advice}")
-    return step
-
-
-def _step(name: str) -> int | None:
-    """A checkpoint's step from the name of its folder."""
-    match = re.fullmatch(r"step-([0-9]{6,12})", name)
-    return int(match[1]) if match else None

@@ -25,10 +25,10 @@ from typing import Any, BinaryIO
 from safetensors import SafetensorError
 
 from isentrope.core.errors import EngineError
-from isentrope.disk import flush_folder, share_as
 from isentrope.models.memory import free_memory, gib
 from isentrope.models.sources.cache import cache_folder, quiet_transformers, working
 from isentrope.models.sources.catalogue import Facts, unsupported
+from isentrope.runs.atomic import flush_folder, share_as
 
 # What stands at the head of a GGUF file: its settings and the shapes of its tensors, without reading a weight.
 #

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from isentrope.core.errors import TaskError
-from isentrope.disk import flush_folder
+from isentrope.runs.atomic import flush_folder
 from isentrope.worlds.search_qa.passages import Passage
 
 # Passages in a file that is looked into, not read: memory stays the same for a thousand or twenty million of them.

@@ -21,7 +21,7 @@ from isentrope.metrics.probes.probes import Probes, read_episodes, undisturbed
 from isentrope.models.load import load_folder, load_policy
 from isentrope.models.policy import Policy, before
 from isentrope.models.token_head import token_head
-from isentrope.train.checkpoint import load_state, save_checkpoint
+from isentrope.runs.checkpoints import load_state, save_checkpoint
 from isentrope.train.learner import Learner
 from tests.policy.helpers import small_policy
 from tests.runs.helpers import make_model

@@ -1,18 +1,13 @@
-"""The run folder: who may write to it, and what is in it before the first step.
-
-config.toml  metrics.jsonl  timings.jsonl  events.jsonl  episodes/  checkpoints/  tensorboard/  tokens.json
-"""
+"""Writing to a run folder: who may, what is in it before the first step, and whether an earlier run goes on in it."""
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from isentrope import __version__
 from isentrope.config.load import load_config
@@ -20,42 +15,63 @@ from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import switched_method
 from isentrope.core.errors import RunError, writing
-from isentrope.core.tokenizer import Dialect
-from isentrope.methods.options import with_options
-from isentrope.models.policy import Policy
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
+from isentrope.runs.folder import read_about
+from isentrope.runs.layout import (
+    ABOUT,
+    CHECKPOINTS,
+    CONFIG,
+    EPISODES,
+    LOCK,
+    METRICS,
+    REFERENCE,
+    TOKENS,
+    WARMUP,
+)
+from isentrope.runs.lock import hold
 
-KIND = "run.json"  # which command made the folder, when, with which version, and from which weights
+
+class Weights(Protocol):
+    """What a run folder asks of a policy."""
+
+    @property
+    def size(self) -> int: ...
+    def fingerprint(self) -> str: ...
+    def save(self, folder: Path) -> None: ...
+
+
+class Vocabulary(Protocol):
+    """What a run folder asks of a tokenizer."""
+
+    @property
+    def size(self) -> int: ...
+    def pieces(self, ids: Sequence[int]) -> Sequence[bytes]: ...
 
 
 class RunFolder:
     """Holds a run folder while the run lasts. One process at a time: a second one is refused, a dead one is not."""
 
-    def __init__(self, path: Path, config: RunConfig, resume: bool, kind: str = "train") -> None:
+    def __init__(
+        self,
+        path: Path,
+        config: RunConfig,
+        resume: bool,
+        kind: str = "train",
+        *,
+        complete: Callable[[RunConfig], RunConfig],
+    ) -> None:
+        """`complete` writes out the options of a config's methods and world, which only their owners know."""
         self.path, self.kind = path, kind
-        with writing(path):
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = (path / "run.lock").open("a+")
+        refused = f"another run (process {{owner}}) is writing to {path}; wait for it or choose another --out"
+        self._lock = hold(path / LOCK, refused)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.seek(0)
-            owner = self._lock.read().strip() or "unknown"
-            self._lock.close()
-            raise RunError(
-                f"another run (process {owner}) is writing to {path}; wait for it or choose another --out"
-            ) from error
-        self._lock.truncate(0)
-        self._lock.write(str(os.getpid()))
-        self._lock.flush()
-        try:
-            self._prepare(config, resume)
+            self._prepare(config, resume, complete)
         except BaseException:
             self.close()
             raise
 
-    def _prepare(self, config: RunConfig, resume: bool) -> None:
-        recorded = self.path / "config.toml"
+    def _prepare(self, config: RunConfig, resume: bool, complete: Callable[[RunConfig], RunConfig]) -> None:
+        recorded = self.path / CONFIG
         self.resumed, self.fresh = resume, not (recorded.exists() and self._begun())
         if not self.fresh:
             self._same_kind()
@@ -63,7 +79,7 @@ class RunFolder:
                 raise RunError(
                     f"{self.path} already holds a run; continue it with --resume or choose another folder with --out"
                 )
-            differing = differences(load_config(recorded, []), config)
+            differing = differences(complete(load_config(recorded, [])), complete(config))
             if differing:
                 raise RunError(
                     f"{self.path} was begun with other settings: {'; '.join(differing)}. "
@@ -73,33 +89,32 @@ class RunFolder:
             if not recorded.exists():
                 self._must_be_empty()
             begun = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # what rules are older or younger than
-            self._write_kind({"kind": self.kind, "begun": begun, "version": __version__})
-            write_atomically(recorded, config_to_toml(with_options(config)).encode())
-        for name in ("episodes", "checkpoints"):
+            self._write_about({"kind": self.kind, "begun": begun, "version": __version__})
+            write_atomically(recorded, config_to_toml(complete(config)).encode())
+        for name in (EPISODES, CHECKPOINTS):
             with writing(self.path / name):
                 (self.path / name).mkdir(exist_ok=True)
 
-    def _write_kind(self, told: Mapping[str, Any]) -> None:
-        write_atomically(self.path / KIND, (json.dumps(dict(told)) + "\n").encode())
+    def _write_about(self, entries: Mapping[str, Any]) -> None:
+        write_atomically(self.path / ABOUT, (json.dumps(dict(entries)) + "\n").encode())
 
-    def write_start(self, policy: Policy) -> None:
+    def write_start(self, policy: Weights) -> None:
         """Which weights the run begins from, so that runs of several warm-ups can be told apart."""
-        told = json.loads((self.path / KIND).read_text()) if (self.path / KIND).exists() else {"kind": self.kind}
-        self._write_kind({**told, "parameters": policy.size, "start": policy.fingerprint()})
+        about = read_about(self.path) or {"kind": self.kind}
+        self._write_about({**about, "parameters": policy.size, "start": policy.fingerprint()})
 
     def _must_be_empty(self) -> None:
-        ours = ("run.lock", "warmup", KIND)
+        ours = (LOCK, WARMUP, ABOUT)
         others = sorted(p.name for p in self.path.iterdir() if p.name not in ours and p.name[0] != ".")
         if others:
             raise RunError(f"{self.path} is not empty (it has {', '.join(others[:3])}); choose another folder")
 
     def _begun(self) -> bool:
         """Whether anything was measured, played or learnt here. A run that failed before that may begin anew."""
-        return any(next(self.path.glob(pattern), None) for pattern in ("metrics.jsonl", "episodes/*", "checkpoints/*"))
+        return any(next(self.path.glob(pattern), None) for pattern in (METRICS, f"{EPISODES}/*", f"{CHECKPOINTS}/*"))
 
     def _same_kind(self) -> None:
-        path = self.path / KIND
-        kind = json.loads(path.read_text())["kind"] if path.exists() else self.kind
+        kind = read_about(self.path).get("kind", self.kind)
         if kind != self.kind:
             raise RunError(
                 f"{self.path} holds a run of `isentrope {kind}`, not of `isentrope {self.kind}`; "
@@ -108,22 +123,22 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
+        return self.path / CHECKPOINTS
 
     @property
     def reference(self) -> Path:
-        return self.path / "reference"
+        return self.path / REFERENCE
 
-    def write_reference(self, policy: Policy) -> None:
+    def write_reference(self, policy: Weights) -> None:
         """Keep the policy as it was at step 0. Written anew by a run that was killed before its first checkpoint."""
         with writing(self.reference):
             self.reference.mkdir(exist_ok=True)
             policy.save(self.reference)
 
-    def write_tokens(self, dialect: Dialect) -> None:
+    def write_tokens(self, dialect: Vocabulary) -> None:
         """What each token id reads as, for the report."""
         words = [list(piece) for piece in dialect.pieces(range(dialect.size))]
-        write_atomically(self.path / "tokens.json", json.dumps(words).encode())
+        write_atomically(self.path / TOKENS, json.dumps(words).encode())
 
     def close(self) -> None:
         self._lock.close()
@@ -160,8 +175,8 @@ what alarms do from then on, which events.jsonl records."""
 
 
 def differences(before: RunConfig, now: RunConfig) -> list[str]:
-    """Settings that differ, as sentences. An option that an older run did not record is at its default."""
-    a, b = (dict(_leaves(as_table(with_options(config)))) for config in (before, now))
+    """Settings that differ between two configs with all options written out, as sentences."""
+    a, b = (dict(_leaves(as_table(config))) for config in (before, now))
     keys = [key for key in sorted(a.keys() | b.keys()) if key not in FREE_TO_CHANGE and a.get(key) != b.get(key)]
     switches = {switched_method(config.instruments.on_alarm) for config in (before, now)}
     if len(switches) > 1:

@@ -1,7 +1,5 @@
 """What the update made of a step's episodes, token by token, beside the episodes themselves.
 
-    RUN/episodes/scores-000012.parquet    beside step-000012.parquet
-
 A row per response that was learnt from: `episode` and `turn` as in the episode file, `advantages` as they were learnt
 from (after all methods), `ratios` of new to old probability at the first pass over the token (NaN: the token was left
 out of the update), and `weights` of the tokens' policy losses in the updates that were made (files of older versions
@@ -20,7 +18,7 @@ from numpy.typing import NDArray
 
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode, Scores
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
 
 pa: Any = pyarrow  # it comes without type information
 pq: Any = pyarrow.parquet
@@ -35,10 +33,6 @@ _COLUMNS: dict[str, Any] = {
     "weights": pa.list_(pa.float32()),
 }
 _SINCE = ("weights",)  # columns that older files lack
-
-
-def scores_path(run: Path, step: int) -> Path:
-    return run / "episodes" / f"scores-{step:06d}.parquet"
 
 
 def write_scores(path: Path, scores: Scores) -> None:

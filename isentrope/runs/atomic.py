@@ -1,4 +1,4 @@
-"""Files of a run folder are either there in full or not there at all."""
+"""Files and folders that are on the disk in full or not there at all."""
 
 from __future__ import annotations
 
@@ -40,3 +40,20 @@ def _sync_folder(folder: Path) -> None:
         pass
     finally:
         os.close(handle)
+
+
+def flush_folder(folder: Path, deep: bool = True) -> None:
+    """Make sure that the folder's files are on the disk before something relies on them."""
+    for path in [*(folder.rglob("*") if deep else ()), folder]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def share_as(like: Path) -> None:
+    """Give the files beside `like` its permissions, which are the usual ones: safetensors lets only the owner read."""
+    for file in like.parent.iterdir():
+        if file.is_file():
+            file.chmod(like.stat().st_mode)

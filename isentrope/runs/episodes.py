@@ -1,16 +1,15 @@
 """The episodes of one step, in one Parquet file: a row per turn, the episode's own fields repeated.
 
-    RUN/episodes/step-000012.parquet           training, step 12
-    RUN/episodes/eval-000012-unseen.parquet    evaluation at step 12 on the split "unseen"
-
 An episode without turns keeps one row, with `turn` = -1. Equal episodes give equal bytes. Any Parquet
 reader can open the files, e.g. `pandas.read_parquet`.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +20,8 @@ import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode, Floats, Ints, Turn
-from isentrope.rollout.files import write_atomically
+from isentrope.runs.atomic import write_atomically
+from isentrope.runs.layout import EPISODES
 
 pa: Any = pyarrow  # it comes without type information
 pq: Any = pyarrow.parquet
@@ -69,15 +69,41 @@ _SCHEMA: Any = pa.schema(
 _SINCE = {"dropped": 0, "mended": "", "score": None}  # columns that older files lack, and what they mean by it
 _ARRAYS = ("context_ids", "response_ids", "logprobs", "entropies", "temperatures")
 _MEASURED = ("logprobs", "entropies")  # no value comes twice: a dictionary would only cost space
+_FILE = re.compile(r"(?:(step|dropped)-(\d{1,12})|eval-(\d{1,12})-(.+))\.parquet")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def train_path(run: Path, step: int) -> Path:
-    return run / "episodes" / f"step-{step:06d}.parquet"
+@dataclass(frozen=True)
+class EpisodeFile:
+    path: Path
+    step: int
+    kind: str  # train, dropped or eval
+    split: str | None = None  # of an evaluation
+
+    @property
+    def name(self) -> str:
+        """The file's name without .parquet."""
+        return self.path.stem
+
+    @property
+    def source(self) -> str:
+        """train, dropped or "eval SPLIT"."""
+        return self.kind if self.split is None else f"eval {self.split}"
 
 
-def eval_path(run: Path, step: int, split: str) -> Path:
-    return run / "episodes" / f"eval-{step:06d}-{split}.parquet"
+def episode_files(run: Path) -> list[EpisodeFile]:
+    """The episode files of a run folder as they are now, by step and split. Links are followed; only files count."""
+    try:
+        names = [entry.name for entry in os.scandir(run / EPISODES) if entry.is_file()]
+    except OSError:
+        return []
+    files: list[EpisodeFile] = []
+    for name in names:
+        match = _FILE.fullmatch(name)
+        if match is not None:
+            kind = "eval" if match[3] else "train" if match[1] == "step" else "dropped"
+            files.append(EpisodeFile(run / EPISODES / name, int(match[2] or match[3]), kind, match[4]))
+    return sorted(files, key=lambda file: (file.step, file.split or "", file.kind))
 
 
 def write_episodes(path: Path, episodes: Sequence[Episode]) -> None:
@@ -118,6 +144,22 @@ def read_episodes(path: Path) -> list[Episode]:
 def unpack_episodes(data: bytes, where: str) -> list[Episode]:
     """From what `pack_episodes` gave; `where` it was found, for an error."""
     return _read(pa.BufferReader(data), where)
+
+
+def read_columns(path: Path, names: Sequence[str]) -> Any:
+    """The named columns of a file of episodes or scores, those that it has, as an Arrow table."""
+    try:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            metadata: dict[bytes, bytes] = schema.metadata or {}
+            written_as = metadata.get(_FORMAT_KEY, FORMAT.encode()).decode(errors="replace")
+            if written_as != FORMAT:
+                raise ValueError(f"its format is {written_as!r}, this version reads {FORMAT!r}")
+            there = [name for name in names if name in schema.names]
+            return file.read(columns=there, use_threads=False)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RunError(f"{path.name} could not be read: {reason}") from error
 
 
 def _read(source: Any, path: str) -> list[Episode]:

@@ -1,7 +1,11 @@
-"""A log that grows while it is read. Only what was added since the last look is read again.
+"""The logs of a run: lines of JSON in metrics.jsonl, timings.jsonl and events.jsonl.
 
-`Columns` keeps numbers by key instead of records: 50 runs of 500 steps with 80 keys are 2 million numbers, which take
-50 MB as columns and ten times that as dictionaries.
+    {"step": 12, "kind": "train", "entropy/token": 0.41, ...}
+    {"step": 61, "kind": "alarm", "name": "eruption", "text": "Entropy erupted: ...", "remedy": "..."}
+
+A record is written in one piece and flushed to the disk before the run goes on. `read_records` reads a log whole,
+`last_records` its end, `Tail` what was added since the last look. `Columns` keeps numbers by key instead of records: 50
+runs of 500 steps with 80 keys are 2 million numbers, which take 50 MB as columns and ten times that as dictionaries.
 """
 
 from __future__ import annotations
@@ -12,13 +16,98 @@ import os
 import stat
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.core.errors import RunError, writing
+from isentrope.runs.atomic import write_atomically
+from isentrope.runs.layout import EVENTS, METRICS, TIMINGS
+
+Record = dict[str, Any]
+
+KINDS = ("train", "eval", "sft")
+CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/")  # how keys of timings.jsonl begin
+NOT_NUMBERS = ("step", "kind", "nonfinite")  # keys of a record that are no metrics
+_END_BYTES = 65536  # that `last_records` reads, several records
 _MOST_BYTES = 64 << 20  # of one look; the rest comes with the next ones
 _MOST_KEYS = 4000  # a damaged or hostile log must not fill the memory
-_NOT_NUMBERS = ("step", "kind", "nonfinite")
+
+
+def record_of(step: int, metrics: Mapping[str, float], kind: str) -> Record:
+    """One line's content. JSON has no NaN: a number that is not finite becomes null and its key is listed."""
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}, expected one of {', '.join(KINDS)}")
+    if "step" in metrics:
+        raise KeyError("'step' is given beside the metrics, not among them")
+    values = {key: float(metrics[key]) for key in sorted(metrics)}
+    record: Record = {"step": int(step), "kind": kind}
+    record |= {key: value if math.isfinite(value) else None for key, value in values.items()}
+    nonfinite = [key for key, value in values.items() if not math.isfinite(value)]
+    return record | ({"nonfinite": nonfinite} if nonfinite else {})
+
+
+def append_record(path: Path, record: Record) -> None:
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(_line(record).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def truncate_logs(run: Path, after_step: int) -> None:
+    """Forget what came after `after_step`, and a last line that was cut off in the middle."""
+    for path in (run / METRICS, run / TIMINGS, run / EVENTS):
+        if path.exists():
+            kept = [record for record in read_records(path) if record["step"] <= after_step]
+            write_atomically(path, "".join(_line(record) for record in kept).encode())
+
+
+def _line(record: Record) -> str:
+    return json.dumps(record, allow_nan=False) + "\n"
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records of a log. A last line that was cut off, by a kill or because it is being written, is left out."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"could not read {path}: {error.strerror or error}") from error
+    lines = data.split(b"\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    records: list[Record] = []
+    for number, line in enumerate(lines, start=1):
+        record = _parse(line)
+        if record is not None:
+            records.append(record)
+        elif number < len(lines):
+            raise RunError(f"{path} is damaged: line {number} is not a record; delete the line")
+    return records
+
+
+def last_records(path: Path) -> list[Record]:
+    """The records at the end of a log, whole ones only: cheap enough to ask for every second."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _END_BYTES))
+            lines = file.read().split(b"\n")[(1 if size > _END_BYTES else 0) : -1]
+    except OSError:
+        return []
+    return [record for line in lines if (record := _parse(line)) is not None]
+
+
+def _parse(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):  # ValueError: neither JSON nor, perhaps, UTF-8
+        return None
+    if not isinstance(record, dict):
+        return None
+    known = cast("Record", record)
+    return known if isinstance(known.get("step"), int) else None
 
 
 class Tail:
@@ -33,7 +122,7 @@ class Tail:
         self._inode = -1
         self._head = b""
 
-    def new_records(self) -> tuple[bool, list[dict[str, Any]]]:
+    def new_records(self) -> tuple[bool, list[Record]]:
         """Whether what was read before no longer holds, and the records added since. A half-written line waits."""
         try:
             check_is_file(self.path)
@@ -58,7 +147,7 @@ class Tail:
         if self._offset == 0:
             self._head = data[: min(end, 64)]
         self._offset += end
-        return again, list(self._parse(data[:end]))
+        return again, list(self._records(data[:end]))
 
     def _restarted(self, status: os.stat_result, head: bytes) -> bool:
         """Resumed runs write their logs anew, as a new file; the first bytes tell where file numbers are reused."""
@@ -72,17 +161,13 @@ class Tail:
         self.bad = 0
         self._offset, self._inode, self._head = 0, inode, b""
 
-    def _parse(self, data: bytes) -> Iterator[dict[str, Any]]:
+    def _records(self, data: bytes) -> Iterator[Record]:
         for line in data.split(b"\n"):
             if not line.strip():
                 continue
-            try:
-                record: Any = json.loads(line)
-            except (ValueError, RecursionError):
-                record = None
-            step = cast("dict[str, Any]", record).get("step") if isinstance(record, dict) else None
-            if isinstance(step, int) and abs(step) < 1 << 53:
-                yield cast("dict[str, Any]", record)
+            record = _parse(line)
+            if record is not None and abs(record["step"]) < 1 << 53:
+                yield record
             else:
                 self.bad += 1
 
@@ -105,11 +190,11 @@ class Columns:
     def keys(self) -> list[str]:
         return list(self._columns)
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: Record) -> None:
         step = int(record["step"])
         self.last_step = max(self.last_step, step)
         for key, value in record.items():
-            if key in _NOT_NUMBERS or isinstance(value, bool) or not isinstance(value, int | float | None):
+            if key in NOT_NUMBERS or isinstance(value, bool) or not isinstance(value, int | float | None):
                 continue
             column = self._columns.get(key)
             if column is None:

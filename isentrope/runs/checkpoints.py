@@ -1,0 +1,202 @@
+"""Checkpoints: either whole or not there. The newest few stay, the newest few that an alarm wrote, and the best one.
+
+A checkpoint is written into a folder with a temporary name, flushed to the disk, and renamed at the end: a kill or a
+full disk at any moment leaves the older ones as they were. No pickle: tensors as safetensors, the rest as JSON. Torch
+is imported where tensors are: which checkpoints there are can be asked without it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from isentrope.config.schema import RunConfig
+from isentrope.core.errors import RunError, writing
+from isentrope.runs.atomic import flush_folder, write_atomically
+from isentrope.runs.layout import ALARM, BEST, POLICY, STATE, TENSORS, checkpoint_name, checkpoint_step
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Savable(Protocol):
+    def save(self, folder: Path) -> None: ...
+
+
+class Keeper:
+    """Saves the checkpoints of a run. The success on the first of `eval.splits` decides which one is best."""
+
+    def __init__(self, folder: Path, config: RunConfig) -> None:
+        self.folder, self.keep_last, self.split = folder, config.run.keep_last, config.eval.splits[0]
+
+    def save(
+        self,
+        step: int,
+        policy: Savable,
+        state: dict[str, Any],
+        metrics: Mapping[str, float] | None = None,
+        alarm: bool = False,
+    ) -> None:
+        """`metrics` of an evaluation made at this very step, if there was one; `alarm`: one is the reason to save."""
+        success = (metrics or {}).get(f"eval/{self.split}/success")
+        self.settle(save_checkpoint(self.folder, step, policy, state, success, alarm))
+
+    def settle(self, checkpoint: Path) -> None:
+        """Compare the newest checkpoint with the best and clear old ones away. Called again when a run is resumed:
+        it may have been killed before it got here."""
+        success = read_record(checkpoint)["success"]
+        if success is not None:
+            best = best_checkpoint(self.folder)
+            if best is None or success >= best[1] or best[0] == checkpoint.name:
+                mark_best(self.folder, checkpoint, success)
+        remove_old(self.folder, self.keep_last)
+
+
+def save_checkpoint(
+    folder: Path, step: int, policy: Savable, state: dict[str, Any], success: float | None = None, alarm: bool = False
+) -> Path:
+    """Write the checkpoint of `step` completed steps. `state` may hold tensors at any depth; `alarm` marks it as one
+    that was written because of an alarm."""
+    from safetensors.torch import save  # pyright: ignore[reportUnknownVariableType]
+
+    final, part = folder / checkpoint_name(step), folder / f".part-{step:06d}"
+    with writing(final):
+        folder.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.glob(".part-*"):
+            shutil.rmtree(leftover)
+        (part / POLICY).mkdir(parents=True)
+        try:
+            policy.save(part / POLICY)
+            tensors, tree = split_tensors(state)
+            (part / TENSORS).write_bytes(save(tensors))
+            (part / STATE).write_text(json.dumps({"step": step, "success": success, "tree": tree}, indent=1))
+            if alarm:
+                (part / ALARM).touch()
+            flush_folder(part)
+            if final.exists():  # an earlier life of the run got this far: what it wrote is the same
+                shutil.rmtree(final)
+            part.rename(final)
+            flush_folder(folder, deep=False)
+        except Exception:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+    return final
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    found = sorted(folder.glob("step-*"))
+    return found[-1] if found else None
+
+
+def read_record(checkpoint: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself: step, success on the evaluation, and the state without its tensors."""
+    try:
+        record: dict[str, Any] = json.loads((checkpoint / STATE).read_text())
+        return record
+    except (OSError, ValueError) as error:
+        raise _unreadable(checkpoint, error) from error
+
+
+def load_state(checkpoint: Path) -> dict[str, Any]:
+    """The state as it was saved, its tensors on the CPU."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]
+
+    record = read_record(checkpoint)
+    try:
+        return join_tensors(record["tree"], load_file(checkpoint / TENSORS))
+    except (OSError, KeyError, SafetensorError) as error:
+        raise _unreadable(checkpoint, error) from error
+
+
+def _unreadable(checkpoint: Path, error: Exception) -> RunError:
+    return RunError(
+        f"the checkpoint {checkpoint} cannot be read ({error}); delete its folder and resume from the one before"
+    )
+
+
+def mark_best(folder: Path, checkpoint: Path, success: float) -> None:
+    write_atomically(folder / BEST, (json.dumps({"name": checkpoint.name, "success": success}) + "\n").encode())
+
+
+def best_checkpoint(folder: Path) -> tuple[str, float] | None:
+    """Name and success of the checkpoint that did best on the evaluation; None where there was none yet."""
+    best = _read_best(folder, ("name", "success"))
+    return (str(best[0]), float(best[1])) if best else None
+
+
+def best_step(folder: Path) -> int | None:
+    """The step of the checkpoint that did best, which must still be there; None where there was none yet."""
+    best = _read_best(folder, ("name",))
+    if best is None:
+        return None
+    step = checkpoint_step(best[0]) if isinstance(best[0], str) else None
+    if step is None or step not in kept_checkpoints(folder):
+        path = folder / BEST
+        raise RunError(f"{path} names {best[0]!r}, which is no checkpoint in that folder; {_without_best(path)}")
+    return step
+
+
+def _read_best(folder: Path, keys: Sequence[str]) -> list[Any] | None:
+    path = folder / BEST
+    if not path.is_file():
+        return None
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return [record[key] for key in keys]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise RunError(f"cannot read which checkpoint was best ({error!r}); {_without_best(path)}") from error
+
+
+def _without_best(path: Path) -> str:
+    return f"delete {path}, and the last checkpoint is taken"
+
+
+def kept_checkpoints(folder: Path) -> dict[int, Path]:
+    """The checkpoints of a run by step, in their order."""
+    found = {checkpoint_step(path.name): path for path in folder.glob("step-*") if path.is_dir()}
+    return {step: found[step] for step in sorted(step for step in found if step is not None)}
+
+
+def remove_old(folder: Path, keep_last: int) -> None:
+    """Keep the newest checkpoints, the newest of those that an alarm wrote, and the best one."""
+    best = best_checkpoint(folder)
+    found = sorted(folder.glob("step-*"))
+    alarms = [checkpoint for checkpoint in found if (checkpoint / ALARM).exists()][-keep_last:]
+    for checkpoint in found[:-keep_last]:
+        if checkpoint not in alarms and (best is None or checkpoint.name != best[0]):
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def split_tensors(value: Any, path: str = "") -> tuple[dict[str, torch.Tensor], Any]:
+    """A nested state with its tensors taken out: {"tensor": name} stands where each was; integer keys are marked."""
+    import torch
+
+    tensors: dict[str, torch.Tensor] = {}
+
+    def walk(item: Any, path: str) -> Any:
+        if isinstance(item, torch.Tensor):
+            tensors[path] = item.detach().cpu().contiguous().clone()
+            return {"tensor": path}
+        if isinstance(item, dict):
+            pairs: dict[Any, Any] = item  # type: ignore[assignment]
+            return {"dict": [[key, walk(child, f"{path}/{key}")] for key, child in pairs.items()]}
+        if isinstance(item, list | tuple):
+            children: list[Any] = list(item)  # type: ignore[arg-type]
+            return {"list": [walk(child, f"{path}/{i}") for i, child in enumerate(children)]}
+        return {"value": item}
+
+    return tensors, walk(value, path)
+
+
+def join_tensors(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    if "tensor" in value:
+        return tensors[value["tensor"]]
+    if "dict" in value:
+        return {key: join_tensors(child, tensors) for key, child in value["dict"]}
+    if "list" in value:
+        return [join_tensors(child, tensors) for child in value["list"]]
+    return value["value"]

@@ -1,0 +1,204 @@
+"""What a run folder says about its run. No trainer and no model is needed, and the run may still be going.
+
+run = Run.open("runs/first")
+run.curve("entropy/token"), run.setting("learn.lr"), run.episodes(12), run.events, run.alive
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from isentrope.config.older import read_settings
+from isentrope.core.errors import RunError
+from isentrope.core.types import Episode
+from isentrope.runs.curves import Curve, curve
+from isentrope.runs.episodes import EpisodeFile, episode_files, read_episodes
+from isentrope.runs.layout import ABOUT, CONFIG, EVENTS, FOR_TRAINING, METRICS, TIMINGS, TOKENS, WARMUP
+from isentrope.runs.lock import held_locks, is_alive
+from isentrope.runs.log import CLOCK, Record, check_is_file, read_records
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it was when its folder was read. Everything but the path may be empty."""
+
+    path: Path
+    kind: str = "train"  # the command that made it: train, sft or rft
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    records: list[Record] = field(default_factory=list[Record])
+    events: list[Record] = field(default_factory=list[Record])  # alarms and changes of phase, as they were said
+    timings: list[Record] = field(default_factory=list[Record])
+    episode_files: Sequence[EpisodeFile] = ()  # of training and of evaluations, by step
+    config_text: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what run.json says of its beginning
+    alive: bool = False  # whether a process of this machine is writing to the folder
+
+    @classmethod
+    def open(cls, path: Path | str) -> Run:
+        """Read a run folder. What a run has not written yet is empty; a file that is damaged is a RunError."""
+        path = Path(path)
+        if not path.is_dir():
+            raise RunError(f"{path} is not a run folder; give the folder that holds {METRICS}")
+        text, config = read_config(path)
+        records, about = _log(path / METRICS), about_or_nothing(path)
+        return cls(
+            path=path,
+            kind=kind_of(about, any(record.get("kind") == "sft" for record in records)),
+            config=config,
+            records=records,
+            events=_log(path / EVENTS),
+            timings=_log(path / TIMINGS),
+            episode_files=[file for file in episode_files(path) if file.kind != "dropped"],
+            config_text=text,
+            about=about,
+            alive=is_alive(path, held_locks()),
+        )
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    def of_kind(self, kind: str) -> list[Record]:
+        return [record for record in self.records if record.get("kind", "train") == kind]
+
+    def curve(self, key: str, kind: str = "") -> Curve:
+        """A metric over the steps at which it was measured: by default those of evaluations for eval/..., the clock's
+        for seconds/..., else those of training."""
+        if not kind and key.startswith(CLOCK):
+            return curve(self.timings, key)
+        return curve(self.of_kind(kind or ("eval" if key.startswith("eval/") else self._learning)), key)
+
+    def keys(self, prefix: str, records: Sequence[Record] | None = None) -> list[str]:
+        """The metric keys that start so, in alphabetical order."""
+        keys = {key for record in (self.records if records is None else records) for key in record}
+        return sorted(key for key in keys if key.startswith(prefix))
+
+    def setting(self, name: str, default: Any = None) -> Any:
+        """A setting by its full name, `learn.lr`; the default where the folder does not say."""
+        value: Any = self.config
+        for part in name.split("."):
+            if not isinstance(value, Mapping) or part not in value:
+                return default
+            value = cast("Mapping[str, Any]", value)[part]
+        return value
+
+    def amount(self, name: str) -> float | None:
+        """A setting that is a number."""
+        value = self.setting(name)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def episodes(self, step: int, split: str | None = None) -> list[Episode]:
+        """The stored episodes of a training step, or of the evaluation of a split at that step."""
+        for file in self.episode_files:
+            if (file.step, file.split) == (step, split):
+                return read_episodes(file.path)
+        what = "training" if split is None else f"evaluation on {split}"
+        stored = ", ".join(str(file.step) for file in self.episode_files if file.split == split) or "none"
+        raise RunError(f"{self.path} has no episodes of {what} at step {step}; stored are those of: {stored}")
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Those that the run began with and those that an alarm switched on."""
+        methods = self.setting("methods")
+        named = [str(name) for name in cast("list[Any]", methods)] if isinstance(methods, list | tuple) else []
+        return (*named, *(str(event.get("name")) for event in self.events if event.get("kind") == "switch"))
+
+    @property
+    def last_step(self) -> int:
+        return max((int(record["step"]) for record in self.of_kind(self._learning)), default=0)
+
+    @property
+    def _learning(self) -> str:
+        """The kind of the records that its learning leaves."""
+        return "train" if self.kind == "train" else "sft"
+
+    def warmup(self) -> Run | None:
+        """The warm-up that the run's policy came from, if its numbers can be found.
+
+        It is `RUN/warmup`, or the run folder that `policy.model` names, taken from here or from beside the run.
+        """
+        model = self.setting("policy.model", "")
+        places = [self.path / WARMUP]
+        if isinstance(model, str) and model:
+            places += [Path(model), self.path / model, self.path.parent / model]
+        for place in places:
+            try:
+                there = (place / METRICS).is_file() and place.resolve() != self.path.resolve()
+            except OSError:  # a name of a model that cannot be a path
+                there = False
+            if there:
+                return Run.open(place)
+        return None
+
+
+def read_config(run: Path) -> tuple[str, dict[str, Any]]:
+    """The settings that a run recorded, as they stand there and as a table in the names of today; both are empty if it
+    recorded none."""
+    path = run / CONFIG
+    try:
+        if not path.exists():
+            return "", {}
+        check_is_file(path)
+        text = path.read_text(encoding="utf-8")
+        return text, read_settings(text)
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: neither TOML nor, perhaps, UTF-8
+        raise RunError(f"could not read {path}: {error}") from error
+
+
+def read_about(run: Path) -> dict[str, Any]:
+    """What run.json says: the command that made the folder, when, by which version, from which weights. Empty where the
+    folder is older than that file."""
+    path = run / ABOUT
+    try:
+        if not path.exists():
+            return {}
+        check_is_file(path)
+        entries: Any = json.loads(path.read_bytes())
+        if not isinstance(entries, dict):
+            raise TypeError("it is not a table")
+        return cast("dict[str, Any]", entries)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise RunError(f"could not read {path}: {error}") from error
+
+
+def about_or_nothing(run: Path) -> dict[str, Any]:
+    """As `read_about`; a damaged file is as good as none."""
+    try:
+        return read_about(run)
+    except RunError:
+        return {}
+
+
+def kind_of(about: Mapping[str, Any], imitates: bool) -> str:
+    """train, sft or rft, as run.json says; else by whether the run has records of imitation."""
+    kind = about.get("kind")
+    return str(kind) if kind in ("train", "sft", "rft") else "sft" if imitates else "train"
+
+
+def leaves(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Settings by their full names."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            flat |= leaves(cast("dict[str, Any]", value), f"{path}{key}.")
+        else:
+            flat[path + key] = value
+    return flat
+
+
+def keep_numbers(run: Path) -> None:
+    """Remove what only a further training or a reader of episodes would need; settings, metrics, timings and events
+    stay. A folder that is a link is somebody else's and stays too."""
+    for path in (run / name for name in FOR_TRAINING):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+    (run / TOKENS).unlink(missing_ok=True)
+
+
+def _log(path: Path) -> list[Record]:
+    return read_records(path) if path.exists() else []

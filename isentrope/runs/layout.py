@@ -1,0 +1,99 @@
+"""The names of everything in a run folder.
+
+config.toml                        the settings, all written out
+run.json                           which command made the folder, when, by which version, from which weights
+run.lock                           held while the run lasts; its process
+metrics.jsonl  timings.jsonl       the numbers of each step, and what the clock said
+events.jsonl                       alarms, changes of phase, methods switched on
+episodes/step-000012.parquet       training, step 12; scores-000012: what the update made of its tokens;
+                                   dropped-000012: played and left out by dynamic sampling
+episodes/eval-000012-unseen.parquet   evaluation at step 12 on the split "unseen"
+episodes/own.parquet               own successes that `isentrope rft` imitates
+checkpoints/step-000012/           policy/, a model folder; state.json and state.safetensors, all else that a resumed
+                                   run needs; alarm, an empty file where an alarm had it written
+checkpoints/best.json              which checkpoint did best on the evaluation
+reference/                         the policy at step 0
+tokens.json                        what each token reads as
+trackers.json                      what wandb, mlflow and trackio call the run
+tensorboard/  mlflow/              for those programs
+warmup/                            the run folder of a warm-up, if somebody put it there
+report.html                        written by `isentrope report`
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+CONFIG = "config.toml"
+ABOUT = "run.json"
+LOCK = "run.lock"
+METRICS = "metrics.jsonl"
+TIMINGS = "timings.jsonl"
+EVENTS = "events.jsonl"
+EPISODES = "episodes"
+CHECKPOINTS = "checkpoints"
+REFERENCE = "reference"
+TOKENS = "tokens.json"
+TRACKERS = "trackers.json"
+TENSORBOARD = "tensorboard"
+MLFLOW = "mlflow"
+WARMUP = "warmup"
+REPORT = "report.html"
+
+# of a checkpoint, or beside the checkpoints
+POLICY = "policy"
+STATE = "state.json"
+TENSORS = "state.safetensors"
+ALARM = "alarm"
+BEST = "best.json"
+
+MARKS = (METRICS, CONFIG, ABOUT, EPISODES)  # a folder that has one of these is a run folder
+NOT_RUNS = (EPISODES, CHECKPOINTS, REFERENCE, TENSORBOARD, POLICY)  # folders in a run folder that hold no runs
+FOR_TRAINING = (CHECKPOINTS, REFERENCE, EPISODES, TENSORBOARD)  # folders that a run's numbers can do without
+
+_CHECKPOINT = re.compile(r"step-([0-9]{6,12})")
+
+
+def train_path(run: Path, step: int) -> Path:
+    return run / EPISODES / f"step-{step:06d}.parquet"
+
+
+def dropped_path(run: Path, step: int) -> Path:
+    return run / EPISODES / f"dropped-{step:06d}.parquet"
+
+
+def scores_path(run: Path, step: int) -> Path:
+    return run / EPISODES / f"scores-{step:06d}.parquet"
+
+
+def eval_path(run: Path, step: int, split: str) -> Path:
+    return run / EPISODES / eval_name(step, split)
+
+
+def eval_name(step: int | None, split: str) -> str:
+    """`isentrope eval` also stores episodes of models that have no step."""
+    return f"eval-{split}.parquet" if step is None else f"eval-{step:06d}-{split}.parquet"
+
+
+def own_path(run: Path) -> Path:
+    return run / EPISODES / "own.parquet"
+
+
+def checkpoint_path(run: Path, step: int) -> Path:
+    return run / CHECKPOINTS / checkpoint_name(step)
+
+
+def checkpoint_name(step: int) -> str:
+    return f"step-{step:06d}"
+
+
+def checkpoint_step(name: str) -> int | None:
+    """A checkpoint's step from the name of its folder; None if no checkpoint is called so."""
+    match = _CHECKPOINT.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def recorded_config(run: Path | None) -> Path | None:
+    """The file of a run's settings, if there is a run and it has one."""
+    return run / CONFIG if run is not None and (run / CONFIG).is_file() else None

@@ -1,0 +1,64 @@
+"""Who writes to a folder: a lock that dies with its process, and whether somebody holds it."""
+
+from __future__ import annotations
+
+import os
+from io import TextIOWrapper
+from pathlib import Path
+
+from isentrope.core.errors import RunError, writing
+from isentrope.runs.layout import LOCK
+
+Locks = set[tuple[int, int]]
+
+
+def hold(path: Path, refused: str) -> TextIOWrapper:
+    """Hold the lock file at `path` until the file that is given back is closed. If another process holds it, a RunError
+    says `refused`, with that process in the place of {owner}."""
+    import fcntl  # not on every system: reading works without
+
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.seek(0)
+        owner = lock.read().strip() or "unknown"
+        lock.close()
+        raise RunError(refused.replace("{owner}", owner)) from error
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def held_locks() -> Locks | None:
+    """Device and number of every file that somebody on this machine holds; None where the system does not say.
+
+    Trying the lock instead would hold it for a moment, in which a trainer could be refused its own folder.
+    """
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    held: Locks = set()
+    for line in lines:
+        for part in line.split():
+            pieces = part.split(":")
+            if len(pieces) == 3 and pieces[2].isdigit():
+                held.add((os.makedev(int(pieces[0], 16), int(pieces[1], 16)), int(pieces[2])))
+    return held
+
+
+def is_alive(run: Path, locks: Locks | None) -> bool:
+    """Whether a process of this machine is writing to the run folder."""
+    path = run / LOCK
+    try:
+        status = path.stat()
+        if locks is not None:
+            return (status.st_dev, status.st_ino) in locks
+        os.kill(int(path.read_text()), 0)
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
