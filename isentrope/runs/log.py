@@ -30,8 +30,8 @@ KINDS = ("train", "eval", "sft")
 CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/")  # how keys of timings.jsonl begin
 NOT_NUMBERS = ("step", "kind", "nonfinite")  # keys of a record that are no metrics
 _END_BYTES = 65536  # that `last_records` reads, several records
-_MOST_BYTES = 64 << 20  # of one look; the rest comes with the next ones
-_MOST_KEYS = 4000  # a damaged or hostile log must not fill the memory
+_LOOK_BYTES = 64 << 20  # of one look; the rest comes with the next ones
+_KEY_LIMIT = 4000  # a damaged or hostile log must not fill the memory
 
 
 def record_of(step: int, metrics: Mapping[str, float], kind: str) -> Record:
@@ -71,6 +71,7 @@ def _line(record: Record) -> str:
 def read_records(path: Path) -> list[Record]:
     """The records of a log. A last line that was cut off, by a kill or because it is being written, is left out."""
     try:
+        check_is_file(path)
         data = path.read_bytes()
     except OSError as error:
         raise RunError(f"could not read {path}: {error.strerror or error}") from error
@@ -90,6 +91,7 @@ def read_records(path: Path) -> list[Record]:
 def last_records(path: Path) -> list[Record]:
     """The records at the end of a log, whole ones only: cheap enough to ask for every second."""
     try:
+        check_is_file(path)
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _END_BYTES))
@@ -135,14 +137,14 @@ class Tail:
                 if status.st_size == self._offset:
                     return again, []
                 file.seek(self._offset)
-                data = file.read(_MOST_BYTES)
+                data = file.read(_LOOK_BYTES)
         except OSError:  # not written yet, or gone
             gone = self._offset > 0
             if gone:
                 self._forget(-1)
             return gone, []
         end = data.rfind(b"\n") + 1
-        if not end and len(data) == _MOST_BYTES:  # no record is that long: it is passed over
+        if not end and len(data) == _LOOK_BYTES:  # no record is that long: it is passed over
             end = len(data)
         if self._offset == 0:
             self._head = data[: min(end, 64)]
@@ -198,7 +200,7 @@ class Columns:
                 continue
             column = self._columns.get(key)
             if column is None:
-                if len(self._columns) >= _MOST_KEYS:
+                if len(self._columns) >= _KEY_LIMIT:
                     continue
                 column = self._columns[key] = (array("q"), array("q"), array("d"))
             column[0].append(self.rows)

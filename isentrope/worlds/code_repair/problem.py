@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from isentrope.core.errors import TaskError, writing
+from isentrope.core.errors import TaskError
+from isentrope.runs.atomic import write_atomically
 from isentrope.sandbox.base import Item, Sandbox
 from isentrope.worlds.code_repair.archive import archive_hash, read_archive
 from isentrope.worlds.code_repair.grade import Verdict, grade
@@ -68,11 +69,7 @@ def _checked(archive: str, sha256: str) -> dict[str, Item]:
 
 def write_repairs(repairs: Iterable[Repair], path: Path) -> None:
     lines = [json.dumps(_as_json(repair, path.parent), ensure_ascii=False) for repair in repairs]
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")  # a reader sees the old tasks or the new ones, never half of them
-        part.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-        part.replace(path)
+    write_atomically(path, "".join(line + "\n" for line in lines).encode())
 
 
 def _as_json(repair: Repair, folder: Path) -> dict[str, Any]:

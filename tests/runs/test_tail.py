@@ -91,7 +91,7 @@ def test_in_whatever_pieces_it_arrives_the_log_reads_the_same(cuts: list[int]) -
 
 
 def test_a_line_without_an_end_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isentrope.runs.log._MOST_BYTES", 100)
+    monkeypatch.setattr("isentrope.runs.log._LOOK_BYTES", 100)
     path = tmp_path / "log"
     path.write_text("x" * 250 + '\n{"step": 7}\n')
     tail = Tail(path)
