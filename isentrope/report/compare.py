@@ -9,14 +9,14 @@ from typing import cast
 from isentrope.metrics.temperature import MARK, entropy_temperature
 from isentrope.report.axes import COLORS
 from isentrope.report.compare_tables import results, settings
-from isentrope.report.groups import Group, grouped, leaves
+from isentrope.report.groups import Group, grouped
 from isentrope.report.overlay import SEEDS_BAND, figure_of, overlays
 from isentrope.report.shell import alarm_list, document, figure, key, nav, phase_key, section
 from isentrope.report.story import check_run, diagnosis_of, story_of
 from isentrope.report.strips import named, strips
 from isentrope.report.text import clipped, safe, unbroken
 from isentrope.runs.atomic import write_atomically
-from isentrope.runs.folder import Run
+from isentrope.runs.folder import Run, leaves
 
 _FOOT = "Written by Isentrope from the files in the runs' folders."
 _MOST_WORDS = 4000

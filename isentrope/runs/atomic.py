@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from isentrope.core.errors import writing
@@ -25,21 +26,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself last; systems that cannot open a folder have no way to ask for it."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
+        with suppress(OSError):  # systems that cannot open a folder have no way to make the rename itself last
+            flush_folder(path.parent, deep=False)
 
 
 def flush_folder(folder: Path, deep: bool = True) -> None:

@@ -17,17 +17,7 @@ from isentrope.config.validate import switched_method
 from isentrope.core.errors import RunError, writing
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import read_about
-from isentrope.runs.layout import (
-    ABOUT,
-    CHECKPOINTS,
-    CONFIG,
-    EPISODES,
-    LOCK,
-    METRICS,
-    REFERENCE,
-    TOKENS,
-    WARMUP,
-)
+from isentrope.runs.layout import ABOUT, CHECKPOINTS, CONFIG, EPISODES, LOCK, METRICS, REFERENCE, TOKENS, WARMUP
 from isentrope.runs.lock import hold
 
 

@@ -16,8 +16,7 @@ from isentrope.config.older import upgraded, upgraded_leaves
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table, table_to_toml
 from isentrope.core.errors import ConfigError
-from isentrope.report.groups import leaves
-from isentrope.runs.folder import Run
+from isentrope.runs.folder import Run, leaves
 
 KEPT = Path(__file__).parents[2] / "docs" / "runs"
 GIGPO = {"algorithm": "gigpo", "advantage": "gigpo", "discount": 0.95}

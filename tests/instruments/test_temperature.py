@@ -17,9 +17,8 @@ from isentrope.metrics.episodes import rollout_metrics
 from isentrope.metrics.temperature import MARK, entropy_temperature, footnotes, marked, note_for
 from isentrope.pipeline import train
 from isentrope.report.compare import comparison, read_groups
-from isentrope.report.groups import leaves
 from isentrope.report.overlay import overlays
-from isentrope.runs.folder import Run
+from isentrope.runs.folder import Run, leaves
 from isentrope.study.curves import charts
 from isentrope.study.read import read_study
 from isentrope.study.results import render
