@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from isentrope.analysis.measure import Evaluation, SplitResult, measure
+from isentrope.analysis.record import Record, digest, played_settings
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.core.errors import ConfigError, RunError, TaskError
@@ -17,9 +19,6 @@ from isentrope.metrics.episodes import eval_metrics, key_part
 from isentrope.models.load import load_policy
 from isentrope.models.sources.find import kept_checkpoints
 from isentrope.notices import check_tasks
-from isentrope.results.measure import Evaluation, SplitResult, measure
-from isentrope.results.played import digest, played_settings
-from isentrope.results.record import Record
 from isentrope.rollout.arena import Arena
 from isentrope.rollout.store import write_episodes
 from isentrope.setup import settled, use_threads

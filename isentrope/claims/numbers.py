@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from isentrope.claims.figures import Figure
 from isentrope.claims.forest import differences
 from isentrope.claims.render import safe_cell
+from isentrope.core.stats import bootstrap
 from isentrope.metrics.temperature import footnotes, marked
-from isentrope.study.measure_list import measured
+from isentrope.study.measures import measured
 from isentrope.study.read import DONE, StudyData, StudyRun
-from isentrope.study.statistics import bootstrap
 from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 
 _HEAD = ("cell", "seeds", "start", "half way", "Succ.", "against its baseline", "late entropy", "runs that erupt")
@@ -86,6 +86,6 @@ def over_seeds(
     if len(values) < LEAST_SEEDS:
         return " and ".join(told(values[seed]) for seed in sorted(values))
     mean = bootstrap([values[seed] for seed in sorted(values)])
-    assert mean.low is not None
-    assert mean.high is not None
-    return f"{told(mean.value)} [{told(max(least, mean.low))}, {told(min(most, mean.high))}]"
+    assert mean.interval is not None
+    ends = mean.interval.within(least, most)
+    return f"{told(mean.value)} [{told(ends.low)}, {told(ends.high)}]"

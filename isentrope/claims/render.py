@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from isentrope.analysis.tables import one_line
 from isentrope.claims.computed import Computed
 from isentrope.claims.ledger import Ledger, Line
 from isentrope.claims.record import Finding, Verdict
 from isentrope.claims.words import MARKS, comment, counts_of, effects
-from isentrope.results.render import one_line
 
 
 def counted(ledger: Ledger, model: str) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from isentrope.core.stats import mean_and_std
 from isentrope.instruments.log import Record
 from isentrope.metrics.temperature import footnotes, marked, note_for
 from isentrope.report.axes import COLORS, Chart, Panel, Series
@@ -14,7 +15,6 @@ from isentrope.report.groups import Group, leaves
 from isentrope.report.plots import IMITATION, SECTIONS, Plot, expand
 from isentrope.report.read import Run
 from isentrope.report.svg import line_chart, moving_mean
-from isentrope.results.statistics import mean_and_std
 
 SEEDS_BAND = "band: ± one standard deviation over the seeds"
 GAMES_BAND = "band: 95% interval over the games"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from isentrope.analysis.tables import one_line
 from isentrope.core.errors import RunError
-from isentrope.results.render import one_line
 from isentrope.study.compact import COMPACT, read_compact, write_compact
 from isentrope.study.read import DONE, UNFINISHED, StudyData, StudyRun
 
