@@ -87,15 +87,24 @@ def html(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> 
 
 
 def rich_table(
-    head: Sequence[str], rows: Iterable[Sequence[str | Text]], right: Sequence[str] = (), **options: Any
+    head: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    right: Sequence[str] = (),
+    fold: bool = False,
+    **options: Any,
 ) -> RichTable:
-    """A table in colours. Strings stand as they are, without markup. `right`: heads of columns set to the right."""
+    """For the terminal, with a frame and colours. Strings stand as they are, without markup.
+
+    `right`: heads of columns set to the right. `fold`: what is too long goes on in the next line, also within a word.
+    `options`: those of rich's table.
+    """
     from rich.table import Table as RichTable
     from rich.text import Text
 
     table = RichTable(title_justify="left", **options)
     for title in head:
-        table.add_column(title, justify="right" if title in right else "left", overflow="fold")
+        justify, overflow = "right" if title in right else "left", "fold" if fold else "ellipsis"
+        table.add_column(title, justify=justify, overflow=overflow)
     for row in rows:
         table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return table

@@ -15,9 +15,9 @@ from isentrope.claims import computed
 from isentrope.claims.book import CLAIMS, claim_of
 from isentrope.claims.computed import compute
 from isentrope.claims.ledger import make_ledger, read_studies
+from isentrope.claims.pages import counted, runs_to_markdown, summary, to_json, to_markdown
 from isentrope.claims.record import Claim, Finding, PartFinding, Verdict
 from isentrope.claims.registry import Entry, present
-from isentrope.claims.render import counted, runs_to_markdown, summary, to_json, to_markdown
 from isentrope.claims.select import model_of
 from isentrope.claims.words import (
     MARKS,
