@@ -72,15 +72,10 @@ def claims(
         _show(ledger, checked, details or bool(only) or not studies)
         return
     from isentrope.claims.pages import to_json, to_markdown
-    from isentrope.core.text import plain
-    from isentrope.rollout.files import write_atomically
+    from isentrope.core.text import print_or_write
 
     text = to_json(ledger, checked) if form is Form.json else to_markdown(ledger, checked)
-    if out is None:
-        typer.echo(plain(text), nl=False)
-    else:
-        write_atomically(out, text.encode())
-        typer.echo(str(out))
+    print_or_write(text, out)
 
 
 def _wrapped(text: str) -> str:
