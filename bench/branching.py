@@ -21,7 +21,7 @@ from pathlib import Path
 from isentrope.agent.action_trie import ActionTries, TrieWalk
 from isentrope.core.tokenizer import Dialect
 from isentrope.models.chat.tokenizer import ChatTokens
-from isentrope.models.load import POCKET
+from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.worlds.household.players import RandomPlayer
 from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld

@@ -14,7 +14,8 @@ import sys
 import time
 
 from isentrope.config.schema import TaskSettings
-from isentrope.worlds.pool.open import Failure, TaskPool, open_tasks, open_world
+from isentrope.worlds.pool.base import TaskPool
+from isentrope.worlds.pool.open import Failure, open_tasks, open_world
 from isentrope.worlds.registry import make_world
 
 WORLD = "household"

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from isentrope.analysis.measure import Evaluation, SplitResult, measure
+from isentrope.analysis.record import Record, digest, played_settings
 from isentrope.config.schema import RunConfig
 from isentrope.console import Watch
 from isentrope.core.errors import ConfigError, RunError, TaskError
@@ -13,12 +15,10 @@ from isentrope.core.types import FAULTS, RolloutPlan
 from isentrope.engines.registry import make_engine
 from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
-from isentrope.metrics.episodes import eval_metrics, key_part
+from isentrope.metrics.entropy import key_part
+from isentrope.metrics.episodes import eval_metrics
 from isentrope.models.load import load_policy
 from isentrope.notices import check_tasks
-from isentrope.results.measure import Evaluation, SplitResult, measure
-from isentrope.results.played import digest, played_settings
-from isentrope.results.record import Record
 from isentrope.rollout.arena import Arena
 from isentrope.runs.checkpoints import best_checkpoint, best_step, kept_checkpoints
 from isentrope.runs.episodes import write_episodes

@@ -13,9 +13,10 @@ import torch
 
 from isentrope.core.errors import EngineError, RunError, writing
 from isentrope.export_card import model_card
-from isentrope.models.load import find_folder, load_folder
+from isentrope.models.load import load_folder
 from isentrope.models.lora.adapters import merged
 from isentrope.models.policy import Policy
+from isentrope.models.sources.find import find_folder
 from isentrope.runs.atomic import flush_folder, share_as
 from isentrope.runs.checkpoints import best_step, kept_checkpoints
 from isentrope.runs.layout import CHECKPOINTS, POLICY, checkpoint_path

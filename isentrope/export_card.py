@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from isentrope.analysis.tables import markdown_table
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import config_to_toml
@@ -82,16 +83,16 @@ def _success(run: Path, step: int, config: RunConfig) -> list[str]:
     found = [r for r in records if r.get("kind") == "eval" and r.get("step") == step]
     if not found:
         return [f"No evaluation was made at step {step} of the run.", ""]
-    rows = ["| split | games | success | 95 % interval |", "|---|---|---|---|"]
-    rows += [_row(found[-1], split) for split in config.eval.splits if f"eval/{split}/success" in found[-1]]
-    return [f"Measured in the run at step {step}, temperature {config.eval.temperature:g}:", "", *rows, ""]
+    rows = [_row(found[-1], split) for split in config.eval.splits if f"eval/{split}/success" in found[-1]]
+    table = markdown_table(("split", "games", "success", "95 % interval"), rows)
+    return [f"Measured in the run at step {step}, temperature {config.eval.temperature:g}:", "", table, ""]
 
 
-def _row(record: dict[str, Any], split: str) -> str:
+def _row(record: dict[str, Any], split: str) -> list[str]:
     base = f"eval/{split}"
     low, high = (100 * float(record.get(f"{base}/{end}", float("nan"))) for end in ("low", "high"))
-    games = round(float(record.get(f"{base}/games", 0))) or ""
-    return f"| {_plain(split)} | {games} | {100 * record[f'{base}/success']:.1f} % | {low:.1f} to {high:.1f} |"
+    games = str(round(float(record.get(f"{base}/games", 0))) or "")
+    return [_plain(split), games, f"{100 * record[f'{base}/success']:.1f} %", f"{low:.1f} to {high:.1f}"]
 
 
 def _plain(text: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "isentrope"
 
 LEAVES = {
+    "core",
     "types",
     "errors",
     "masked",
@@ -23,7 +24,7 @@ LEAVES = {
 }  # import only each other; anyone may import them
 STAGES = (
     "config", "runs", "tasks", "agent", "policy", "rollout", "batch", "advantages",
-    "losses", "methods", "train", "instruments", "results", "report", "watch",
+    "losses", "methods", "train", "instruments", "analysis", "report", "watch",
     "study", "claims",
 )  # fmt: skip
 ABOVE = {
@@ -115,13 +116,13 @@ def test_the_rule_itself() -> None:
 
 def test_results_and_report_read_only_what_runs_wrote() -> None:
     """They import no trainer, no policy and no torch, so that they can be made anywhere, by anyone."""
-    for path in [path for part in ("results", "report", "watch") for path in (PACKAGE / part).glob("*.py")]:
+    for path in [path for part in ("analysis", "report", "watch") for path in (PACKAGE / part).glob("*.py")]:
         parts = {name if not name.startswith("isentrope") else part_of(name) for name in imported_by(path)}
         assert not parts & {"torch", "policy", "train", "methods", "losses", "advantages", "batch"}, path
 
 
 @pytest.mark.parametrize(
-    "module", ["isentrope.report.page", "isentrope.results.render", "isentrope.worlds.pool.open", "isentrope.cli.main"]
+    "module", ["isentrope.report.page", "isentrope.analysis.tables", "isentrope.worlds.pool.open", "isentrope.cli.main"]
 )
 def test_torch_is_not_imported_by(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

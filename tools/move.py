@@ -128,11 +128,7 @@ class Rewriter:
         if self.module and self.module in self.table.names:
             for old, new in self.table.names[self.module].items():
                 self._rename(old, new, own=True)
-        bodies = {
-            id(node): body
-            for body in _bodies(self.tree)
-            for node in body
-        }
+        bodies = {id(node): body for body in _bodies(self.tree) for node in body}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == PACKAGE:
                 self._import_from(node, bodies[id(node)])
@@ -304,11 +300,16 @@ def _defines(node: ast.stmt) -> list[str]:
         return [n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)]
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         return [node.target.id]
-    return [
-        inner.name if not isinstance(inner, ast.Name) else inner.id
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.FunctionDef | ast.ClassDef) or (isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store))
-    ] if isinstance(node, ast.If | ast.Try | ast.With | ast.For) else []
+    return (
+        [
+            inner.name if not isinstance(inner, ast.Name) else inner.id
+            for inner in ast.walk(node)
+            if isinstance(inner, ast.FunctionDef | ast.ClassDef)
+            or (isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store))
+        ]
+        if isinstance(node, ast.If | ast.Try | ast.With | ast.For)
+        else []
+    )
 
 
 def ordered(sources: dict[str, str], olds: list[str]) -> list[str]:
@@ -344,7 +345,9 @@ def join(target: str, parts: list[Part], chief: str, doc: str | None) -> str:
         for other in parts:
             for name in part.defined:
                 if other is not part and name in other.imported:
-                    problems.append(f"{name} of {part.module} is imported by {other.module} from {other.imported[name]}")
+                    problems.append(
+                        f"{name} of {part.module} is imported by {other.module} from {other.imported[name]}"
+                    )
             for name, origin in part.imported.items():
                 if other is not part and other.imported.get(name, origin) != origin:
                     problems.append(f"{name}: {origin} in {part.module}, {other.imported[name]} in {other.module}")

@@ -105,19 +105,18 @@ def print_result(result: Result) -> None:
 
 def table_of(result: Result) -> Any:
     """A rich table: figure, ratio, bar and verdict of each row."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=result.name, title_justify="left")
-    for heading in ("what", "value", "unit", "ratio", "against", "bar", "note"):
-        table.add_column(heading, justify="right" if heading in ("value", "ratio", "bar") else "left")
+    from isentrope.analysis.tables import rich_table
+
+    rows: list[list[str | Text]] = []
     for row in result.rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f} ×"
         verdict = {True: ("met", "green"), False: ("MISSED", "bold red"), None: ("", "")}[row.met]
         bar = Text("" if row.bar is None else f"{row.bar:g} × {verdict[0]}", style=verdict[1])
-        cells = [Text(text) for text in (row.what, _number(row.value), row.unit, ratio, row.peer)]
-        table.add_row(*cells, bar, Text(row.note))
-    return table
+        rows.append([row.what, _number(row.value), row.unit, ratio, row.peer, bar, row.note])
+    head = ("what", "value", "unit", "ratio", "against", "bar", "note")
+    return rich_table(head, rows, right=("value", "ratio", "bar"), title=result.name)
 
 
 def _number(value: float) -> str:

@@ -21,7 +21,7 @@ from isentrope.bench.talk import Talk
 from isentrope.bench.work import Spent, Work, clock
 from isentrope.config.schema import RunConfig
 from isentrope.core.tokenizer import Dialect
-from isentrope.models.load import find_folder
+from isentrope.models.sources.find import find_folder
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout.arena import pick_instances
 from isentrope.worlds.pool.open import open_world

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from isentrope.claims.distributions import beta_quantile
 from isentrope.claims.inference import TWO_SAMPLES, Estimate
-from isentrope.claims.record import Interval, Part, Verdict
+from isentrope.claims.record import Part, Verdict
+from isentrope.core.stats import Interval, clopper_pearson
 
 MOST = 1000  # seeds; beyond that we say "more than"
 FACTOR = "times "  # units that begin so are of logarithms, which are told as factors
@@ -20,14 +20,6 @@ def factor(value: float) -> str:
 def number(value: float, unit: str) -> str:
     """A border of a rule: `0.02`, or as a factor `× 1.05`."""
     return factor(value) if unit.startswith(FACTOR) else f"{value:g}"
-
-
-def share_interval(share: float, count: float, level: float) -> Interval:
-    """Clopper and Pearson's interval of a share: it never holds the truth less often than it says."""
-    hits, tail = share * count, (1 - level) / 2
-    low = beta_quantile(tail, hits, count - hits + 1) if hits > 0 else 0.0
-    high = beta_quantile(1 - tail, hits + 1, count - hits) if hits < count else 1.0
-    return Interval(low, high)
 
 
 def decide(part: Part, value: float, held: Interval, strict: Interval) -> Verdict:
@@ -69,7 +61,7 @@ def seeds_needed(part: Part, found: Estimate, seeds: int, level: float, strict: 
     distance = value - border if holds else least - value
     for count in range(seeds + 1, MOST + 1):
         if part.shares:
-            around = share_interval(abs(value), count, level if holds else strict)
+            around = clopper_pearson(abs(value), count, level if holds else strict)
             reached = around.low > border if holds else around.high < least
         else:
             reached = _grown(found, seeds, count).reach(level if holds else strict) < distance

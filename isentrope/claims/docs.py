@@ -18,10 +18,17 @@ from isentrope.claims.first.rules import first_edition
 from isentrope.claims.forest import forest
 from isentrope.claims.ledger import Ledger, make_ledger, read_studies
 from isentrope.claims.numbers import cells_of, numbers
-from isentrope.claims.pages import editions_table, ledger_table, page_of, state, verdicts
+from isentrope.claims.pages import (
+    computed_to_markdown,
+    editions_table,
+    ledger_table,
+    page_of,
+    runs_to_markdown,
+    state,
+    verdicts,
+)
 from isentrope.claims.record import Claim, Part, Verdict
 from isentrope.claims.registry import read_book
-from isentrope.claims.render import computed_to_markdown, runs_to_markdown
 from isentrope.claims.select import matches, place
 from isentrope.claims.words import compared, power_in_words, premise_in_words, rule
 from isentrope.marked import filled

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from isentrope.core.stats import band
 from isentrope.metrics.temperature import footnotes, marked
 from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.overlay import Overlay
 from isentrope.report.paper import picture_svg
 from isentrope.report.plots import Plot
 from isentrope.study.read import DONE, StudyData, StudyRun
-from isentrope.study.statistics import band
 from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 
 STUDY = "household"  # that most figures are made from, and the pages' numbers

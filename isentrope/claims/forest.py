@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from isentrope.core.stats import Mean, bootstrap
 from isentrope.report.axes import LETTER
 from isentrope.report.scale import Scale, nice_ticks
 from isentrope.report.style import PALETTE, plain_chart_style
@@ -14,7 +15,6 @@ from isentrope.study.grid import differences as apart
 from isentrope.study.grid import make_grid
 from isentrope.study.grid_chart import signed
 from isentrope.study.read import StudyData
-from isentrope.study.statistics import Interval, bootstrap
 from isentrope.study.tables import LEAST_SEEDS
 
 REACH = 25.0  # points: what lies farther out is an arrow at the edge, or the others would be a heap
@@ -28,7 +28,7 @@ class Effect:
     study: str
     cell: str
     against: str
-    points: Interval  # of Succ., in points, over pairs of seeds
+    points: Mean  # of Succ., in points, over pairs of seeds
 
 
 def effects_of(studies: Sequence[StudyData]) -> list[Effect]:
@@ -70,10 +70,9 @@ def forest(studies: Sequence[StudyData]) -> str | None:
     return _document("".join(parts), bottom + _FOOT)
 
 
-def _ends(points: Interval) -> tuple[float, float]:
-    assert points.low is not None
-    assert points.high is not None
-    return points.low, points.high
+def _ends(points: Mean) -> tuple[float, float]:
+    assert points.interval is not None
+    return points.interval.low, points.interval.high
 
 
 def _grid(ticks: Sequence[float], scale: Scale, bottom: int) -> str:
@@ -89,7 +88,7 @@ def _grid(ticks: Sequence[float], scale: Scale, bottom: int) -> str:
     return "".join(parts)
 
 
-def _row(points: Interval, name: str, scale: Scale, y: float, left: float) -> str:
+def _row(points: Mean, name: str, scale: Scale, y: float, left: float) -> str:
     low, high = _ends(points)
     kind = "apart" if points.sign else "open"
     start, end = (scale(min(scale.high, max(scale.low, x))) for x in (low, high))

@@ -28,8 +28,7 @@ from statistics import fmean, variance
 
 import numpy as np
 
-from isentrope.claims.distributions import Vector, digamma, inverse_trigamma, student_quantile, trigamma
-from isentrope.claims.record import Interval
+from isentrope.core.stats import Interval, Vector, digamma, inverse_trigamma, student, student_quantile, trigamma
 
 TWO_SAMPLES = "two samples of seeds"
 GAIN = 0.6  # of the unpaired variance; above it pairing is not worth the degrees of freedom
@@ -89,8 +88,7 @@ class Estimate:
         return student_quantile(level, self.freedom) * self.error
 
     def interval(self, level: float) -> Interval:
-        half = self.reach(level)
-        return Interval(self.value - half, self.value + half)
+        return student(self.value, self.error, self.freedom, level)
 
 
 def fit_prior(cells: Sequence[tuple[float, int]], expected: float = 0.0, most: float = BORROWED) -> Prior:

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from isentrope.claims.decide import MOST, decide, said, seeds_needed, share_interval
+from isentrope.claims.decide import MOST, decide, said, seeds_needed
 from isentrope.claims.inference import Estimate, Sample, by_seed, one_arm, two_arms
 from isentrope.claims.premises import check
 from isentrope.claims.record import (
@@ -29,7 +29,6 @@ from isentrope.claims.record import (
     TREATED,
     Claim,
     Finding,
-    Interval,
     Part,
     PartFinding,
     PremiseFinding,
@@ -37,6 +36,7 @@ from isentrope.claims.record import (
     Verdict,
 )
 from isentrope.claims.select import Placed, cells_of, cells_with, left_out, matches, pooled, samples, usable
+from isentrope.core.stats import Interval, clopper_pearson
 from isentrope.study.read import DONE, FAILED
 
 
@@ -247,7 +247,7 @@ def _decided(claim: Claim, one: _Measured, level: float, strict_level: float) ->
     seeds = len(one.found.seeds)
 
     def interval(at: float) -> Interval:
-        return share_interval(estimate.value, seeds, at) if part.shares else estimate.interval(at)
+        return clopper_pearson(estimate.value, seeds, at) if part.shares else estimate.interval(at)
 
     direction = part.means[0] if estimate.value > 0 else part.means[1] if estimate.value < 0 else ""
     found = replace(

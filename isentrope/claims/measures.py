@@ -9,12 +9,13 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, median
 
+from isentrope.analysis.success import NOT_TRAINING_BY_CLAIMS, Window, converged_over_splits, seconds_of
 from isentrope.runs.curves import Curve
+from isentrope.study.measures import variance
 from isentrope.study.read import StudyRun
-from isentrope.study.statistics import converged, spread
 
 CONVERGED = 0.2  # Succ. is taken over this share of the steps, at the end
-APART = ("seconds/evaluate", "seconds/checkpoint", "seconds/store", "seconds/observe", "seconds/probe")
+APART = NOT_TRAINING_BY_CLAIMS
 
 
 def curve_of(run: StudyRun, key: str) -> Curve:
@@ -35,9 +36,7 @@ def over(run: StudyRun, key: str, begin: float = 0.0, end: float = 1.0) -> float
 
 def converged_success(run: StudyRun) -> float | None:
     """Succ.: mean success of the evaluations in the last fifth of the steps, then over the splits."""
-    means = [converged(*run.series(key), run.steps, CONVERGED) for key in splits_of(run)]
-    found = [value for value in means if value is not None]
-    return fmean(found) if found and len(found) == len(means) else None
+    return converged_over_splits([run.series(key) for key in splits_of(run)], run.steps, Window(CONVERGED))
 
 
 def after_start(run: StudyRun, key: str, least: float) -> float | None:
@@ -54,8 +53,8 @@ def positive_share(run: StudyRun, key: str, least: float) -> float | None:
 
 def log_deviation(run: StudyRun, key: str, begin: float) -> float | None:
     """Logarithm of a metric's standard deviation over the steps from a share of them on."""
-    found = spread(window(run, key, begin, 1.0))
-    return None if found is None or found.variance <= 0 else math.log(found.variance) / 2
+    found = variance(window(run, key, begin, 1.0))
+    return None if found is None or found <= 0 else math.log(found) / 2
 
 
 def change(run: StudyRun, key: str, first: float, end: float, last: float, relative: str = "yes") -> float | None:
@@ -92,7 +91,7 @@ def share_of_time(run: StudyRun, key: str) -> float | None:
         if row.get("kind") == "eval" or key not in row:
             continue
         spent += float(row[key])
-        whole += sum(float(value) for name, value in row.items() if name.startswith("seconds/") and name not in APART)
+        whole += seconds_of(row, APART)
     return spent / whole if whole > 0 else None
 
 
@@ -160,7 +159,7 @@ def rise_while_measured(run: StudyRun, key: str) -> float | None:
 
 def success_by_kind(run: StudyRun) -> dict[str, tuple[float, float]]:
     """Succ. and number of games by split and kind of game; empty where a kind was not played in each evaluation."""
-    rows = [row for row in run.evals if row["step"] > 0 and row["step"] >= (1 - CONVERGED) * run.steps - 1e-9]
+    rows = [row for row in run.evals if row["step"] > 0 and row["step"] >= Window(CONVERGED).start(run.steps)]
     keys = sorted({key for row in rows for key in row if key.startswith("eval/") and "/success/" in key})
     told: dict[str, tuple[float, float]] = {}
     for key in keys:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from isentrope.analysis.tables import markdown_table
 from isentrope.claims.figures import Figure
 from isentrope.claims.forest import differences
-from isentrope.claims.render import safe_cell
+from isentrope.claims.pages import safe_cell
+from isentrope.core.stats import bootstrap
 from isentrope.metrics.temperature import footnotes, marked
-from isentrope.study.measure_list import measured
+from isentrope.study.measures import measured
 from isentrope.study.read import DONE, StudyData, StudyRun
-from isentrope.study.statistics import bootstrap
 from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 
 _HEAD = ("cell", "seeds", "start", "half way", "Succ.", "against its baseline", "late entropy", "runs that erupt")
@@ -31,18 +32,18 @@ def cells_of(figures: Sequence[Figure]) -> list[str]:
 def numbers(data: StudyData, cells: Sequence[str]) -> str:
     """Cells without a finished run are left out; entropies at another temperature than 1 are marked."""
     notes = entropy_notes(data)
-    lines = [f"| {' | '.join(_HEAD)} |", "|---|" + "---:|" * (len(_HEAD) - 1)]
+    rows: list[list[str]] = []
     for cell in cells:
         runs = data.cell(cell, DONE)
         if runs:
             row = _row(data, cell, runs)
             row[_LATE] = marked(row[_LATE], notes.get(cell))
-            lines.append(f"| {' | '.join(safe_cell(text) for text in row)} |")
+            rows.append([safe_cell(text) for text in row])
     plan = data.study.plan
     legend = _LEGEND.format(split=safe_cell(plan.split), share=100 * plan.converged, least=LEAST_SEEDS)
     heat = {cell: note for cell, note in notes.items() if cell in cells}
     told = [legend, *(safe_cell(f"{one}.") for one in footnotes(heat))]
-    return "\n".join([*lines, "", " ".join(told)]) + "\n"
+    return f"{markdown_table(_HEAD, rows, figures=True)}\n\n{' '.join(told)}\n"
 
 
 def _row(data: StudyData, cell: str, runs: Sequence[StudyRun]) -> list[str]:
@@ -86,6 +87,6 @@ def over_seeds(
     if len(values) < LEAST_SEEDS:
         return " and ".join(told(values[seed]) for seed in sorted(values))
     mean = bootstrap([values[seed] for seed in sorted(values)])
-    assert mean.low is not None
-    assert mean.high is not None
-    return f"{told(mean.value)} [{told(max(least, mean.low))}, {told(min(most, mean.high))}]"
+    assert mean.interval is not None
+    ends = mean.interval.within(least, most)
+    return f"{told(mean.value)} [{told(ends.low)}, {told(ends.high)}]"

@@ -1,14 +1,19 @@
-"""What stands between the marks on the claims' pages: the short table of all claims, and a paper's verdicts in full."""
+"""The ledger as Markdown and JSON, and what stands between the marks on the claims' pages: the short table of all
+claims, and a paper's verdicts in full."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
+from isentrope.analysis.tables import markdown_table, one_line
+from isentrope.claims.computed import Computed
 from isentrope.claims.decide import FACTOR
 from isentrope.claims.ledger import Ledger, Line
 from isentrope.claims.record import Claim, Finding, PartFinding, Verdict
-from isentrope.claims.render import safe_cell, summary
-from isentrope.claims.words import MARKS, counts_of, effect, in_words, runs_of, shown_parts, telling
+from isentrope.claims.words import MARKS, comment, counts_of, effect, effects, in_words, runs_of, shown_parts, telling
 
 # each claim in few words; in full it stands on its paper's page
 SHORT = {
@@ -45,31 +50,28 @@ def page_of(paper: str) -> str:
 
 def ledger_table(ledger: Ledger) -> str:
     """A row for each claim and model, with a link to where the reasons stand."""
-    head = ["| | claim | model | verdict | effect [95 % interval] | runs | of |", "|---|---|---|---|---|---|---|"]
-    rows = [_row(line, found) for line in ledger.lines for found in line.findings]
-    return "\n".join([safe_cell(summary(ledger)), "", *head, *rows]) + "\n"
+    head = ("", "claim", "model", "verdict", "effect [95 % interval]", "runs", "of")
+    rows = [_short_row(line, found) for line in ledger.lines for found in line.findings]
+    return f"{safe_cell(summary(ledger))}\n\n{markdown_table(head, rows)}\n"
 
 
-def _row(line: Line, finding: Finding) -> str:
+def _short_row(line: Line, finding: Finding) -> list[str]:
     claim, parts = line.claim, telling(finding)
     told = [part for part in parts if part.value is not None]
     named = len([part for part in claim.parts if part.counts]) > 1
-    effects = [f"{part.part}: {brief(part)}" if named else brief(part) for part in told]
+    sizes = [f"{part.part}: {brief(part)}" if named else brief(part) for part in told]
     failed = dict.fromkeys(one.name for part in parts for one in part.premises if one.met is False)
     if finding.verdict == Verdict.untestable:
-        effects = [f"premise not met: {'; '.join(failed)}", *effects]
-    effect = "<br>".join(safe_cell(text) for text in effects)
-    where = safe_cell(parts[0].setting) if told or failed else ""
-    cells = [
+        sizes = [f"premise not met: {'; '.join(failed)}", *sizes]
+    return [
         _link(claim),
         SHORT[claim.id],
         safe_cell(finding.model),
-        _verdict(finding),
-        effect,
+        _mark(finding.verdict),
+        "<br>".join(safe_cell(text) for text in sizes),
         counts_of(finding),
-        where,
+        safe_cell(parts[0].setting) if told or failed else "",
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def _link(claim: Claim) -> str:
@@ -79,14 +81,14 @@ def _link(claim: Claim) -> str:
 def editions_table(ledger: Ledger, first: Mapping[str, Verdict]) -> str:
     """Both editions side by side: `first` has the first one's verdicts by claim."""
     models = ledger.models
-    lines = [f"| | claim | first edition | {' | '.join(f'second, {safe_cell(model)}' for model in models)} |"]
-    lines.append("|---" * (3 + len(models)) + "|")
+    rows: list[list[str]] = []
     for line in ledger.lines:
-        by_model = {found.model: _verdict(found) for found in line.findings}
+        by_model = {found.model: _mark(found.verdict) for found in line.findings}
         before = first.get(line.claim.id)
         cells = [_link(line.claim), SHORT[line.claim.id], _mark(before) if before else ""]
-        lines.append(f"| {' | '.join([*cells, *(by_model.get(model, 'no runs') for model in models)])} |")
-    return "\n".join(lines) + "\n"
+        rows.append([*cells, *(by_model.get(model, "no runs") for model in models)])
+    head = ["", "claim", "first edition", *(f"second, {safe_cell(model)}" for model in models)]
+    return markdown_table(head, rows) + "\n"
 
 
 def brief(part: PartFinding) -> str:
@@ -118,11 +120,10 @@ def _claim(line: Line) -> str:
     claim = line.claim
     lines = [f"### {claim.id}", "", f"{safe_cell(claim.says)} ([rule](rules.md#{claim.id.lower()}))", ""]
     for finding in line.findings:
-        lines += [": ".join(text for text in (safe_cell(finding.model), _verdict(finding)) if text), ""]
+        lines += [": ".join(text for text in (safe_cell(finding.model), _mark(finding.verdict)) if text), ""]
         rows = _rows(finding)
         if rows:
-            head = ["| setting | part | effect [95 % interval] | runs | | why |", "|---|---|---|---|---|---|"]
-            lines += [*head, *rows, ""]
+            lines += [markdown_table(("setting", "part", "effect [95 % interval]", "runs", "", "why"), rows), ""]
         else:
             lines += [f"{_sentence(finding.reason)} {_sentence(f'would decide: {finding.decides}')}", ""]
     notes = dict.fromkeys(note for finding in line.findings for note in finding.rule_notes)
@@ -130,7 +131,7 @@ def _claim(line: Line) -> str:
     return "\n".join(lines)
 
 
-def _rows(finding: Finding) -> list[str]:
+def _rows(finding: Finding) -> list[list[str]]:
     """A row for each part and setting; parts of which the same is told, without a number, share one."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for part in shown_parts(finding):
@@ -141,15 +142,11 @@ def _rows(finding: Finding) -> list[str]:
         found = (alone, part.setting, brief(part), runs_of(part), MARKS[part.verdict], told)
         rows.setdefault(found, []).append(part.part if part.counts else f"({part.part})")
     told = [(setting, "; ".join(names), *rest) for (_, setting, *rest), names in rows.items()]
-    return [f"| {' | '.join(safe_cell(cell) for cell in cells)} |" for cells in told]
+    return [[safe_cell(cell) for cell in cells] for cells in told]
 
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def _verdict(finding: Finding) -> str:
-    return _mark(finding.verdict)
 
 
 def _mark(verdict: Verdict) -> str:
@@ -161,3 +158,102 @@ def state(done: Mapping[str, tuple[int, int]]) -> str:
     """How far the studies are. `done`: of each, its finished runs and all that are planned."""
     told = [f"{finished} of {planned} runs of {safe_cell(name)}" for name, (finished, planned) in done.items()]
     return f"Finished so far: {', '.join(told)}."
+
+
+# -- the whole ledger
+
+
+def counted(ledger: Ledger, model: str) -> str:
+    """`4 hold, 3 do not hold, 9 are undecided, 8 are not testable here` and, where it is so, `2 have no runs`."""
+    counts = ledger.counts(model)
+    told = [
+        f"{counts[Verdict.holds]} hold",
+        f"{counts[Verdict.fails]} do not hold",
+        f"{counts[Verdict.open]} are undecided",
+        f"{counts[Verdict.untestable]} are not testable here",
+    ]
+    lacking = len(ledger.lines) - sum(counts.values())
+    return ", ".join([*told, *([f"{lacking} have no runs"] if lacking else [])])
+
+
+def summary(ledger: Ledger) -> str:
+    found = "; ".join(f"{model or 'model not told'}: {counted(ledger, model)}" for model in ledger.models)
+    claims = "1 claim" if len(ledger.lines) == 1 else f"{len(ledger.lines)} claims"
+    if not ledger.studies:
+        return f"{claims}; no study was given, so nothing is decided."
+    count = f"{ledger.runs} run" if ledger.runs == 1 else f"{ledger.runs} runs"
+    return f"{claims}, {count} of {', '.join(ledger.studies)}: {found or 'nothing is decided'}."
+
+
+def to_markdown(ledger: Ledger, computed: Sequence[Computed] = ()) -> str:
+    head = ("", "claim", "model", "verdict", "effect, 95 % interval", "runs", "why")
+    rows = [_row(line, found) for line in ledger.lines for found in line.findings]
+    blocks = [safe_cell(summary(ledger)), markdown_table(head, rows)]
+    if computed:
+        blocks += ["By computation, without runs:", computed_to_markdown(computed).rstrip()]
+    return "\n\n".join(blocks) + "\n"
+
+
+def runs_to_markdown(ledger: Ledger, links: Mapping[str, str]) -> str:
+    """Which runs each verdict stands on. `links`: where the numbers of a study are."""
+    rows: list[tuple[str, str, str]] = []
+    for line in ledger.lines:
+        parts = [part for found in line.findings for part in found.parts]
+        runs = sorted({run for part in parts for run in part.runs})
+        controls = sorted({run for part in parts for run in part.controls})
+        if runs:
+            rows.append((line.claim.id, _short(runs), _short(controls)))
+    numbers = ", ".join(f"[{safe_cell(name)}]({link})" for name, link in links.items())
+    return f"Numbers: {numbers}.\n\n{markdown_table(('', 'runs and their seeds', 'against'), rows)}\n"
+
+
+def to_json(ledger: Ledger, computed: Sequence[Computed] = ()) -> str:
+    table = {
+        "studies": list(ledger.studies),
+        "counts": {model: {str(one): count for one, count in ledger.counts(model).items()} for model in ledger.models},
+        "claims": [_entry(line) for line in ledger.lines],
+        "computed": [asdict(one) for one in computed],
+    }
+    return json.dumps(table, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _entry(line: Line) -> dict[str, Any]:
+    claim = line.claim
+    told = {"id": claim.id, "paper": claim.paper, "says": claim.says, "needs": claim.needs, "caveat": claim.caveat}
+    found = [{"runs": list(one.runs)} | asdict(one) for one in line.findings]
+    return told | {"rule_since": line.since, "findings": found}
+
+
+def _row(line: Line, finding: Finding) -> list[str]:
+    verdict = f"{MARKS[finding.verdict]} {finding.verdict}"
+    if finding.verdict != Verdict.open:
+        verdict = f"**{verdict}**"
+    return [
+        line.claim.id,
+        safe_cell(line.claim.says),
+        safe_cell(finding.model),
+        verdict,
+        "<br>".join(safe_cell(text) for text in effects(finding)),
+        counts_of(finding),
+        safe_cell(comment(finding)),
+    ]
+
+
+def computed_to_markdown(computed: Sequence[Computed]) -> str:
+    rows = [(one.id, safe_cell(one.says), f"{MARKS[one.verdict]} {one.verdict}", one.apart) for one in computed]
+    return markdown_table(("", "statement", "verdict", "sides differ by"), rows) + "\n"
+
+
+def _short(runs: Sequence[str]) -> str:
+    """`study/cell: seeds 0, 1, 2; …`"""
+    cells: dict[str, list[str]] = {}
+    for run in runs:
+        cell, _, seed = run.rpartition("/seed-")
+        cells.setdefault(cell, []).append(seed)
+    return "; ".join(f"`{safe_cell(cell)}` {', '.join(sorted(seeds, key=int))}" for cell, seeds in cells.items())
+
+
+def safe_cell(text: str) -> str:
+    """Text of others in a line or in a cell of a table: no HTML, no link, no other cell."""
+    text = one_line(text).replace("\\", "\\\\").replace("|", "\\|")
+    return text.replace("<", "&lt;").replace("`", "'").replace("](", "]\\(")

@@ -13,8 +13,8 @@ from functools import cache
 
 import numpy as np
 
-from isentrope.claims.distributions import Vector, chi_square_quantiles, normal_below, student_quantile
 from isentrope.claims.record import Claim, Part
+from isentrope.core.stats import Vector, chi_square_quantiles, normal_below, student_quantile
 
 SEEDS = (3, 5, 8, 12, 20)
 WANTED = 0.8  # the power that a study should have

@@ -7,8 +7,9 @@ from dataclasses import replace
 from statistics import fmean
 
 from isentrope.claims.inference import one_arm, two_arms
-from isentrope.claims.record import BOTH, CONTROL, POOLED, TREATED, Interval, Premise, PremiseFinding, Select
+from isentrope.claims.record import BOTH, CONTROL, POOLED, TREATED, Premise, PremiseFinding, Select
 from isentrope.claims.select import Placed, cells_with, pooled, samples
+from isentrope.core.stats import Interval
 
 CLEAR = 0.95  # level of the interval that shows a difference to be clear of 0
 LEVEL = 0.9  # of that which decides a border: each side is wrong in one case of twenty

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from isentrope.core.stats import Interval
 from isentrope.study.read import StudyRun
 
 
@@ -134,12 +135,6 @@ class Claim:
     @property
     def voices(self) -> int:
         return sum(part.counts for part in self.parts)
-
-
-@dataclass(frozen=True)
-class Interval:
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)

@@ -53,16 +53,15 @@ def bench(
 
 
 def _list(console: Console, names: Sequence[str], machine: Machine, quick: bool) -> None:
-    from rich.table import Table
-
+    from isentrope.analysis.tables import rich_table
     from isentrope.bench.suite import arguments, chosen
 
-    table = Table("bench", "measures", "here")
+    rows: list[tuple[str, str, str]] = []
     for one in chosen(names):
         given = arguments(one, machine, quick)
         here = f"left out: {given}" if isinstance(given, str) else " ".join(["runs", *given])
-        table.add_row(one.name, one.what, here)
-    console.print(table, markup=False)
+        rows.append((one.name, one.what, here))
+    console.print(rich_table(("bench", "measures", "here"), rows))
 
 
 def _show(console: Console, outcome: Outcome) -> None:

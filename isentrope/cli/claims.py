@@ -71,16 +71,11 @@ def claims(
     if form is Form.text and out is None:
         _show(ledger, checked, details or bool(only) or not studies)
         return
-    from isentrope.claims.render import to_json, to_markdown
-    from isentrope.core.text import plain
-    from isentrope.runs.atomic import write_atomically
+    from isentrope.claims.pages import to_json, to_markdown
+    from isentrope.core.text import print_or_write
 
     text = to_json(ledger, checked) if form is Form.json else to_markdown(ledger, checked)
-    if out is None:
-        typer.echo(plain(text), nl=False)
-    else:
-        write_atomically(out, text.encode())
-        typer.echo(str(out))
+    print_or_write(text, out)
 
 
 def _wrapped(text: str) -> str:
@@ -101,33 +96,36 @@ def _wrapped(text: str) -> str:
 
 def _show(ledger: Ledger, checked: Sequence[Computed], details: bool) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
+    from isentrope.analysis.tables import rich_table
+    from isentrope.claims.pages import summary
     from isentrope.claims.record import Verdict
-    from isentrope.claims.render import summary
     from isentrope.claims.words import MARKS, brief, comment, counts_of, effects
     from isentrope.core.text import shown
 
     colours = {Verdict.holds: "green", Verdict.fails: "red", Verdict.open: "yellow", Verdict.untestable: "dim"}
     console = Console()
-    table = Table("", "claim", "verdict", "found: effect [95 % interval]", show_lines=True)
+    rows: list[list[str | Text]] = []
     for line in ledger.lines:
         for found in line.findings:
             counts = [counts_of(found)] if found.runs else []
             model = f"\n{found.model}" if found.model else ""
-            table.add_row(
-                line.claim.id,
-                shown(line.claim.says),
-                shown(f"{MARKS[found.verdict]} {found.verdict}{model}", colours[found.verdict]),
-                shown("\n".join([*effects(found), *counts, comment(found)] if details else brief(found))),
+            rows.append(
+                [
+                    line.claim.id,
+                    shown(line.claim.says),
+                    shown(f"{MARKS[found.verdict]} {found.verdict}{model}", colours[found.verdict]),
+                    shown("\n".join([*effects(found), *counts, comment(found)] if details else brief(found))),
+                ]
             )
-    console.print(table)
+    console.print(rich_table(("", "claim", "verdict", "found: effect [95 % interval]"), rows, show_lines=True))
     if checked:
-        small = Table("by computation", "statement", "verdict", "sides differ by")
-        for one in checked:
-            small.add_row(one.id, one.says, shown(f"{MARKS[one.verdict]} {one.verdict}", colours[one.verdict]),
-                          one.apart)  # fmt: skip
-        console.print(small)
+        small = [
+            (one.id, one.says, shown(f"{MARKS[one.verdict]} {one.verdict}", colours[one.verdict]), one.apart)
+            for one in checked
+        ]
+        console.print(rich_table(("by computation", "statement", "verdict", "sides differ by"), small))
     console.print(shown(summary(ledger)))
     more = (
         "--only S3: all that was found of a claim; --explain S3: its rule and how it is measured; --details: all of all"

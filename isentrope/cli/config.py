@@ -27,7 +27,7 @@ def config(
 
     from isentrope.cli.options import load
     from isentrope.config.describe import describe, describe_settings
-    from isentrope.config.load import config_to_toml
+    from isentrope.config.text import config_to_toml
     from isentrope.methods.options import with_options
 
     if world is not None:

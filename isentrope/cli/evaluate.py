@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from isentrope.analysis.measure import SplitResult
+    from isentrope.analysis.record import Record
     from isentrope.config.schema import RunConfig
-    from isentrope.results.measure import SplitResult
-    from isentrope.results.record import Record
-    from isentrope.results.statistics import Share
+    from isentrope.core.stats import Share
 
 
 CUT_BY = {"clock": "cut off by the clock", "context_limit": "out of context"}
@@ -87,9 +87,9 @@ def evaluate(
         config = replace(config, eval=replace(config.eval, splits=tuple(split)))
     from rich.console import Console
 
+    from isentrope.analysis.record import write_record
     from isentrope.evaluate import Exam, evaluate_model
     from isentrope.notices import check_prompt
-    from isentrope.results.record import write_record
 
     exam = Exam(
         all_games=games == "all",

@@ -169,8 +169,8 @@ def _results(
     folder: Path, form: Form | None, compact: Path | None, earlier: Path | None, out: Path | None = None
 ) -> None:
     from isentrope.core.text import plain
+    from isentrope.study.compact import left_behind, merged, write_over
     from isentrope.study.folder import results_folder
-    from isentrope.study.merge import left_behind, merged, write_over
     from isentrope.study.read import read_study
     from isentrope.study.results import render, write_results
 

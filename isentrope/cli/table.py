@@ -62,13 +62,12 @@ def table(
     """Put results side by side: success by type, over all, Succ.* and Succ., a row for each method."""
     if not 0 < last <= 1:
         raise typer.BadParameter(f"{last} is not above 0 and at most 1", param_hint="--last")
-    from isentrope.core.text import plain
-    from isentrope.results.curve import Window
-    from isentrope.results.papers import read_printed, with_papers
-    from isentrope.results.render import render
-    from isentrope.results.rows import read_rows
-    from isentrope.results.table import Choices, make_tables
-    from isentrope.runs.atomic import write_atomically
+    from isentrope.analysis.compare import Choices, make_tables
+    from isentrope.analysis.published import read_printed, with_papers
+    from isentrope.analysis.result_table import render
+    from isentrope.analysis.rows import read_rows
+    from isentrope.analysis.success import Window
+    from isentrope.core.text import print_or_write
 
     choices = Choices(tuple(split or ()), at.value, Window(last, from_step), against, mixed, more)
     tables = make_tables(read_rows(sources or (), row or ()), choices)
@@ -77,9 +76,4 @@ def table(
         tables = [with_papers(one, printed) for one in tables]
     elif paper or paper_task or paper_model:
         raise typer.BadParameter("give the papers' figures with --rows FILE.toml", param_hint="--paper")
-    text = render(tables, form.value, intervals)
-    if out is not None:
-        write_atomically(out, text.encode())
-        typer.echo(str(out))
-    else:
-        typer.echo(plain(text), nl=False)
+    print_or_write(render(tables, form.value, intervals), out)

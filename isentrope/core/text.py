@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -74,3 +75,16 @@ def shown(text: str, style: str = "") -> Text:
     from rich.text import Text
 
     return Text(plain(text), style=style)
+
+
+def print_or_write(text: str, out: Path | None) -> None:
+    """To the terminal, made fit for it; or as it is to a file, whose name is then printed."""
+    import typer
+
+    from isentrope.runs.atomic import write_atomically
+
+    if out is None:
+        typer.echo(plain(text), nl=False)
+    else:
+        write_atomically(out, text.encode())
+        typer.echo(str(out))

@@ -30,6 +30,7 @@ from isentrope.batch import ACTION
 from isentrope.config.schema import setting
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
+from isentrope.core.stats import quantile
 from isentrope.core.tokenizer import Dialect
 from isentrope.core.types import Floats, RolloutPlan, StepTokens, TokenTemperature
 
@@ -161,7 +162,7 @@ class ActRe(Method):
             hot_N = ~np.isclose(tokens.temperature_N, heat.base) & (self.options.variant != "no_high_temperature")
             self.seen["actre/branching"] = float(np.mean(hot_N[inside]))
         if heat.entropies:
-            self.threshold = float(np.quantile(heat.entropies, self.options.quantile))
+            self.threshold = quantile(heat.entropies, self.options.quantile)
             heat.entropies.clear()
             self.seen["actre/threshold"] = self.threshold
         return advantage_N

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from isentrope.core.stats import wilson
 from isentrope.core.types import FAILURES, Episode, cut_off, failures_by_kind, lost_to_faults
 from isentrope.instruments.spoken import spoken
 from isentrope.metrics.entropy import entropy_metrics, key_part, likelihood_metrics
@@ -18,7 +19,7 @@ from isentrope.metrics.means import Metrics, known_means, mean
 from isentrope.metrics.surprisal import surprisal_metrics
 from isentrope.metrics.temperature import temperature_metrics
 
-__all__ = ["FAILURES", "Metrics", "eval_metrics", "key_part", "rollout_metrics", "wilson"]
+__all__ = ["FAILURES", "Metrics", "eval_metrics", "key_part", "rollout_metrics"]
 
 
 def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
@@ -43,11 +44,11 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
         return {}
     outcome = outcome_metrics(episodes)
     validity = validity_metrics(episodes)
-    low, high = wilson(sum(episode.success for episode in episodes), len(episodes))
+    interval = wilson(sum(episode.success for episode in episodes), len(episodes))
     metrics = {
         "success": outcome["success/all"],
-        "low": low,
-        "high": high,
+        "low": interval.low,
+        "high": interval.high,
         "games": float(len(episodes)),
         "return": outcome["return/mean"],
         "turns": mean([len(episode.turns) for episode in episodes]),
@@ -129,19 +130,6 @@ def validity_metrics(episodes: Sequence[Episode]) -> Metrics:
         **{f"mended/{key_part(code)}": float(count) for code, count in mended.items()},
         **{f"verdict/{reason}": count / len(turns) for reason, count in faults.items()},
     }
-
-
-def wilson(successes: float, n: float) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share; it stays inside 0 to 1 and is honest for few games."""
-    if n == 0:
-        return 0.0, 1.0
-    z = 1.959963984540054  # the normal quantile of 97.5 %
-    share = successes / n
-    centre = share + z * z / (2 * n)
-    half = z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
-    scale = 1 + z * z / n
-    # The share itself bounds both ends: rounding must not push it out of its own interval.
-    return min(share, max(0.0, (centre - half) / scale)), max(share, min(1.0, (centre + half) / scale))
 
 
 def _context_lengths(episode: Episode) -> list[int]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from isentrope.analysis.compare import Choices, make_tables
+from isentrope.analysis.result_table import AVERAGE, BEST, KIND, ResultTable, lines_of
+from isentrope.analysis.rows import Row
+from isentrope.analysis.source import Source, read_source
+from isentrope.analysis.tables import html
 from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError, RunError
 from isentrope.report.groups import Group, differences
 from isentrope.report.text import clipped, safe
-from isentrope.results.layout import AVERAGE, BEST, KIND, ResultTable
-from isentrope.results.render import figure as figure_text
-from isentrope.results.render import title_of
-from isentrope.results.rows import Row
-from isentrope.results.source import Source, read_source
-from isentrope.results.table import Choices, make_tables
 
 _MOST_VALUE = 160
 _MANY_COLUMNS = 6  # more are set closer
@@ -43,24 +42,19 @@ def results(groups: Sequence[Group]) -> str:
 
 def _table(table: ResultTable) -> str:
     columns = sorted(table.columns, key=lambda column: column.startswith(KIND))  # success over all first
-    head = "".join(f"<th>{safe(title_of(column))}</th>" for column in columns)
-    dense = ' class="dense"' if len(columns) > _MANY_COLUMNS else ""
-    rows = [
-        f'<tr><th scope="row">{safe(row.name)}</th><td>{row.seeds or "-"}</td><td>{row.games or "-"}</td>'
-        + "".join(f"<td>{safe(figure_text(row.cells.get(column), column, False))}</td>" for column in columns)
-        + "</tr>"
-        for row in table.rows
-    ]
+    lines = lines_of(table, columns, first="run")
+    names = [row.name for row in table.rows]
+    rows = [[safe(name), *map(safe, row[1:])] for name, row in zip(names, lines.rows, strict=True)]
+    made = html([safe(cell) for cell in lines.head], rows, "dense" if len(columns) > _MANY_COLUMNS else "")
     several = any(row.seeds > 1 for row in table.rows)
     told = "Percent of the games solved at the last evaluation; in brackets the 95% interval over the games"
     told += ", of several seeds mean ± standard deviation over them." if several else "."
     told += " Avg. is the mean over the task types." if AVERAGE in columns else ""
     told += " Succ.* is the best evaluation of a run, Succ. where it settled." if BEST in columns else ""
-    merged = merged_notes(table.notes, [row.name for row in table.rows])
+    merged = merged_notes(table.notes, names)
     notes = "".join(f"<li>{safe(clipped(note, 400))}</li>" for note in merged)
     return (
-        f'<div class="card table"><h3>{safe(table.split)} games</h3><div class="scroll"><table{dense}><thead><tr>'
-        f"<th>run</th><th>seeds</th><th>games</th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        f'<div class="card table"><h3>{safe(table.split)} games</h3><div class="scroll">{made}</div>'
         f'<p class="small">{told}</p><ul class="notes">{notes}</ul></div>'
     )
 
@@ -88,24 +82,13 @@ def settings(groups: Sequence[Group]) -> str:
         columns.append([", ".join(cell if len(set(cell)) > 1 else cell[:1]) for cell in cells])
     labels, names = [group.label for group in groups], list(rows)
     if len(labels) > len(names):
-        table = _html_table("run", names, dict(zip(labels, zip(*columns, strict=True), strict=True)))
+        corner, head, body = "run", names, zip(labels, zip(*columns, strict=True), strict=True)
     else:
-        table = _html_table("setting", labels, dict(zip(names, columns, strict=True)))
+        corner, head, body = "setting", labels, zip(names, columns, strict=True)
+    made = [(safe(name), *cells) for name, cells in body]  # values are markup; names are not
+    table = html([corner, *map(safe, head)], made, "settings-table")
     told = "Settings that are the same in all runs are left out."
     return f'<div class="card scroll">{table}<p class="small">{told}</p></div>'
-
-
-def _html_table(corner: str, head: Sequence[str], rows: Mapping[str, Sequence[str]]) -> str:
-    """Cells are markup; names are not."""
-    top = "".join(f"<th>{safe(name)}</th>" for name in head)
-    lines = [
-        f'<tr><th scope="row">{safe(name)}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
-        for name, cells in rows.items()
-    ]
-    return (
-        f'<table class="settings-table"><thead><tr><th>{corner}</th>{top}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table>"
-    )
 
 
 def _value(value: Any) -> str:

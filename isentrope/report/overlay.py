@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from isentrope.core.stats import mean_and_std
 from isentrope.metrics.temperature import footnotes, marked, note_for
 from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.figures import Figure, eval_series, legend_of, meaning, series_of, splits_of, unit_of
 from isentrope.report.groups import Group
 from isentrope.report.plots import IMITATION, SECTIONS, Plot, expand
 from isentrope.report.svg import line_chart, moving_mean
-from isentrope.results.statistics import mean_and_std
 from isentrope.runs.folder import Run, leaves
 from isentrope.runs.log import Record
 

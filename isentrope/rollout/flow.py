@@ -16,7 +16,8 @@ from isentrope.core.types import Episode
 from isentrope.rollout.clock import Clock
 from isentrope.rollout.play import Play, Rules, Seat
 from isentrope.worlds.contract import Instance, Step, View
-from isentrope.worlds.pool.open import Result, TaskPool
+from isentrope.worlds.pool.base import TaskPool
+from isentrope.worlds.pool.open import Result
 
 
 class FlowingEngine(Engine, Flowing, Protocol):

@@ -15,7 +15,7 @@ from isentrope.core.types import Episode, RolloutPlan
 from isentrope.rollout.clock import Clock
 from isentrope.rollout.flow import Flow
 from isentrope.rollout.play import Play, Rules, Seat
-from isentrope.worlds.pool.open import TaskPool
+from isentrope.worlds.pool.base import TaskPool
 
 __all__ = ["Runner", "Seat"]
 

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from isentrope.engines.openai.api_key import is_local
+from isentrope.config.validate import is_local
 from isentrope.serve.chat import BadRequest, read_chat
 from isentrope.serve.speaker import Reply, Speaker
 from isentrope.serve.too_long import pass_over

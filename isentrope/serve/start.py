@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from isentrope.config.schema import RunConfig
+from isentrope.config.validate import is_local
 from isentrope.core.engine import Engine
 from isentrope.core.errors import ConfigError, EngineError
-from isentrope.engines.openai.api_key import is_local
 from isentrope.engines.registry import make_engine
 from isentrope.evaluate import evaluation_plan
 from isentrope.models.load import load_policy

@@ -14,8 +14,9 @@ from typing import Any
 from isentrope.config.schema import TaskSettings
 from isentrope.worlds.pool.codec import Table, result_to_table
 from isentrope.worlds.pool.guarded import close_world
-from isentrope.worlds.pool.open import ThreadTasks, WorkerTasks
 from isentrope.worlds.pool.placement import place_of
+from isentrope.worlds.pool.threads import ThreadTasks
+from isentrope.worlds.pool.workers import WorkerTasks
 from isentrope.worlds.registry import make_world
 
 

@@ -19,17 +19,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
 from isentrope.config.suggest import did_you_mean
-from isentrope.study.parts import GROUP_KEYS, Group, list_of, read_group, table_of
 
 NONE = "none"  # a level that adds nothing to a cell's name
 RESERVED = ("warmup", "results")  # folders of a study that are no cells
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+GROUP_KEYS = ("set", "tags", "seeds", "recipe", "warmup", "against", "rank")
+_SEEDS_AT_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Group:
+    """What cells have in common."""
+
+    settings: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    recipe: Path | None = None
+    warmup: str = ""
+    against: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -163,3 +177,59 @@ def _compared(cell: Cell, cells: Mapping[str, Cell], problems: list[str]) -> Cel
     if name and name not in cells:
         problems.append(f"{cell.name}: against = {name!r}: no such cell{did_you_mean(name, cells)}")
     return replace(cell, against="" if name == cell.name else name)
+
+
+# -- how the tables of a study file are read
+
+
+def read_group(
+    table: Mapping[str, Any], where: str, below: Group, folder: Path, problems: list[str], known: Sequence[str]
+) -> Group:
+    for key in table:
+        if key not in known:
+            problems.append(f"{where}.{key}: no such setting{did_you_mean(key, known)}")
+    settings = list_of(table.get("set", []), f"{where}.set", problems)
+    tags = table_of(table.get("tags", {}), f"{where}.tags", problems)
+    if not all(isinstance(setting, str) for setting in settings):
+        problems.append(f'{where}.set: expected settings such as "learn.lr=1e-5"')
+    group = replace(
+        below,
+        settings=(*below.settings, *(str(setting) for setting in settings)),
+        tags={**below.tags, **{key: str(value) for key, value in tags.items()}},
+        warmup=str(table.get("warmup", below.warmup)),
+        against=str(table.get("against", below.against)),
+    )
+    if "seeds" in table:
+        group = replace(group, seeds=seed_list(table["seeds"], f"{where}.seeds", problems))
+    if type(table.get("rank", 0)) is int:
+        group = replace(group, rank=table.get("rank", group.rank))
+    else:
+        problems.append(f"{where}.rank: expected a whole number; lower ones are run first")
+    if table.get("recipe"):
+        group = replace(group, recipe=folder / str(table["recipe"]))
+    return group
+
+
+def seed_list(value: Any, where: str, problems: list[str]) -> tuple[int, ...]:
+    """A list of seeds; a number n stands for 0 to n - 1."""
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _SEEDS_AT_MOST:
+        return tuple(range(value))
+    seeds = cast("list[Any]", value) if isinstance(value, list) else []
+    good = [seed for seed in seeds if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0]
+    if not seeds or len(good) != len(seeds) or len(set(good)) != len(good):
+        problems.append(f"{where} = {value!r:.60}: expected a number of seeds, or a list of different ones")
+    return tuple(good)
+
+
+def table_of(value: Any, where: str, problems: list[str]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        problems.append(f"{where}: expected a table")
+        return {}
+    return cast("dict[str, Any]", value)
+
+
+def list_of(value: Any, where: str, problems: list[str]) -> list[Any]:
+    if not isinstance(value, list):
+        problems.append(f"{where}: expected a list")
+        return []
+    return cast("list[Any]", value)

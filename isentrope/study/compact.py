@@ -4,6 +4,8 @@
 
 Lines of JSON, compressed (xz). The first has the plan, each of the others a run. The rows of a run stand as columns:
 for each metric the list of its values, null where a row does not have it. Columns compress better than rows.
+
+A study may be run in several places: their compact forms are merged, and none may lose what another one has.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ from __future__ import annotations
 import json
 import lzma
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.analysis.tables import one_line
 from isentrope.config.older import upgraded_leaves
 from isentrope.core.errors import RunError
 from isentrope.runs.atomic import write_atomically
@@ -114,3 +118,39 @@ def _to_run(line: Mapping[str, Any]) -> StudyRun:
         timings=timings,
         events=tuple(cast("list[Record]", line["events"])),
     )
+
+
+# -- studies whose parts were run in several places
+
+
+def merged(data: StudyData, earlier: StudyData) -> StudyData:
+    """What is not done here is taken from there if it is done there; what was not begun here, as far as it came."""
+    there = {(run.cell, run.seed): run for run in earlier.runs}
+    runs = [_further(run, there.get((run.cell, run.seed), run)) for run in data.runs]
+    tagged = [replace(run, tags=data.study.cell(run.cell).tags) for run in runs]
+    warmups = {
+        name: earlier.warmups.get(name, run) if run.status != DONE else run for name, run in data.warmups.items()
+    }
+    return StudyData(data.study, tuple(tagged), warmups)
+
+
+def _further(here: StudyRun, there: StudyRun) -> StudyRun:
+    not_begun = here.status == UNFINISHED and not here.reached
+    return there if here.status != DONE and (there.status == DONE or not_begun) else here
+
+
+def left_behind(data: StudyData, there: StudyData, path: Path) -> str:
+    """Which finished runs lie in `path` and are not in `data`, in words; empty if all are. After merging these are
+    the ones whose cell or seed the plan no longer has."""
+    here = {run.name for run in data.runs if run.status == DONE}
+    gone = [run.name for run in there.runs if run.status == DONE and run.name not in here]
+    names = one_line(", ".join(gone[:3])) + (f" and {len(gone) - 3} more" if len(gone) > 3 else "")
+    return f"{path} has finished runs that are not among these: {names}" if gone else ""
+
+
+def write_over(data: StudyData, folder: Path) -> Path:
+    """The compact form, in the place of an older one only if that one has nothing more."""
+    old = folder / COMPACT
+    if old.is_file() and (told := left_behind(data, read_compact(old), old)):
+        raise RunError(f"{told}. Add them with --earlier {folder}, or remove the file if they are not wanted")
+    return write_compact(data, folder)

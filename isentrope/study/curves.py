@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from isentrope.core.stats import band
 from isentrope.metrics.temperature import footnotes, marked
 from isentrope.report.axes import COLORS, Series
 from isentrope.report.figures import Figure, meaning
@@ -19,7 +20,6 @@ from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell
 from isentrope.study.families import Family, families
 from isentrope.study.read import DONE, StudyData
-from isentrope.study.statistics import band
 from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 
 BAND = f"band: 95% interval of the mean over seeds, from {LEAST_SEEDS} seeds up"

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from isentrope.analysis.tables import markdown_safe, one_line
 from isentrope.core.errors import RunError
 from isentrope.marked import filled
 from isentrope.report.paper import picture_svg
-from isentrope.results.render import markdown_safe, one_line
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.compact import COMPACT
 from isentrope.study.curves import VALID, Drawn, charts

@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from isentrope.analysis.tables import rich_table
 from isentrope.report.text import duration, visible
 from isentrope.study.cells import Cell, shared_settings
 from isentrope.study.jobs import Checked, cores
@@ -25,17 +25,17 @@ def show_plan(
     """Lists every cell; the jobs are those that make_jobs has checked. `earlier`: what was run elsewhere."""
     common = shared_settings(study.cells)
     last = _ends(study.cells, len(common))
-    table = Table(title=f"{visible(study.name)}: {len(study.cells)} cells", title_justify="left", box=None)
-    for name in ("cell", "tags", "seeds", "steps", "against", "settings of its own"):
-        table.add_column(name, justify="right" if name in ("seeds", "steps") else "left", overflow="fold")
+    rows: list[list[str]] = []
     steps = {checked.job.folder.parent.name: checked.config.run.steps for checked in jobs if checked.job.steps}
     for cell in study.cells:
         if cell.name in steps:
             tags = ", ".join(f"{key}={value}" for key, value in cell.tags.items())
             own = " ".join(cell.settings[len(common) : len(cell.settings) - len(last)])
             row = (cell.name, tags, str(len(cell.seeds)), str(steps[cell.name]), cell.against, own)
-            table.add_row(*(Text(visible(text)) for text in row))
-    console.print(table)
+            rows.append([visible(text) for text in row])
+    head, title = ("cell", "tags", "seeds", "steps", "against", "settings of its own"), visible(study.name)
+    title += f": {len(study.cells)} cells"
+    console.print(rich_table(head, rows, right=("seeds", "steps"), fold=True, title=title, box=None))
     together = {one.partition("=")[0]: one for one in (*common, *last)}  # of two for one setting the last one wins
     console.print(Text(f"\nAll runs: {visible(' '.join(together.values())) or 'as the recipe says'}"))
     console.print(Text(_estimate(study, jobs, side_by_side, _finished(study, out, earlier))))

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from isentrope.core.stats import Mean, bootstrap
 from isentrope.study.cells import Cell
 from isentrope.study.measures import converged_success
 from isentrope.study.read import DONE, StudyData
-from isentrope.study.statistics import Interval, bootstrap
 
 TITLE = "The same change on several baselines"
 LEAST_BASELINES = 3  # for an interval over them
@@ -35,10 +35,10 @@ class Change:
     entries: Mapping[str, Entry]  # by baseline
 
     @property
-    def overall(self) -> Interval:
+    def overall(self) -> Mean:
         """Over baselines; without ends where they are too few to tell how much they differ."""
         found = bootstrap([entry.mean for entry in self.entries.values()])
-        return found if found.count >= LEAST_BASELINES else Interval(found.value, None, None, found.count)
+        return found if found.count >= LEAST_BASELINES else Mean(found.value, None, found.count)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from typing import Any, cast
 from isentrope.config.convert import read_section
 from isentrope.config.schema import setting
 from isentrope.core.errors import ConfigError
-from isentrope.study.cells import Cell, can_name, expand
-from isentrope.study.parts import Group, seed_list
+from isentrope.study.cells import Cell, Group, can_name, expand, seed_list
 
 __all__ = ["Cell", "Plan", "Study", "Warmup", "read_plan"]
 

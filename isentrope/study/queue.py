@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
 
 from isentrope.report.text import duration
 from isentrope.runs.atomic import write_atomically
@@ -24,12 +27,15 @@ from isentrope.study.device import Room
 from isentrope.study.failure import reason_of
 from isentrope.study.folder import log_file, note_file, read_note
 from isentrope.study.jobs import Job
-from isentrope.study.pace import could_end
 from isentrope.study.progress import Progress
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 GRACE = 10.0  # seconds that a run has to end after it was asked to
 _TRIES = 3  # times that a run is started that others kill, or that finds too little memory beside others
+_SURE = 10  # steps after which a pace counts: the first ones hold the start and the first evaluation
+_CLEARLY = 0.9  # of what it is expected to take: less time than this is clearly too little
+_PRUNED_FOLDERS = ("checkpoints", "reference", "episodes", "tensorboard")
+_PRUNED_FILES = ("tokens.json",)
 
 
 @dataclass
@@ -200,3 +206,35 @@ def _signal(entry: Entry, number: signal.Signals) -> None:
         os.killpg(entry.process.pid, number)
     except ProcessLookupError:
         pass
+
+
+# -- how long runs take: none is begun shortly before a study has to stop while a shorter one could still end
+
+
+def seconds_left(run: Progress, seen: Sequence[Progress], told: float = 0.0) -> float:
+    """What the rest of a run takes at the pace of its cell's other runs, or else of all that were seen, or else of
+    `told` seconds a step; 0: nothing is known."""
+    cell = run.job.folder.parent
+    known = [
+        (one.job.folder.parent == cell, one.seconds_per_step)
+        for one in seen
+        if one.steps_here >= _SURE and one.job.steps and one.seconds_per_step
+    ]
+    paces = [pace for alike, pace in known if alike] or [pace for _, pace in known]
+    return max(0, run.job.steps - run.step) * (median(paces) if paces else told)
+
+
+def could_end(run: Progress, seen: Sequence[Progress], told: float, left: float) -> bool:
+    return _CLEARLY * seconds_left(run, seen, told) <= left
+
+
+def prune(run: Path) -> None:
+    """Delete of a finished run what only a further training would need: hundreds of runs would fill the disk.
+
+    Settings, metrics, timings and events stay. A folder that is a link is somebody else's and stays too.
+    """
+    for name in _PRUNED_FOLDERS:
+        if (run / name).is_dir() and not (run / name).is_symlink():
+            shutil.rmtree(run / name)
+    for name in _PRUNED_FILES:
+        (run / name).unlink(missing_ok=True)

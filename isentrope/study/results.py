@@ -1,25 +1,39 @@
-"""The results of a study as text, Markdown, LaTeX, HTML and CSV, from its run folders or its compact form alone."""
+"""The results of a study as text, Markdown, LaTeX, CSV and an HTML page, from its run folders or its compact form."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from isentrope.analysis.tables import (
+    Table,
+    csv_text,
+    html,
+    latex,
+    markdown,
+    markdown_safe,
+    one_line,
+    spreadsheet_safe,
+    text,
+)
 from isentrope.metrics.temperature import marked
-from isentrope.report.text import safe
-from isentrope.results.render import aligned, latex_figure, latex_safe, markdown_safe, one_line, spreadsheet_safe
+from isentrope.report.shell import document, figure, nav, section
+from isentrope.report.text import clipped, safe
 from isentrope.runs.atomic import write_atomically
-from isentrope.study.curves import write_curves
-from isentrope.study.grid import make_grid
-from isentrope.study.grid_chart import GRID, grid_svg
-from isentrope.study.measure_list import Measure
-from isentrope.study.page import page
-from isentrope.study.read import StudyData
-from isentrope.study.tables import Counted, Figure, Over, Row, StudyTable, make_tables, notes, state
+from isentrope.study.cells import shared_settings
+from isentrope.study.curves import figures, write_curves
+from isentrope.study.grid import TITLE, make_grid
+from isentrope.study.grid_chart import GRID, HEAD, NOTE, grid_marks, grid_size, grid_svg
+from isentrope.study.measures import Measure
+from isentrope.study.read import DONE, StudyData
+from isentrope.study.tables import TITLES, Counted, Figure, Over, Row, StudyTable, make_tables, notes, state
 
 FILES = {"md": "tables.md", "latex": "tables.tex", "html": "index.html", "csv": "tables.csv"}
+_CSV_HEAD = (
+    "table", "cell", "tags", "against", "measure", "seeds", "reached", "value", "low", "high", "by_seed", "note",
+)  # fmt: skip
+_FOOT = "Written by Isentrope from the files in the runs' folders."
+_SETTINGS_SHOWN = 400  # letters of a cell's settings
 
 
 def render(data: StudyData, form: str) -> str:
@@ -39,12 +53,12 @@ def write_results(data: StudyData, folder: Path) -> list[Path]:
     return paths + write_curves(data, folder)
 
 
-def lines_of(table: StudyTable) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of a table as text. A column that no row has is left out."""
+def lines_of(table: StudyTable) -> Table:
+    """The table as text. A column that no row has is left out."""
     used = [n for n in range(len(table.measures)) if any(row.figures[n] is not None for row in table.rows)]
     head = [*table.names, *(one_line(table.measures[n].title) for n in used)]
-    rows = [[*_names(table, row), *(_text(row.figures[n], table, n) for n in used)] for row in table.rows]
-    return head, rows
+    rows = [[*_names(table, row), *(_figure(row.figures[n], table, n) for n in used)] for row in table.rows]
+    return Table(head, rows, len(table.names) - 1)
 
 
 def _names(table: StudyTable, row: Row) -> list[str]:
@@ -52,12 +66,7 @@ def _names(table: StudyTable, row: Row) -> list[str]:
     return [marked(one_line(row.cell), row.note), *([one_line(row.against)] if "against" in table.names else []), seeds]
 
 
-def _names_in(table: StudyTable) -> int:
-    """How many columns hold names, which come from files."""
-    return len(table.names) - 1
-
-
-def _text(figure: Figure, table: StudyTable, number: int) -> str:
+def _figure(figure: Figure, table: StudyTable, number: int) -> str:
     measure = table.measures[number]
     if figure is None:
         return "-"
@@ -77,11 +86,14 @@ def _number(value: float, measure: Measure, signed: bool = False) -> str:
     return f"{'+' if signed and shown > 0 else ''}{shown:.{measure.places}f}"
 
 
+def _legend(measures: Sequence[Measure]) -> str:
+    return "; ".join(f"{measure.title}: {measure.meaning}" for measure in measures) + "."
+
+
 def _plain_text(data: StudyData) -> str:
-    blocks = [f"{one_line(data.name)}: {state(data)}"]
-    for table in make_tables(data):
-        blocks.append("\n".join([table.title, "", *aligned(*lines_of(table))]))
-    return "\n\n".join([*blocks, "\n".join(one_line(note) for note in notes(data))]) + "\n"
+    tables = [f"{table.title}\n\n{text(lines_of(table))}" for table in make_tables(data)]
+    told = "\n".join(one_line(note) for note in notes(data))
+    return "\n\n".join([f"{one_line(data.name)}: {state(data)}", *tables, told]) + "\n"
 
 
 def _markdown(data: StudyData) -> str:
@@ -90,61 +102,37 @@ def _markdown(data: StudyData) -> str:
         blocks.append(markdown_table(table))
         if not table.differences:
             blocks.append(markdown_safe(_legend(table.measures)))
-    blocks.append(markdown_notes(data))
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join([*blocks, markdown_notes(data)]) + "\n"
 
 
 def markdown_table(table: StudyTable) -> str:
-    head, rows = lines_of(table)
-    top = " | ".join(markdown_safe(text) for text in head)
-    lines = [f"**{table.title}**", "", f"| {top} |", "|---|" + "---:|" * (len(head) - 1)]
-    names = _names_in(table)
-    told = [[*(markdown_safe(text) for text in row[:names]), *row[names:]] for row in rows]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in told)])
+    return f"**{table.title}**\n\n{markdown(lines_of(table))}"
 
 
 def markdown_notes(data: StudyData) -> str:
     return "\n".join(f"- {markdown_safe(one_line(note))}" for note in notes(data))
 
 
-def _legend(measures: Sequence[Measure]) -> str:
-    return "; ".join(f"{measure.title}: {measure.meaning}" for measure in measures) + "."
-
-
 def _latex(data: StudyData) -> str:
-    """Tabulars for the package booktabs, the notes as comments."""
-    blocks = ["\n".join(f"% {one_line(note)}" for note in (data.name, state(data), *notes(data)))]
-    for table in make_tables(data):
-        head, rows = lines_of(table)
-        lines = [f"% {table.title}", rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule"]
-        lines += [" & ".join(latex_safe(text) for text in head) + r" \\", r"\midrule"]
-        names = _names_in(table)
-        lines += [
-            " & ".join([*(latex_safe(text) for text in row[:names]), *(latex_figure(text) for text in row[names:])])
-            + r" \\"
-            for row in rows
-        ]
-        blocks.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
-    return "\n\n".join(blocks) + "\n"
+    """The notes as comments."""
+    told = "\n".join(f"% {one_line(note)}" for note in (data.name, state(data), *notes(data)))
+    return "\n\n".join([told, *(f"% {table.title}\n{latex(lines_of(table))}" for table in make_tables(data))]) + "\n"
 
 
 def _csv(data: StudyData) -> str:
     """A line for each cell and measure, in the measure's own unit: what a program reads. Fewer than three seeds have no
     low and no high; by_seed has what each seed has, as in 0=0.84 1=0.86, `never` where it did not get there."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["table", "cell", "tags", "against", "measure", "seeds", "reached", "value", "low", "high", "by_seed", "note"]
-    )
+    rows: list[list[str]] = []
     for table in make_tables(data):
         for row in table.rows:
             tags = " ".join(f"{key}={value}" for key, value in row.tags.items())
-            names = [spreadsheet_safe(one_line(text)) for text in (row.cell, tags, row.against)]
-            for measure, figure in zip(table.measures, row.figures, strict=True):
-                if figure is not None:
-                    note = spreadsheet_safe(one_line(row.note))
-                    writer.writerow([table.key, *names, measure.key, *_cells(figure), note])
-    return out.getvalue()
+            *names, note = (spreadsheet_safe(one_line(name)) for name in (row.cell, tags, row.against, row.note))
+            rows += [
+                [table.key, *names, measure.key, *_cells(figure), note]
+                for measure, figure in zip(table.measures, row.figures, strict=True)
+                if figure is not None
+            ]
+    return csv_text(_CSV_HEAD, rows)
 
 
 def _cells(figure: Over | Counted) -> list[str]:
@@ -160,28 +148,59 @@ def _exact(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def _html(data: StudyData) -> str:
-    return page(data, [_html_table(table) for table in make_tables(data)])
+def _page(data: StudyData) -> str:
+    """Tables and curves in one HTML file."""
+    tables = make_tables(data)
+    sections = {title: "".join(_card(one) for one in tables if one.key == kind) for kind, title in TITLES.items()}
+    sections[TITLE] = _grid(data) + sections[TITLE]
+    drawn = "".join(figure(one) for one in figures(data))
+    sections["Curves"] = f'<div class="grid">{drawn}</div>' if drawn else ""
+    sections["Cells"] = _settings(data)
+    told = "".join(f"<li>{safe(note)}</li>" for note in notes(data))
+    head = f"<header><h1>{safe(data.name)}</h1></header>"
+    head += f'<div class="card said"><h3>{safe(state(data))}</h3><ul class="notes">{told}</ul></div>'
+    body = "".join(section(title, inside) for title, inside in sections.items() if inside)
+    return document(data.name, nav([title for title, inside in sections.items() if inside]) + head + body, _FOOT)
 
 
-def _html_table(table: StudyTable) -> tuple[str, str]:
-    head, rows = lines_of(table)
-    top = "".join(f"<th>{safe(text)}</th>" for text in head)
-    body = "".join(
-        f'<tr><th scope="row">{safe(row[0])}</th>{"".join(f"<td>{safe(text)}</td>" for text in row[1:])}</tr>'
-        for row in rows
-    )
+def _card(table: StudyTable) -> str:
+    lines = lines_of(table)
+    made = html([safe(cell) for cell in lines.head], [[safe(cell) for cell in row] for row in lines.rows], "dense")
     told = "" if table.differences else f'<p class="small">{safe(_legend(table.measures))}</p>'
-    return table.key, (
-        f'<div class="card table"><h3>{safe(table.title)}</h3><div class="scroll"><table class="dense"><thead><tr>{top}'
-        f"</tr></thead><tbody>{body}</tbody></table></div>{told}</div>"
-    )
+    return f'<div class="card table"><h3>{safe(table.title)}</h3><div class="scroll">{made}</div>{told}</div>'
+
+
+def _grid(data: StudyData) -> str:
+    grid = make_grid(data)
+    if grid is None:
+        return ""
+    width, height = grid_size(grid)
+    box = f"0 {HEAD - 30} {width} {height - HEAD + 30}"  # the title stands above the card
+    drawn = f'<svg class="chart" viewBox="{box}" role="img" aria-label="{TITLE}">{grid_marks(grid)}</svg>'
+    return f'<div class="card said"><p class="small">{NOTE}</p><div class="scroll">{drawn}</div></div>'
+
+
+def _settings(data: StudyData) -> str:
+    """Each cell with its tags and what it sets by itself."""
+    common = shared_settings(data.study.cells)
+    rows = [
+        (
+            safe(cell.name),
+            safe(", ".join(f"{key}={value}" for key, value in cell.tags.items())),
+            f"{len(data.cell(cell.name, DONE))} of {len(cell.seeds)}",
+            safe(clipped(" ".join(cell.settings[len(common) :]), _SETTINGS_SHOWN)),
+        )
+        for cell in data.study.cells
+    ]
+    made = html(("cell", "tags", "seeds done", "settings of its own"), rows, "settings-table dense")
+    told = f'<p class="small">All runs: {safe(" ".join(common) or "as the recipe says")}</p>'
+    return f'<div class="card table">{told}<div class="scroll">{made}</div></div>'
 
 
 FORMS: dict[str, Callable[[StudyData], str]] = {
     "text": _plain_text,
     "md": _markdown,
     "latex": _latex,
-    "html": _html,
+    "html": _page,
     "csv": _csv,
 }

@@ -3,16 +3,17 @@ against the one that it is compared with, paired by seed."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from isentrope.core.stats import Mean, bootstrap, median_of, paired
 from isentrope.metrics.temperature import entropy_temperature, footnotes
 from isentrope.study.cells import Cell
 from isentrope.study.grid import TITLE, Change, Grid, make_grid
-from isentrope.study.measure_list import MEASURES, Measure, measured
+from isentrope.study.measures import MEASURES, Measure, measured
 from isentrope.study.plan import Plan
 from isentrope.study.read import DONE, FAILED, StudyData, StudyRun
-from isentrope.study.statistics import Interval, bootstrap, median_of, paired
 
 TITLES = {
     "results": "Success",
@@ -168,12 +169,12 @@ def _figure(measure: Measure, values: Values) -> Figure:
     return _over(known, bootstrap(list(known.values())), (0.0, measure.most)) if known else None
 
 
-def _over(by_seed: Mapping[int, float], found: Interval, bounds: tuple[float, float] | None = None) -> Over:
+def _over(by_seed: Mapping[int, float], found: Mean, bounds: tuple[float, float] = (-math.inf, math.inf)) -> Over:
     """`bounds`: ends that a value cannot have say nothing; a share lies between 0 and 1."""
-    if len(by_seed) < LEAST_SEEDS or found.low is None or found.high is None:
+    if len(by_seed) < LEAST_SEEDS or found.interval is None:
         return Over(found.value, by_seed)
-    least, most = bounds or (found.low, found.high)
-    return Over(found.value, by_seed, max(least, found.low), min(most, found.high))
+    ends = found.interval.within(*bounds)
+    return Over(found.value, by_seed, ends.low, ends.high)
 
 
 def _difference(cell: Cell, measures: Sequence[Measure], ours: Values, theirs: Values) -> Row:

@@ -15,11 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isentrope.batch import TokenSequence, flatten, micro_batches
+from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import LearnSettings, RunConfig
 from isentrope.core.method import Method
 from isentrope.core.seeding import stream
 from isentrope.core.types import Episode, Floats, Scores, StepTokens, Targets, TokenBatch
+from isentrope.layout import TokenSequence
 from isentrope.losses.kl import kl_estimate
 from isentrope.models.policy import Policy, before
 from isentrope.train.credit import assign_credit

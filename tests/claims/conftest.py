@@ -13,7 +13,7 @@ from isentrope.claims.first.judge import find as find_first
 from isentrope.claims.first.rules import first_edition
 from isentrope.claims.record import Finding
 from isentrope.diagnosis.phases import PhaseDetector, find_phases
-from isentrope.study import statistics
+from isentrope.study import measures
 from isentrope.study.read import StudyData, read_study
 
 RUNS = docs.DOCS / "runs"
@@ -43,7 +43,7 @@ def phases_once(steps: Sequence[int], values: Sequence[float]) -> PhaseDetector:
 def _once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(docs, "read_studies", read_once)
-        patch.setattr(statistics, "find_phases", phases_once)
+        patch.setattr(measures, "find_phases", phases_once)
         patch.setattr(eruptions, "find_phases", phases_once)
         yield
 

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from isentrope.claims.decide import MOST, decide, factor, number, percent, said, seeds_needed, share_interval
+from isentrope.claims.decide import MOST, decide, factor, number, percent, said, seeds_needed
 from isentrope.claims.inference import TWO_SAMPLES, Estimate
 from isentrope.claims.measures import mean
-from isentrope.claims.record import Interval, Measure, Part, Select, Verdict
+from isentrope.claims.record import Measure, Part, Select, Verdict
+from isentrope.core.stats import Interval, clopper_pearson
 
 ANY = Measure(mean, "", ())
 UP = Part("", Select(), ANY, border=0.0, least=0.02)
@@ -63,7 +64,7 @@ def test_to_hold_and_to_be_refuted_look_at_different_intervals() -> None:
 @given(st.integers(1, 50), st.integers(0, 50), st.sampled_from([0.95, 0.99]))
 def test_share_is_clopper_and_pearsons(count: int, solved: int, level: float) -> None:
     solved = min(solved, count)
-    found = share_interval(solved / count, count, level)
+    found = clopper_pearson(solved / count, count, level)
     known = stats.binomtest(solved, count).proportion_ci(level, method="exact")
     assert (found.low, found.high) == pytest.approx((known.low, known.high), abs=1e-7)
 
@@ -75,7 +76,9 @@ def test_the_interval_of_a_share_never_misses_more_often_than_it_says(count: int
     missed = [
         float(stats.binom.pmf(hits, count, truth))
         for hits in range(count + 1)
-        if not share_interval(hits / count, count, 0.95).low <= truth <= share_interval(hits / count, count, 0.95).high
+        if not clopper_pearson(hits / count, count, 0.95).low
+        <= truth
+        <= clopper_pearson(hits / count, count, 0.95).high
     ]
     assert sum(missed) <= 0.05
 
@@ -83,7 +86,7 @@ def test_the_interval_of_a_share_never_misses_more_often_than_it_says(count: int
 def test_six_seeds_must_agree_to_decide_a_share() -> None:
     for count, decided in ((5, False), (6, True)):
         for successes in range(count + 1):
-            around = share_interval(successes / count, count, 0.95)
+            around = clopper_pearson(successes / count, count, 0.95)
             known = {count: Verdict.holds, 0: Verdict.fails} if decided else {}
             assert decide(SHARE, successes / count, around, around) == known.get(successes, Verdict.open)
     assert 0.025 ** (1 / 5) < 0.5 < 0.025 ** (1 / 6)  # what all of n alike reach down to

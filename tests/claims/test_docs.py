@@ -12,9 +12,8 @@ import pytest
 from isentrope.claims import docs
 from isentrope.claims.book import CLAIMS, PAPERS
 from isentrope.claims.ledger import make_ledger
-from isentrope.claims.pages import page_of
+from isentrope.claims.pages import page_of, summary
 from isentrope.claims.record import Finding
-from isentrope.claims.render import summary
 from isentrope.claims.words import MARKS, power_in_words, premise_in_words, rule
 from isentrope.study.compact import write_compact
 from isentrope.study.read import StudyData

@@ -15,10 +15,10 @@ from isentrope.claims.first.intervals import decide, half_width, mean_interval, 
 from isentrope.claims.first.judge import find
 from isentrope.claims.first.rules import BOOK, RULES, first_edition
 from isentrope.claims.measures import mean
-from isentrope.claims.record import Claim, Finding, Interval, Measure, Part, PartFinding, Select, Verdict
+from isentrope.claims.record import Claim, Finding, Measure, Part, PartFinding, Select, Verdict
 from isentrope.claims.registry import read_book
+from isentrope.core.stats import Interval, bootstrap
 from isentrope.study.read import StudyData
-from isentrope.study.statistics import bootstrap
 from tests.claims.made import SEEDS, made_run, made_study
 
 KEPT = DOCS / "claims" / "first-edition.json"

@@ -29,7 +29,7 @@ from isentrope.claims.inference import (
     spread,
     two_arms,
 )
-from isentrope.claims.record import Interval
+from isentrope.core.stats import Interval
 
 NUMBERS = st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=3, max_size=8, unique=True)
 

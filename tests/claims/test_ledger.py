@@ -15,9 +15,9 @@ from isentrope.claims import computed
 from isentrope.claims.book import CLAIMS, claim_of
 from isentrope.claims.computed import compute
 from isentrope.claims.ledger import make_ledger, read_studies
-from isentrope.claims.record import Claim, Finding, Interval, PartFinding, Verdict
+from isentrope.claims.pages import counted, runs_to_markdown, summary, to_json, to_markdown
+from isentrope.claims.record import Claim, Finding, PartFinding, Verdict
 from isentrope.claims.registry import Entry, present
-from isentrope.claims.render import counted, runs_to_markdown, summary, to_json, to_markdown
 from isentrope.claims.select import model_of
 from isentrope.claims.words import (
     MARKS,
@@ -35,6 +35,7 @@ from isentrope.claims.words import (
 )
 from isentrope.cli.main import app
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.core.stats import Interval
 from isentrope.metrics.probes.interference import Spoken
 from isentrope.study.compact import write_compact
 from isentrope.study.read import FAILED, StudyData

@@ -12,11 +12,21 @@ from isentrope.claims.figure_list import FIGURES
 from isentrope.claims.figures import STUDY, SUCCESS
 from isentrope.claims.ledger import make_ledger
 from isentrope.claims.numbers import cells_of, numbers, over_seeds
-from isentrope.claims.pages import SHORT, brief, editions_table, ledger_table, state, verdicts
-from isentrope.claims.record import Finding, Interval, PartFinding, Verdict
+from isentrope.claims.pages import (
+    SHORT,
+    brief,
+    editions_table,
+    ledger_table,
+    runs_to_markdown,
+    safe_cell,
+    state,
+    to_markdown,
+    verdicts,
+)
+from isentrope.claims.record import Finding, PartFinding, Verdict
 from isentrope.claims.registry import Entry, present
-from isentrope.claims.render import runs_to_markdown, safe_cell, to_markdown
 from isentrope.claims.words import telling
+from isentrope.core.stats import Interval
 from isentrope.metrics.glossary import entry_of
 from isentrope.study.plan import Plan, read_plan
 from isentrope.study.read import StudyData

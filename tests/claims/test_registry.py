@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from isentrope.claims import decide, digests, eruptions, inference, judge, measures, premises, registry
+from isentrope.claims import digests, eruptions, inference, judge, measures, premises, registry
 from isentrope.claims.battery import SEEDS, battery
 from isentrope.claims.book import CLAIMS, claim_of
 from isentrope.claims.digests import DECISION, digest_of, digest_of_decision
@@ -19,6 +19,7 @@ from isentrope.claims.ledger import make_ledger
 from isentrope.claims.record import Claim, Measure, Part, Premise, Select, Verdict
 from isentrope.claims.registry import Entry, notes_on, present, read_book, unrecorded, with_changes, write_book
 from isentrope.claims.select import Placed, matches, place
+from isentrope.core import stats
 from isentrope.diagnosis import rise_detector
 from isentrope.diagnosis.phases import find_phases
 from isentrope.study.read import StudyRun
@@ -276,7 +277,7 @@ def bare_alone(wanted: Select, here: Sequence[Placed]) -> list[Placed]:
         (inference, "over_games", lambda treated, control: inference.Part()),
         (inference, "between_starts", lambda runs: inference.Part()),
         (judge, "decide", lambda *_: Verdict.open),
-        (judge, "share_interval", lambda share, count, level: decide.share_interval(share, count + 1, level)),
+        (judge, "clopper_pearson", lambda share, count, level: stats.clopper_pearson(share, count + 1, level)),
         (judge, "seeds_needed", lambda *_: 7),
         (judge, "check", lambda *given: replace(premises.check(*given), met=True)),
         (judge, "of_setting", lambda parts: Verdict.open),

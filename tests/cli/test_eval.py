@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from isentrope.analysis.record import SAME_TEST, Record, read_record
+from isentrope.analysis.rows import differing
+from isentrope.analysis.source import read_source
 from isentrope.cli.main import app
-from isentrope.config.load import config_to_toml, load_config
+from isentrope.config.load import load_config
+from isentrope.config.text import config_to_toml
 from isentrope.core.errors import RunError
 from isentrope.engines.torch import TorchEngine
 from isentrope.evaluate import checkpoints_of
 from isentrope.models.load import load_policy
 from isentrope.pipeline import train
-from isentrope.results.record import Record, read_record
-from isentrope.results.rows import SAME_TEST, differing
-from isentrope.results.source import read_source
 from isentrope.runs.episodes import read_episodes
 from tests.runs.helpers import make_model, toy_config
 from tests.server.helpers import address, served

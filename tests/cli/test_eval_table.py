@@ -1,4 +1,4 @@
-"""`isentrope table` from the command line; what the figures are is tested in tests/results."""
+"""`isentrope table` from the command line; what the figures are is tested in tests/analysis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from isentrope.cli.main import app
-from tests.results.helpers import run_folder, write
+from tests.analysis.helpers import run_folder, write
 
 ROWS = Path(__file__).parents[2] / "recipes" / "papers" / "rows.toml"
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isentrope.config.convert import field_kinds
-from isentrope.config.load import config_from_table, config_to_toml
+from isentrope.config.load import config_from_table
 from isentrope.config.schema import RunConfig
-from isentrope.config.text import table_to_toml
+from isentrope.config.text import config_to_toml, table_to_toml
 from isentrope.core.errors import ConfigError
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.config.load import config_to_toml, load_config
+from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
+from isentrope.config.text import config_to_toml
 from isentrope.core.errors import ConfigError
 from isentrope.methods.options import option_problems, with_options
 from isentrope.methods.registry import METHODS, make_methods

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from isentrope.agent.action_trie import ActionTries, TrieWalk
-from isentrope.models.load import POCKET
+from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.models.sources.smollm2 import converted
 from isentrope.worlds.household.players import RandomPlayer

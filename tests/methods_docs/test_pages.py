@@ -21,13 +21,13 @@ from isentrope.cli.method_pages import (
     SHARED,
     Sheet,
     blocks,
-    filled,
     imitation_sheet,
     sheets,
 )
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.load import load_config
 from isentrope.config.schema import LearnSettings, RunConfig
+from isentrope.marked import filled
 from isentrope.masked import MODES, token_weights
 from isentrope.methods.registry import METHODS, make_methods
 from isentrope.metrics.glossary import GLOSSARY, INSTRUMENTS

@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 
 from isentrope.config.schema import PolicySettings
-from isentrope.models.load import POCKET, load_folder, new_model
+from isentrope.models.load import load_folder, new_model
 from isentrope.models.policy import Policy
+from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.pocket import batches, pretrain, vocabulary, wanderings
 from isentrope.policy.pocket_vocabulary import build_phrases

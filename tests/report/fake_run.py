@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from isentrope.core.stats import wilson
 from isentrope.core.types import Episode, Turn
 from isentrope.instruments.log import record_of
-from isentrope.metrics.episodes import key_part, wilson
+from isentrope.metrics.entropy import key_part
 from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import METRICS, TIMINGS, eval_path, train_path
 
@@ -148,8 +149,14 @@ def eval_record(rng: np.random.Generator, step: int, share: float) -> dict[str, 
     metrics: dict[str, float] = {}
     for split, drop in (("seen", 0.0), ("unseen", 0.04)):
         wins = int(rng.binomial(GAMES, max(0.0, min(1.0, share - drop))))
-        low, high = wilson(wins, GAMES)
-        values = {"success": wins / GAMES, "low": low, "high": high, "games": float(GAMES), "turns": 14.0}
+        interval = wilson(wins, GAMES)
+        values = {
+            "success": wins / GAMES,
+            "low": interval.low,
+            "high": interval.high,
+            "games": float(GAMES),
+            "turns": 14.0,
+        }
         metrics |= {f"eval/{split}/{key}": value for key, value in values.items()}
     return record_of(step, metrics, "eval")
 

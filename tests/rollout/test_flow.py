@@ -20,7 +20,10 @@ from isentrope.models.policy import Policy
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout.runner import Runner, Seat
 from isentrope.worlds.contract import Step
-from isentrope.worlds.pool.open import LocalTasks, TaskPool, ThreadTasks, WorkerTasks
+from isentrope.worlds.pool.base import TaskPool
+from isentrope.worlds.pool.open import LocalTasks
+from isentrope.worlds.pool.threads import ThreadTasks
+from isentrope.worlds.pool.workers import WorkerTasks
 from tests.policy.helpers import small_policy
 from tests.tasks.odd_worlds import HERE, OddWorld, Threaded
 from tests.toys import ToyOptions, ToyTask, ToyWorld

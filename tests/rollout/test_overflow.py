@@ -15,8 +15,9 @@ from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.torch import TorchEngine
 from isentrope.metrics.episodes import rollout_metrics
-from isentrope.models.load import POCKET, load_folder
+from isentrope.models.load import load_folder
 from isentrope.models.policy import Policy
+from isentrope.models.sources.find import POCKET
 from isentrope.rollout.demonstrate import demonstrations, longest_sequence
 from isentrope.rollout.runner import Runner, Seat
 from isentrope.runs.episodes import read_episodes, write_episodes

@@ -17,7 +17,8 @@ from isentrope.rollout.arena import pick_instances
 from isentrope.rollout.demonstrate import demonstrations, longest_sequence
 from isentrope.rollout.runner import Runner, Seat
 from isentrope.worlds.contract import Step
-from isentrope.worlds.pool.open import LocalTasks, WorkerTasks
+from isentrope.worlds.pool.open import LocalTasks
+from isentrope.worlds.pool.workers import WorkerTasks
 from tests.policy.helpers import small_policy
 from tests.toys import ToyOptions, ToyTask, ToyWorld
 

@@ -13,7 +13,8 @@ import torch
 from isentrope.config.load import load_config
 from isentrope.core.errors import RunError, TaskError
 from isentrope.methods.options import with_options
-from isentrope.models.load import find_folder, load_folder
+from isentrope.models.load import load_folder
+from isentrope.models.sources.find import find_folder
 from isentrope.pipeline import train
 from isentrope.runs.checkpoints import Keeper, best_checkpoint, join_tensors, split_tensors
 from isentrope.runs.episodes import read_episodes

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from isentrope import __version__
-from isentrope.config.load import config_to_toml, load_config
+from isentrope.config.load import load_config
+from isentrope.config.text import config_to_toml
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.notices import summary
 from isentrope.pipeline import train

@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from isentrope.cli.main import app
-from isentrope.config.load import config_to_toml, load_config
+from isentrope.config.load import load_config
+from isentrope.config.text import config_to_toml
 from isentrope.core.errors import ConfigError, EngineError
 from isentrope.runs.writer import differences
 from tests.runs.helpers import make_model, toy_config

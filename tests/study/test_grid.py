@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from isentrope.claims.forest import effects_of
+from isentrope.core.stats import bootstrap
 from isentrope.study.cells import Cell
 from isentrope.study.compact import write_compact
 from isentrope.study.docs import MOST_CELLS, made
@@ -18,7 +19,6 @@ from isentrope.study.grid import Grid, make_grid
 from isentrope.study.grid_chart import GRID, grid_svg
 from isentrope.study.read import StudyData, read_study
 from isentrope.study.results import render, write_results
-from isentrope.study.statistics import bootstrap
 from tests.study.made import cell, make_study, whole_run, write_run
 
 ALGORITHMS = ("grpo", "ppo", "dapo")

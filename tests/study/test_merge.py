@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from isentrope.core.errors import RunError
-from isentrope.study.compact import write_compact
-from isentrope.study.merge import left_behind, merged, write_over
+from isentrope.study.compact import left_behind, merged, write_compact, write_over
 from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, read_study
 from tests.study.made import cell, make_study, whole_run, write_run
 

@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.results.curve import Window, best, converged
-from isentrope.results.source import read_source
 from isentrope.study.compact import write_compact
 from isentrope.study.curves import charts
 from isentrope.study.folder import note_file, run_folder
-from isentrope.study.measure_list import measured
+from isentrope.study.measures import measured
 from isentrope.study.plan import Plan
 from isentrope.study.read import DONE, StudyData, StudyRun, read_study
 from isentrope.study.results import render, write_results
 from isentrope.study.tables import Counted, Over, make_tables, notes, state
-from tests.study.made import cell, make_study, whole_run, write_run
+from tests.study.made import cell, make_study, whole_run
 
 PLAN = Plan(name="made", threshold=0.75)
 
@@ -72,19 +70,6 @@ def test_an_interval_of_a_share_stays_a_share(tmp_path: Path) -> None:
     found = figures(read_study(tmp_path), "results", "a")["succ"]
     assert isinstance(found, Over)
     assert (found.low, found.high) == (0.0, 1.0)
-
-
-def test_success_is_as_isentrope_table_has_it(tmp_path: Path) -> None:
-    """Succ.* and Succ. are defined once more here, for the compact form; both must agree."""
-    evals = {0: 0.9, 10: 0.31, 79: 0.72, 80: 0.53, 90: 0.44, 100: 0.61}
-    make_study(tmp_path, [cell("a", (0,))])
-    run = write_run(tmp_path, "a", 0, evals, [{"valid_ratio": 1.0}] * 100, steps=100)
-    values = measured(read_study(tmp_path).runs[0], Plan())
-    source = read_source(run)
-    late = converged(source, "unseen", Window())
-    assert values["succ_best"] == best(source, "unseen") == 0.72
-    assert values["succ"] == pytest.approx(sum(late) / len(late))
-    assert len(late) == 3
 
 
 def test_measures_by_hand() -> None:

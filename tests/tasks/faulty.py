@@ -16,7 +16,8 @@ from isentrope.config.schema import setting
 from isentrope.core.seeding import stream
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.household.world import HouseholdOptions, HouseholdTask, HouseholdWorld
-from isentrope.worlds.pool.open import Failure, TaskPool
+from isentrope.worlds.pool.base import TaskPool
+from isentrope.worlds.pool.open import Failure
 
 NAME = "tests.tasks.faulty:FaultyHousehold"
 # fault -> where it has to be found: the kind of the failure, or what was mended in an episode that goes on

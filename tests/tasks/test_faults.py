@@ -5,7 +5,8 @@ bench/faults.py does the same with 10,000 games.
 
 from __future__ import annotations
 
-from isentrope.worlds.pool.open import LocalTasks, WorkerTasks
+from isentrope.worlds.pool.open import LocalTasks
+from isentrope.worlds.pool.workers import WorkerTasks
 from tests.tasks.faulty import FAULTS, NAME, FaultyHousehold, FaultyOptions, account, fault_of, play
 
 SHARE = 0.05

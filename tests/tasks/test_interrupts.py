@@ -10,7 +10,9 @@ import pytest
 
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool.deadline_threads import Crew, Job, Late
-from isentrope.worlds.pool.open import Failure, LocalTasks, ThreadTasks, WorkerTasks
+from isentrope.worlds.pool.open import Failure, LocalTasks
+from isentrope.worlds.pool.threads import ThreadTasks
+from isentrope.worlds.pool.workers import WorkerTasks
 from tests.tasks.odd_worlds import HERE, Abrupt, Threaded
 
 RAISED = Failure("task_error", "KeyboardInterrupt: ")

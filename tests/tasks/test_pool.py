@@ -13,7 +13,8 @@ import pytest
 
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.worlds.contract import Step, View
-from isentrope.worlds.pool.open import Failure, LocalTasks, WorkerTasks, open_tasks
+from isentrope.worlds.pool.open import Failure, LocalTasks, open_tasks
+from isentrope.worlds.pool.workers import WorkerTasks
 from isentrope.worlds.registry import make_world
 from tests.tasks import odd_worlds
 

@@ -7,7 +7,8 @@ import pytest
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Step, View
-from isentrope.worlds.pool.guarded import in_words, tidy_step, tidy_view
+from isentrope.worlds.pool.guarded import in_words
+from isentrope.worlds.pool.sanitize import tidy_step, tidy_view
 
 VIEW = View("text", ("look",), "goal")
 

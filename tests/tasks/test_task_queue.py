@@ -17,8 +17,9 @@ from isentrope.serve.tasks import Serving, running
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool import remote
 from isentrope.worlds.pool.codec import pack
-from isentrope.worlds.pool.open import Failure, ThreadTasks, open_tasks
+from isentrope.worlds.pool.open import Failure, open_tasks
 from isentrope.worlds.pool.remote import RemoteWorld
+from isentrope.worlds.pool.threads import ThreadTasks
 from tests.tasks.odd_worlds import HERE, OneAtATime
 from tests.tasks.task_servers import OPTIONS, WORLD, body, raw_server, usual
 

@@ -11,8 +11,9 @@ from dataclasses import replace
 from statistics import fmean, stdev
 
 from isentrope.claims.first.intervals import MOST, decide, mean_interval, seeds_needed, share_interval
-from isentrope.claims.record import Claim, Finding, Interval, Part, PartFinding, Verdict
+from isentrope.claims.record import Claim, Finding, Part, PartFinding, Verdict
 from isentrope.claims.select import Placed, cells_of, chosen, controls, left_out, matches, place, usable
+from isentrope.core.stats import Interval
 from isentrope.study.read import StudyData
 
 Unit = tuple[str, int]  # algorithm and seed: what is paired

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from isentrope.worlds.contract import Instance, Step, View
-from isentrope.worlds.pool.guarded import KINDS, MAX_DETAIL, Failure, tidy_step, tidy_view
-from isentrope.worlds.pool.sanitize import Garbage
+from isentrope.worlds.pool.guarded import KINDS, Failure
+from isentrope.worlds.pool.sanitize import MAX_DETAIL, Garbage, tidy_step, tidy_view
 
 MAX_MESSAGE = 8 * 2**20  # bytes; a tidy step with the worst text has about 3 MB
 

@@ -20,8 +20,8 @@ from typing import Any, cast
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.pool.base import Command, Result
 from isentrope.worlds.pool.codec import MAX_MESSAGE, pack, result_from_table, result_to_table, unpack
-from isentrope.worlds.pool.guarded import MAX_DETAIL, Failure, FailureKind, Slots, close_world, in_words
-from isentrope.worlds.pool.sanitize import Garbage
+from isentrope.worlds.pool.guarded import Failure, FailureKind, Slots, close_world, in_words
+from isentrope.worlds.pool.sanitize import MAX_DETAIL, Garbage
 from isentrope.worlds.registry import make_world
 
 # The child process of the worker pool: plays the slots given to it until its pipe closes.

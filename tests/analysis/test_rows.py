@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from isentrope.analysis.compare import Choices, make_tables
+from isentrope.analysis.record import SAME_TEST
+from isentrope.analysis.rows import check_row, check_rows, read_rows
 from isentrope.core.errors import RunError
-from isentrope.results.rows import SAME_TEST, check_row, check_rows, read_rows
-from isentrope.results.table import Choices, make_tables
-from tests.results.helpers import run_folder, write
+from tests.analysis.helpers import run_folder, write
 
 
 def notes_of(*named: str, **choices: Any) -> tuple[str, ...]:

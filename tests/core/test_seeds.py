@@ -1,30 +1,17 @@
-"""Intervals, curves and thresholds, against naive references and numbers computed by hand."""
+"""Means over seeds with their intervals, against naive references and numbers computed by hand."""
 
 from __future__ import annotations
 
 import math
 import random
 from itertools import product
-from statistics import fmean, pvariance, stdev
+from statistics import fmean, stdev
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.diagnosis.phases import find_phases
-from isentrope.study.statistics import (
-    band,
-    best,
-    bootstrap,
-    converged,
-    eruptions,
-    mean_between,
-    median_of,
-    paired,
-    spread,
-    steps_to,
-    tokens_by,
-)
+from isentrope.core.stats import band, bootstrap, median_of, paired
 
 numbers = st.floats(-100, 100).map(lambda value: round(value, 6))
 seeds = st.lists(numbers, min_size=2, max_size=9)
@@ -103,25 +90,6 @@ def test_the_sign_is_that_of_an_interval_clear_of_zero() -> None:
     assert bootstrap([-1.0, 1.0, 0.5]).sign == 0
 
 
-def test_success_of_a_run() -> None:
-    steps, values = (0, 40, 80, 90, 100), (0.9, 0.2, 0.6, 0.4, 0.5)
-    assert best(steps, values) == 0.6  # step 0 does not count
-    assert converged(steps, values, 100, 0.2) == pytest.approx(0.5)  # steps 80, 90, 100
-    assert converged(steps, values, 100, 0.1) == pytest.approx(0.45)
-    assert converged(steps[:2], values[:2], 100, 0.2) is None
-    assert best((0,), (0.9,)) is None
-    assert mean_between(steps, values, 40, 80) == pytest.approx(0.4)
-    assert mean_between(steps, values, 41, 79) is None
-
-
-def test_steps_and_tokens_to_a_threshold() -> None:
-    steps, values = (0, 10, 20, 30), (0.1, 0.5, 0.4, 0.9)
-    assert steps_to(steps, values, 0.5) == 10
-    assert steps_to(steps, values, 0.6) == 30
-    assert steps_to(steps, values, 0.95) is None
-    assert tokens_by((1, 2, 3, 4), (5.0, 6.0, 7.0, 8.0), 3) == 18.0
-
-
 @pytest.mark.parametrize(
     ("values", "median"),
     [([3.0, 1.0, 2.0], 2.0), ([1.0, None, 3.0], 3.0), ([1.0, None, None], None), ([1.0, 3.0], 2.0), ([1.0, None], None),
@@ -129,37 +97,6 @@ def test_steps_and_tokens_to_a_threshold() -> None:
 )  # fmt: skip
 def test_a_seed_that_never_gets_there_is_later_than_all(values: list[float | None], median: float | None) -> None:
     assert median_of(values) == median
-
-
-@given(st.lists(numbers, min_size=2, max_size=30))
-def test_spread(values: list[float]) -> None:
-    found = spread(values)
-    assert found is not None
-    assert found.variance == pytest.approx(pvariance(values), abs=1e-6)
-    assert found.range == max(values) - min(values)
-    changes = [values[n + 1] - values[n] for n in range(len(values) - 1)]
-    assert found.roughness == pytest.approx(sum(change**2 for change in changes) / len(changes) / 2)
-
-
-def test_a_trend_is_variance_but_not_roughness() -> None:
-    found = spread([0.1 * n for n in range(100)])
-    assert found is not None
-    assert found.variance > 8
-    assert found.roughness == pytest.approx(0.005)
-    assert spread([1.0]) is None
-
-
-def test_an_eruption_is_counted_with_its_height() -> None:
-    """Level 0.2, then 1.0 for ten steps, then back."""
-    numbers = random.Random(1)
-    curve = [level + numbers.gauss(0, 0.005) for level in [0.2] * 40 + [1.0] * 10 + [0.2] * 40]
-    found = eruptions(range(1, 91), curve)
-    assert found.count == 1
-    assert found.largest == pytest.approx(0.8, abs=0.03)
-    assert found.relative == pytest.approx(4.0, abs=0.3)
-    assert found.count == len(find_phases(range(1, 91), curve).eruptions)
-    assert eruptions(range(1, 41), curve[:40]).count == 0
-    assert eruptions((), ()).largest == 0.0
 
 
 def test_a_band_has_the_steps_that_all_seeds_have() -> None:

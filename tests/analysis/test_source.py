@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from isentrope.analysis.compare import Choices, make_tables
+from isentrope.analysis.measure import measure
+from isentrope.analysis.rows import read_rows
+from isentrope.analysis.source import read_source, with_outcomes
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode
 from isentrope.instruments.log import record_of
 from isentrope.metrics.episodes import eval_metrics
-from isentrope.results.measure import measure
-from isentrope.results.rows import read_rows
-from isentrope.results.source import read_source, with_outcomes
-from isentrope.results.table import Choices, make_tables
 from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import eval_path
+from tests.analysis.helpers import metrics, run_folder, write
 from tests.methods.helpers import ragged
-from tests.results.helpers import metrics, run_folder, write
 
 
 def played() -> list[Episode]:

@@ -17,24 +17,45 @@ evaluations give equal bytes.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from isentrope import __version__
+from isentrope.analysis.measure import EXTRAS, Evaluation, Outcome, SplitResult, of_outcomes
+from isentrope.config.schema import RunConfig
+from isentrope.config.text import as_table
 from isentrope.core.errors import RunError
-from isentrope.core.types import CUTS
-from isentrope.results.measure import EXTRAS, Evaluation, Outcome, SplitResult, of_outcomes
-from isentrope.results.numbers import count, finite
-from isentrope.results.statistics import Share
+from isentrope.core.stats import Share
+from isentrope.core.types import CUTS, RolloutPlan
 from isentrope.runs.atomic import write_atomically
 
 FORMAT, VERSION = "isentrope.evaluation", 1
 MAX_BYTES = 200_000_000  # of a file that claims to be a record
+LARGEST_NUMBER = 2**63  # of any number in a record or a log
 Table = dict[str, Any]
+SAME_TEST = (  # what decides how hard the test is: a row's sources must agree, rows that do not are pointed out
+    "task.world",
+    "task.options",
+    "task.max_turns",
+    "task.episode_seconds",
+    "eval.temperature",
+    "eval.first_game",
+    "eval.episodes",
+    "agent.order",
+    "agent.context",
+    "agent.window",
+    "agent.prompt",
+    "agent.show_admissible",
+    "agent.max_response",
+    "agent.max_context",
+    "agent.overflow",
+    "policy.chat_template",
+)
 
 
 @dataclass(frozen=True)
@@ -189,3 +210,44 @@ def _typed(value: Any, kind: type[Any], name: str) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"{name} is {value!r:.60}, expected a {kind.__name__}")
     return value
+
+
+def count(value: Any, name: str) -> int:
+    if type(value) is not int or not 0 <= value <= LARGEST_NUMBER:
+        raise ValueError(f"{name} is {value!r:.60}, expected a count")
+    return value
+
+
+def finite(value: Any, name: str) -> float:
+    """A number that can be reckoned with: JSON may hold NaN, infinity and integers that no float reaches."""
+    if not isinstance(value, int | float) or not abs(value) <= LARGEST_NUMBER:  # NaN compares with nothing
+        raise ValueError(f"{name} is {value!r:.60}, expected a number of at most {LARGEST_NUMBER:.0e}")
+    return float(value)
+
+
+# -- the settings of an evaluation that a record keeps
+
+
+def played_settings(config: RunConfig, plan: RolloutPlan, episodes: int) -> dict[str, Any]:
+    """Those that tables compare, by their full names; what was really played, whatever the recipe says."""
+    played = {"agent.order": plan.order, "eval.temperature": plan.temperature, "eval.episodes": episodes}
+    told = {key: value for key, value in _leaves(config) if key in SAME_TEST}
+    told |= {"engine.kind": config.engine.kind, "methods": list(config.methods), **played}
+    plain: dict[str, Any] = json.loads(json.dumps(told, default=str, sort_keys=True))
+    return plain
+
+
+def digest(config: RunConfig, settings: Mapping[str, Any], all_games: bool) -> str:
+    """Of all that decides what is measured, but for the model: not of where it runs or how it was trained."""
+    run, task = config.run, config.task
+    told = {key: value for key, value in settings.items() if key != "methods"}
+    told |= {"run.seed": run.seed, "run.dtype": run.dtype, "run.weights": run.weights}
+    told |= {"eval.splits": list(config.eval.splits), "eval.games": "all" if all_games else config.eval.games}
+    told |= {"task.success_reward": task.success_reward, "task.invalid_reward": task.invalid_reward}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def _leaves(config: RunConfig) -> Iterator[tuple[str, Any]]:
+    for section, table in as_table(config).items():
+        if isinstance(table, dict) and section != "method":
+            yield from ((f"{section}.{key}", value) for key, value in table.items())  # type: ignore[union-attr]

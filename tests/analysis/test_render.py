@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.results.layout import Cell, ResultTable, TableRow
-from isentrope.results.render import FORMATS, figure, one_line, render
+from isentrope.analysis.result_table import FORMATS, Cell, ResultTable, TableRow, figure, render
+from isentrope.analysis.tables import one_line
 
 HOSTILE = (
     "a | b", "=cmd()", "+1", "-1", "@x", "\t=1", "\r\n=1", "＝1", "50 % \\input{x} $1$ #1 & _ ^ ~", "<script>", "`x`",

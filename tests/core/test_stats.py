@@ -7,19 +7,50 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.metrics.episodes import wilson
-from isentrope.results.statistics import (
+from isentrope.core.stats import (
+    Interval,
     correlation_of,
     difference_of,
     mean_and_std,
     share_of,
-    t_quantile,
+    student_quantile,
     welch,
+    wilson,
 )
 
 
 def near(*values: float) -> object:
     return pytest.approx(values, abs=6e-5)
+
+
+def ends(around: Interval) -> tuple[float, float]:
+    return around.low, around.high
+
+
+def width(around: Interval) -> float:
+    return around.high - around.low
+
+
+@pytest.mark.parametrize(("successes", "count", "low", "high"), [
+    (81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718),
+])  # fmt: skip
+def test_wilson_against_published_values(successes: int, count: int, low: float, high: float) -> None:
+    """Newcombe 1998, table I, method 3 (score without continuity correction)."""
+    assert ends(wilson(successes, count)) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_wilson_holds_the_share_and_is_symmetric() -> None:
+    assert wilson(0, 0) == Interval(0.0, 1.0)
+    for n in range(1, 60):
+        for successes in range(n + 1):
+            around, mirrored = wilson(successes, n), wilson(n - successes, n)
+            assert 0 <= around.low <= successes / n <= around.high <= 1
+            assert (1 - mirrored.high, 1 - mirrored.low) == pytest.approx(ends(around))
+
+
+def test_ends_that_a_value_cannot_have() -> None:
+    assert Interval(-0.2, 0.4).within(0.0, 1.0) == Interval(0.0, 0.4)
+    assert [Interval(*ends).sign for ends in ((0.1, 0.2), (-0.2, -0.1), (-0.1, 0.1), (0.0, 0.1))] == [1, -1, 0, 0]
 
 
 def test_wilson_by_hand() -> None:
@@ -39,7 +70,7 @@ def test_wilson_by_hand() -> None:
 def test_clustered_by_hand(wins: list[int], effective: float) -> None:
     share = share_of(wins, [2] * 4)
     assert share.effective == pytest.approx(effective)
-    assert (share.low, share.high) == pytest.approx(wilson(share.value * effective, effective))
+    assert (share.low, share.high) == pytest.approx(ends(wilson(share.value * effective, effective)))
 
 
 def test_clustered_with_unequal_numbers_of_episodes() -> None:
@@ -70,8 +101,8 @@ def test_coverage_of_the_clustered_interval() -> None:
         wins = rng.binomial(8, rng.beta(0.5, 0.5, 40))
         share = share_of([int(won) for won in wins], [8] * 40)
         covered += share.low <= 0.5 <= share.high
-        low, high = wilson(int(wins.sum()), 320)
-        naive += low <= 0.5 <= high
+        around = wilson(int(wins.sum()), 320)
+        naive += around.low <= 0.5 <= around.high
     assert 0.92 <= covered / 400 <= 0.98
     assert naive / 400 < 0.75
 
@@ -79,7 +110,7 @@ def test_coverage_of_the_clustered_interval() -> None:
 def test_difference_of_independent_shares() -> None:
     """Newcombe's own example: 56 of 70 against 48 of 80."""
     found = difference_of(share_of([1] * 56 + [0] * 14, [1] * 70), share_of([1] * 48 + [0] * 32, [1] * 80))
-    assert (found.value, found.low, found.high) == near(0.2, 0.0524, 0.3339)
+    assert (found.value, *ends(found.interval)) == near(0.2, 0.0524, 0.3339)
 
 
 def test_difference_of_paired_shares_by_hand() -> None:
@@ -90,9 +121,9 @@ def test_difference_of_paired_shares_by_hand() -> None:
     related = correlation_of(rates[0], rates[1], 50)
     assert related == pytest.approx((20 * 16 - 12 * 2 - 50 / 2) / math.sqrt(32 * 18 * 22 * 28))
     found = difference_of(share_of(first, [1] * 50), share_of(second, [1] * 50), related)
-    assert (found.value, found.low, found.high) == near(0.2, 0.0562, 0.3292)
+    assert (found.value, *ends(found.interval)) == near(0.2, 0.0562, 0.3292)
     apart = difference_of(share_of(first, [1] * 50), share_of(second, [1] * 50))
-    assert apart.high - apart.low > found.high - found.low
+    assert width(apart.interval) > width(found.interval)
 
 
 def test_the_correlation_is_corrected_downwards_alone() -> None:
@@ -108,7 +139,7 @@ def test_the_same_games_solved_is_no_certainty(won: int, lost: int) -> None:
     wins, games = [1] * won + [0] * lost, won + lost
     rates, share = dict(enumerate(map(float, wins))), share_of(wins, [1] * games)
     same = difference_of(share, share, correlation_of(rates, rates, games))
-    assert same.low < 0.0 < same.high
+    assert same.interval.low < 0.0 < same.interval.high
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=2, max_size=40))
@@ -117,10 +148,10 @@ def test_turning_the_difference_round(pairs: list[tuple[int, int]]) -> None:
     rates = [{game: float(pair[i]) for game, pair in enumerate(pairs)} for i in (0, 1)]
     related = correlation_of(rates[0], rates[1], len(pairs))
     one, other = difference_of(first, second, related), difference_of(second, first, related)
-    assert (one.value, one.low, one.high) == pytest.approx((-other.value, -other.high, -other.low))
+    assert (one.value, *ends(one.interval)) == pytest.approx((-other.value, -other.interval.high, -other.interval.low))
     same = difference_of(first, first, 1.0)
     assert same.value == 0.0
-    assert same.low <= 0.0 <= same.high
+    assert same.interval.low <= 0.0 <= same.interval.high
 
 
 def test_coverage_of_the_paired_interval() -> None:
@@ -132,8 +163,8 @@ def test_coverage_of_the_paired_interval() -> None:
         shares = [share_of([int(won) for won in wins], [1] * 80) for wins in (first, second)]
         rates = [{game: float(won) for game, won in enumerate(wins)} for wins in (first, second)]
         found, apart = difference_of(*shares, correlation_of(*rates, 80)), difference_of(*shares)
-        covered += found.low <= 1 / 6 <= found.high  # 2/3 - 1/2
-        widths = [widths[0] + found.high - found.low, widths[1] + apart.high - apart.low]
+        covered += found.interval.low <= 1 / 6 <= found.interval.high  # 2/3 - 1/2
+        widths = [widths[0] + width(found.interval), widths[1] + width(apart.interval)]
     assert 0.91 <= covered / 400 <= 0.98  # 94.8 % over 6000 repetitions
     assert widths[0] < 0.95 * widths[1]
 
@@ -142,14 +173,14 @@ def test_coverage_of_the_paired_interval() -> None:
     (1, 12.7062), (1.5, 6.0167), (2, 4.3027), (4, 2.7764), (10, 2.2281), (30, 2.0423), (1000, 1.9623),
 ])  # fmt: skip
 def test_students_quantile(freedom: float, quantile: float) -> None:
-    assert t_quantile(freedom) == pytest.approx(quantile, rel=1e-4)
+    assert student_quantile(0.95, freedom) == pytest.approx(quantile, rel=1e-4)
 
 
 def test_welch_by_hand() -> None:
     found = welch([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])  # four degrees of freedom, standard error √(2/3)
     half = 2.7764 * math.sqrt(2 / 3)
     assert found is not None
-    assert (found.value, found.low, found.high) == pytest.approx((-3.0, -3.0 - half, -3.0 + half), abs=1e-3)
+    assert (found.value, *ends(found.interval)) == pytest.approx((-3.0, -3.0 - half, -3.0 + half), abs=1e-3)
     assert welch([1.0, 1.0], [0.5, 0.5]) is None  # nothing is known of how seeds differ
     assert welch([1.0, 1.0], [0.5, 0.6]) is not None
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from isentrope.analysis.published import read_printed, with_papers
+from isentrope.analysis.result_table import Cell, ResultTable, TableRow
 from isentrope.core.errors import ConfigError
-from isentrope.results.layout import Cell, ResultTable, TableRow
-from isentrope.results.papers import read_printed, with_papers
 
 ROWS = Path(__file__).parents[2] / "recipes" / "papers" / "rows.toml"
 

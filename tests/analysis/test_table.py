@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isentrope.analysis.compare import Cell, Choices, make_tables
+from isentrope.analysis.record import write_record
+from isentrope.analysis.result_table import ResultTable
+from isentrope.analysis.rows import Row, make_row, read_rows
+from isentrope.analysis.source import read_source
+from isentrope.analysis.success import Window
 from isentrope.core.errors import ConfigError, RunError
-from isentrope.results.curve import Window
-from isentrope.results.record import write_record
-from isentrope.results.rows import Row, make_row, read_rows
-from isentrope.results.source import Source, read_source
-from isentrope.results.table import Cell, Choices, ResultTable, make_tables
-from tests.results.helpers import record, run_folder, write
+from tests.analysis.helpers import record, run_folder, write
 
 
 def one_table(rows: list[Row], **choices: Any) -> ResultTable:
@@ -40,14 +41,6 @@ def test_succ_by_hand(tmp_path: Path) -> None:
     assert one_table(rows, window=Window(0.6)).rows[0].cells["succ"].value == pytest.approx(155 / 3)  # steps 8 on
     assert one_table(rows, window=Window(from_step=17)).rows[0].cells["succ"].value == pytest.approx(50.0)
     assert one_table(rows, window=Window(1 / 30)).rows[0].cells["succ"].value == pytest.approx(50.0)
-
-
-def test_the_window_of_epos_paper() -> None:
-    """Step 125 of 150 on, that step included, is a sixth of the steps."""
-    source = Source(Path("x"), "x", 0, "x", {}, (), True, 150)
-    assert Window(1 / 6).start(source) <= 125 < 126
-    assert Window(1 / 6).start(source) > 124
-    assert Window(from_step=125).start(source) == 125
 
 
 def test_one_seed_has_an_interval_and_no_deviation(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from isentrope.analysis.measure import Evaluation, Outcome, of_outcomes
+from isentrope.analysis.record import Record, write_record
 from isentrope.instruments.log import record_of
-from isentrope.results.measure import Evaluation, Outcome, of_outcomes
-from isentrope.results.record import Record, write_record
 
 SETTINGS: dict[str, Any] = {"task.world": "toy", "eval.temperature": 0.4, "agent.order": "think_act"}
 

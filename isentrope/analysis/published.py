@@ -8,8 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.analysis.result_table import (
+    ALL,
+    AVERAGE,
+    BEST,
+    CONVERGED,
+    KIND,
+    Cell,
+    ResultTable,
+    TableRow,
+    ordered_columns,
+)
 from isentrope.core.errors import ConfigError
-from isentrope.results.layout import ALL, AVERAGE, BEST, CONVERGED, KIND, Cell, ResultTable, TableRow, ordered_columns
 
 _COLUMNS = {"all": ALL, "succ": ALL, "avg": AVERAGE, "score": "score", "pick2": f"{KIND}two"}
 _SEEN, _UNSEEN = (

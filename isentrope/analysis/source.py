@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.analysis.measure import Evaluation, Outcome, SplitResult, measure, ordered_kinds
+from isentrope.analysis.record import LARGEST_NUMBER, finite, read_record
 from isentrope.core.errors import RunError
+from isentrope.core.stats import Share, wilson
 from isentrope.core.types import CUTS
-from isentrope.metrics.episodes import wilson
-from isentrope.results.measure import Evaluation, Outcome, SplitResult, measure, ordered_kinds
-from isentrope.results.numbers import MOST, finite
-from isentrope.results.record import read_record
-from isentrope.results.statistics import Share
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.folder import read_about, read_config
 from isentrope.runs.layout import METRICS, eval_path
@@ -98,7 +96,9 @@ def _read_run(path: Path) -> Source:
         settings=config,
         evaluations=evaluations,
         is_run=True,
-        steps=steps if isinstance(steps, int) and steps <= MOST and about.get("kind", "train") == "train" else None,
+        steps=steps
+        if isinstance(steps, int) and steps <= LARGEST_NUMBER and about.get("kind", "train") == "train"
+        else None,
     )
 
 
@@ -138,7 +138,7 @@ def _share(success: float, games: float) -> Share:
     if not 0.0 <= success <= 1.0 or count < 1:
         raise ValueError(f"success is {success!r:.60} of {games!r} games, expected 0 to 1 of one game or more")
     value = round(success * count) / count
-    return Share(value, *wilson(value * count, count), count, count, float(count))
+    return Share(value, wilson(value * count, count), count, count, float(count))
 
 
 def with_outcomes(source: Source, evaluation: Evaluation, split: str) -> tuple[Outcome, ...] | None:

@@ -8,27 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.analysis.record import SAME_TEST
+from isentrope.analysis.source import Source, read_source
 from isentrope.core.errors import ConfigError, RunError
-from isentrope.results.source import Source, read_source
 
-SAME_TEST = (  # what decides how hard the test is: a row's sources must agree, rows that do not are pointed out
-    "task.world",
-    "task.options",
-    "task.max_turns",
-    "task.episode_seconds",
-    "eval.temperature",
-    "eval.first_game",
-    "eval.episodes",
-    "agent.order",
-    "agent.context",
-    "agent.window",
-    "agent.prompt",
-    "agent.show_admissible",
-    "agent.max_response",
-    "agent.max_context",
-    "agent.overflow",
-    "policy.chat_template",
-)
 _OWN_TO_A_SEED = (  # what may differ between two seeds of one row without a word
     "run.seed",
     "policy.model",

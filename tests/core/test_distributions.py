@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from isentrope.claims.distributions import (
-    beta_quantile,
+from isentrope.core.stats import (
     chi_square_quantiles,
     digamma,
     inverse_trigamma,
@@ -35,12 +34,6 @@ def test_normal_as_in_printed_tables(level: float, printed: float) -> None:
     assert student_quantile(level, 1e9) == pytest.approx(printed, abs=6e-4)
     below = normal_below(np.asarray([-printed, 0.0, printed]))
     assert below == pytest.approx([(1 - level) / 2, 0.5, (1 + level) / 2], abs=1e-4)
-
-
-def test_beta_quantiles_at_known_points() -> None:
-    assert beta_quantile(0.3, 1, 1) == pytest.approx(0.3)  # uniform
-    assert beta_quantile(0.5, 3, 3) == pytest.approx(0.5)  # symmetric
-    assert beta_quantile(0.25, 2, 1) == pytest.approx(0.5)  # distribution function x²
 
 
 @pytest.mark.parametrize(

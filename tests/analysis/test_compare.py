@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from isentrope.analysis.compare import Choices, make_tables
+from isentrope.analysis.result_table import ResultTable
+from isentrope.analysis.rows import read_rows
 from isentrope.core.errors import ConfigError
-from isentrope.results.rows import read_rows
-from isentrope.results.statistics import correlation_of, difference_of, share_of, welch
-from isentrope.results.table import Choices, ResultTable, make_tables
+from isentrope.core.stats import correlation_of, difference_of, share_of, welch
 from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import eval_path
+from tests.analysis.helpers import run_folder, write
 from tests.methods.helpers import ragged
-from tests.results.helpers import run_folder, write
 
 FIRST, SECOND = [1, 1, 1, 1, 0, 1, 0, 1], [1, 0, 1, 0, 0, 1, 0, 0]
 
@@ -32,7 +33,7 @@ def test_paired_by_game(tmp_path: Path) -> None:
     table, found = against(f"A={a}", f"B={b}")
     rates = [dict(enumerate(map(float, wins))) for wins in (FIRST, SECOND)]
     wanted = difference_of(share_of(FIRST, [1] * 8), share_of(SECOND, [1] * 8), correlation_of(*rates, 8))
-    assert found == pytest.approx((wanted.value, wanted.low, wanted.high))
+    assert found == pytest.approx((wanted.value, wanted.interval.low, wanted.interval.high))
     assert any("over 8 games, paired" in note for note in table.notes)
 
 
@@ -43,7 +44,7 @@ def test_other_games_are_not_paired(tmp_path: Path) -> None:
         b = write(tmp_path / "b.json", {"seen": SECOND}, **other)
         a = write(tmp_path / "a.json", {"seen": FIRST}, task__options={"rooms": "small"})
         table, found = against(f"A={a}", f"B={b}")
-        assert found == pytest.approx((wanted.value, wanted.low, wanted.high))
+        assert found == pytest.approx((wanted.value, wanted.interval.low, wanted.interval.high))
         assert any("not the same" in note for note in table.notes)
     longer = write(tmp_path / "c.json", {"seen": [*SECOND, 1]})
     assert any("not the same" in note for note in against(f"A={a}", f"B={longer}")[0].notes)
@@ -57,7 +58,7 @@ def test_over_seeds(tmp_path: Path) -> None:
     table, found = against(*named)
     wanted = welch([0.75, 0.5], [0.25, 0.0])
     assert wanted is not None
-    assert found == pytest.approx((wanted.value, wanted.low, wanted.high))
+    assert found == pytest.approx((wanted.value, wanted.interval.low, wanted.interval.high))
     assert any("Welch's interval over 2 and 2 seeds" in note for note in table.notes)
     mixed_table, mixed = against(*named[:3])  # one seed against two: over games, those of the two seeds together
     assert mixed[0] == pytest.approx(0.625 - 0.25)
@@ -91,7 +92,7 @@ def test_episodes_of_a_game_are_paired_too(tmp_path: Path) -> None:
     related = correlation_of(*rates, min(share.effective for share in shares))
     wanted = difference_of(*shares, related)
     assert 0 < related < 1
-    assert found == pytest.approx((wanted.value, wanted.low, wanted.high))
+    assert found == pytest.approx((wanted.value, wanted.interval.low, wanted.interval.high))
 
 
 def test_runs_are_paired_by_their_stored_episodes(tmp_path: Path) -> None:

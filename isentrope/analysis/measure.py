@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from isentrope.core.stats import Share, mean_and_std, share_of
 from isentrope.core.types import Episode, cut_off, lost_to_faults
-from isentrope.metrics.episodes import key_part
-from isentrope.results.statistics import Share, mean_and_std, share_of
+from isentrope.metrics.entropy import key_part
 
 PAPERS_ORDER = ("pick", "look", "clean", "heat", "cool", "two")  # the columns of the papers' household tables
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope import __version__
+from isentrope.analysis.measure import Evaluation, of_outcomes
+from isentrope.analysis.record import FORMAT, Record, as_json, read_record, write_record
 from isentrope.core.errors import RunError
-from isentrope.results.measure import Evaluation, of_outcomes
-from isentrope.results.record import FORMAT, Record, as_json, read_record, write_record
-from tests.results.helpers import outcomes, record, write
+from tests.analysis.helpers import outcomes, record, write
 
 Wins = st.lists(st.integers(0, 3), max_size=12)
 
