@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from isentrope.charts.chart import Flag, Shade
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode
 from isentrope.diagnosis.alarms import replay
@@ -15,7 +16,6 @@ from isentrope.diagnosis.doctor import Diagnosis, diagnose
 from isentrope.diagnosis.phases import NAMES, find_phases
 from isentrope.instruments.diagnosis_data import Course
 from isentrope.instruments.log import METRICS, Record
-from isentrope.report.axes import Flag, Shade
 from isentrope.report.read import Run
 from isentrope.rollout.store import read_episodes
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from isentrope.charts.grid import grid_in_page
+from isentrope.charts.text import clipped, safe
 from isentrope.report.shell import document, figure, nav, section
-from isentrope.report.text import clipped, safe
 from isentrope.study.cells import shared_settings
-from isentrope.study.curves import figures
-from isentrope.study.grid import TITLE, make_grid
-from isentrope.study.grid_chart import HEAD, NOTE, grid_marks, grid_size
+from isentrope.study.curves import charts
+from isentrope.study.grid import NOTE, TITLE, as_table, make_grid
 from isentrope.study.read import DONE, StudyData
 from isentrope.study.tables import TITLES, notes, state
 
@@ -21,7 +21,7 @@ def page(data: StudyData, tables: Sequence[tuple[str, str]]) -> str:
     """`tables` has the kind of each table and its markup."""
     sections = {title: "".join(made for key, made in tables if key == kind) for kind, title in TITLES.items()}
     sections[TITLE] = _grid(data) + sections[TITLE]
-    drawn = "".join(figure(one) for one in figures(data))
+    drawn = "".join(figure(one.chart) for one in charts(data))
     sections["Curves"] = f'<div class="grid">{drawn}</div>' if drawn else ""
     sections["Cells"] = _cells(data)
     told = "".join(f"<li>{safe(note)}</li>" for note in notes(data))
@@ -35,9 +35,7 @@ def _grid(data: StudyData) -> str:
     grid = make_grid(data)
     if grid is None:
         return ""
-    width, height = grid_size(grid)
-    box = f"0 {HEAD - 30} {width} {height - HEAD + 30}"  # the title stands above the card
-    drawn = f'<svg class="chart" viewBox="{box}" role="img" aria-label="{TITLE}">{grid_marks(grid)}</svg>'
+    drawn = grid_in_page(as_table(grid))
     return f'<div class="card said"><p class="small">{NOTE}</p><div class="scroll">{drawn}</div></div>'
 
 

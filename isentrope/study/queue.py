@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from isentrope.report.text import duration
+from isentrope.charts.text import duration
 from isentrope.rollout.files import write_atomically
 from isentrope.study.device import Room
 from isentrope.study.failure import reason_of

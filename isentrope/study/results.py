@@ -7,13 +7,13 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from isentrope.charts.grid import grid_file
+from isentrope.charts.text import safe
 from isentrope.metrics.temperature import marked
-from isentrope.report.text import safe
 from isentrope.results.render import aligned, latex_figure, latex_safe, markdown_safe, one_line, spreadsheet_safe
 from isentrope.rollout.files import write_atomically
 from isentrope.study.curves import write_curves
-from isentrope.study.grid import make_grid
-from isentrope.study.grid_chart import GRID, grid_svg
+from isentrope.study.grid import PICTURE, as_table, make_grid
 from isentrope.study.measure_list import Measure
 from isentrope.study.page import page
 from isentrope.study.read import StudyData
@@ -34,8 +34,8 @@ def write_results(data: StudyData, folder: Path) -> list[Path]:
         paths.append(folder / name)
     grid = make_grid(data)
     if grid is not None:
-        write_atomically(folder / GRID, grid_svg(grid).encode("utf-8", "replace"))
-        paths.append(folder / GRID)
+        write_atomically(folder / PICTURE, grid_file(as_table(grid)).encode("utf-8", "replace"))
+        paths.append(folder / PICTURE)
     return paths + write_curves(data, folder)
 
 

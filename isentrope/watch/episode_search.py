@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from isentrope.core.errors import RunError
 from isentrope.metrics.degeneracy import sentences_of
-from isentrope.report.tokens import TokenTexts
+from isentrope.report.episodes import TokenTexts
 from isentrope.watch.episode_files import EpisodeFile, Index, Indexes, read_columns
 
 pc: Any = pyarrow.compute

@@ -11,9 +11,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from isentrope.charts.text import clipped, visible
 from isentrope.core.errors import RunError
-from isentrope.report.text import clipped, visible
-from isentrope.report.tokens import TokenTexts, read_tokens
+from isentrope.report.episodes import TokenTexts, read_tokens
 from isentrope.watch.episode_files import EpisodeFile, Index, Indexes, read_columns
 from isentrope.watch.logs import check_is_file
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from isentrope.charts.text import visible
 from isentrope.config.older import read_settings
 from isentrope.diagnosis.phases import PhaseDetector
 from isentrope.instruments.log import METRICS, TIMINGS
 from isentrope.report.groups import but_the_seed, leaves
-from isentrope.report.text import visible
 from isentrope.watch.locks import is_held
 from isentrope.watch.logs import Columns, Tail, check_is_file
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.report.episodes import Chosen, render
+from isentrope.report.episodes import Chosen, TokenTexts, render
 from isentrope.report.read import EpisodeFile
-from isentrope.report.tokens import TokenTexts
 from tests.instruments.test_metrics import episode, turn
 
 

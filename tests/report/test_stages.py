@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from isentrope.instruments.log import Record, record_of
-from isentrope.report.stages import REASONS, idle_sentence
+from isentrope.report.figures import REASONS, idle_sentence
 from tests.report.test_page import write_run
 
 STAGES = {"seconds/rollout": 10.0, "seconds/score": 1.0, "seconds/update": 4.0, "seconds/store": 1.0}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.report.axes import Series
+from isentrope.charts.chart import Series
 from isentrope.study.cells import Cell
 from isentrope.study.curves import charts, smoothed, within_sight, write_curves
 from isentrope.study.families import MOST, families

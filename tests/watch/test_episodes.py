@@ -11,7 +11,7 @@ import pytest
 
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode
-from isentrope.report.tokens import TokenTexts, read_tokens
+from isentrope.report.episodes import TokenTexts, read_tokens
 from isentrope.rollout.store import eval_path, read_episodes, train_path, write_episodes
 from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
 from isentrope.watch.episode_search import Found, Wanted, repeats_itself, search
