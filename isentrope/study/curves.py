@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from isentrope.charts import chart as describe
-from isentrope.charts.chart import COLORS, Chart, Panel, Series
+from isentrope.charts.chart import COLORS, Chart, Panel, Series, smoothed
 from isentrope.charts.svg import picture
 from isentrope.charts.text import file_name, short
 from isentrope.metrics.temperature import footnotes, marked
@@ -56,11 +55,13 @@ def charts(data: StudyData) -> Iterator[Drawn]:
             notes = [SMOOTH] if not measured_rarely else []
             notes += [BAND] if any(one.low is not None for one in series) else []
             notes += footnotes(heat)
-            series = series if measured_rarely else smoothed(series if shares else within_sight(series))
+            series = series if measured_rarely else moving_means(series if shares else within_sight(series))
             name = _free(f"{file_name(family.name)}-{_SHORT.get(key, 'success')}", taken)
             unit = "" if shares else unit_of(key)
-            told = {"key": key, "unit": unit, "note": "; ".join(notes), "caption": meaning(key)}
-            yield Drawn(name, family, Chart(f"{title}: {family.name}", [Panel(series)], shares, shares, **told))
+            panels, note = [Panel(series)], "; ".join(notes)
+            title = f"{title}: {family.name}"
+            chart = Chart(title, panels, shares, shares, key=key, unit=unit, note=note, caption=meaning(key))
+            yield Drawn(name, family, chart)
 
 
 def _worth_drawing(data: StudyData) -> Iterator[Family]:
@@ -112,12 +113,10 @@ def _within(value: float | None, key: str) -> float | None:
     return max(0.0, value) if key == ENTROPY else min(1.0, max(0.0, value))
 
 
-def smoothed(series: Sequence[Series]) -> list[Series]:
+def moving_means(series: Sequence[Series]) -> list[Series]:
     """Moving means. Where lines are few and without bands, what was measured stands thin behind them."""
     return [
-        replace(one, smooth=True, raw=len(series) <= _FEW)
-        if one.low is None or one.high is None
-        else describe.smoothed(one)
+        replace(one, smooth=True, raw=len(series) <= _FEW) if one.low is None or one.high is None else smoothed(one)
         for one in series
     ]
 

@@ -87,9 +87,13 @@ def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
         "difference": difference,
     }
     routes = [Route(f"/api/{name}", _answering(ask), methods=["GET"]) for name, ask in questions.items()]
-    routes.append(Route("/palette.css", lambda _: Response(palette(), media_type="text/css"), methods=["GET"]))
+    routes.append(Route("/palette.css", _palette, methods=["GET"]))
     pages = Mount("/", StaticFiles(directory=STATIC, html=True))
     return _Guard(Starlette(routes=[*routes, pages]), host)
+
+
+def _palette(_: Request) -> Response:
+    return Response(palette(), media_type="text/css")
 
 
 def _answering(ask: Callable[[Request], Any]) -> Callable[[Request], Response]:
