@@ -20,8 +20,9 @@ from isentrope.claims.pages import page_of
 from isentrope.claims.record import Finding
 from isentrope.claims.render import summary
 from isentrope.claims.words import MARKS, power_in_words, premise_in_words, rule
-from isentrope.study.compact import write_compact
-from isentrope.study.read import StudyData
+from isentrope.study.compact import COMPACT, write_compact
+from isentrope.study.docs import kept_studies as every_study
+from isentrope.study.read import StudyData, read_study
 from tests.charts.drawn import drawn_of
 from tests.claims.cells import run_of, study_of
 from tests.claims.made import POCKET, made_study, of_model
@@ -50,7 +51,7 @@ def test_pages_are_as_the_command_makes_them(files: dict[Path, str]) -> None:
 
 def test_figures_have_the_lines_and_names_of_their_cells(files: dict[Path, str]) -> None:
     """Built, not compared: how a picture looks may change, what it shows may not."""
-    studies = {data.name: data for data in docs.kept_studies().values()}
+    studies = {data.name: data for data in (read_study(folder / COMPACT) for folder in every_study())}
     for figure in (one for several in FIGURES.values() for one in several):
         panels = panels_of(studies[figure.study], figure)
         drawn = drawn_of(files[docs.DOCS / "claims" / f"{figure.name}.svg"])
