@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from isentrope.charts.text import duration
 from isentrope.core.text import plain
-from isentrope.report.text import duration
 
 LINE_SECONDS = 15.0  # plain lines come no faster than this
 

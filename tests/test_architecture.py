@@ -24,7 +24,7 @@ LEAVES = {
 }  # import only each other; anyone may import them
 STAGES = (
     "config", "runs", "tasks", "agent", "policy", "rollout", "batch", "advantages",
-    "losses", "methods", "train", "instruments", "analysis", "report", "watch",
+    "losses", "methods", "train", "instruments", "analysis", "charts", "report", "watch",
     "study", "claims",
 )  # fmt: skip
 ABOVE = {
@@ -116,7 +116,7 @@ def test_the_rule_itself() -> None:
 
 def test_results_and_report_read_only_what_runs_wrote() -> None:
     """They import no trainer, no policy and no torch, so that they can be made anywhere, by anyone."""
-    for path in [path for part in ("analysis", "report", "watch") for path in (PACKAGE / part).glob("*.py")]:
+    for path in [path for part in ("analysis", "charts", "report", "watch") for path in (PACKAGE / part).glob("*.py")]:
         parts = {name if not name.startswith("isentrope") else part_of(name) for name in imported_by(path)}
         assert not parts & {"torch", "policy", "train", "methods", "losses", "advantages", "batch"}, path
 
@@ -127,6 +127,17 @@ def test_results_and_report_read_only_what_runs_wrote() -> None:
 def test_torch_is_not_imported_by(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_charts_draw(path: Path) -> None:
+    """No other module writes SVG or imports matplotlib. The one picture that is no chart, the live page's icon, is a
+    static file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    draws = any("<svg" in text.lower() for text in strings)
+    uses = any(name.split(".")[0] == "matplotlib" for name in [*imported_by(path), *strings])
+    assert part_of(module_of(path)) == "charts" or not (draws or uses), f"{path.name} draws: describe it to charts/"
 
 
 def test_files_are_short() -> None:

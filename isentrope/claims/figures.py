@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from statistics import fmean
 
+from isentrope.charts.chart import COLORS, Chart, Panel, Series, smoothed
+from isentrope.charts.svg import picture
 from isentrope.core.stats import band
 from isentrope.metrics.temperature import footnotes, marked
-from isentrope.report.axes import COLORS, Chart, Panel, Series
-from isentrope.report.overlay import Overlay
-from isentrope.report.paper import picture_svg
-from isentrope.report.plots import Plot
+from isentrope.report.figures import unit_of
 from isentrope.study.read import DONE, StudyData, StudyRun
 from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 
@@ -24,7 +22,6 @@ SUCCESS = "success"  # stands for the success on the study's split
 WIDTH, HEIGHT, INCHES = 720, 300, 7.5
 BAND = f"95 % interval of the mean over seeds, from {LEAST_SEEDS} seeds up"
 SMOOTHED = "smoothed over a twentieth of the steps"
-_SMOOTHED_FROM = 25  # steps; fewer need no smoothing
 Curves = dict[int, tuple[Sequence[int], Sequence[float]]]  # steps and values, by seed
 
 
@@ -52,27 +49,15 @@ class Figure:
     study: str = STUDY  # that it is made from
 
 
-@dataclass(frozen=True)
-class Panels(Overlay):
-    """An overlay whose lines stand in several panels."""
-
-    panels: tuple[Panel, ...] = ()
-
-    def chart(self, width: int, height: int, points: int = 200) -> Chart:
-        plot = self.plot
-        return Chart(list(self.panels), self.title, plot.shares, plot.full, plot.zero, width, height, points=points)
-
-
 def draw(data: StudyData, figure: Figure) -> str | None:
     """The figure as SVG, the same bytes for the same numbers; None if there is nothing to draw."""
     panels = panels_of(data, figure)
-    series = list({(one.name, one.color): one for panel in panels for one in panel.series}.values())
-    if not series:
+    if not panels:
         return None
-    plot = Plot(figure.title, {}, shares=figure.shares, zero=True)
-    told = "; ".join(text for text in (_notes(figure, panels), *footnotes(_heat(data, figure))) if text)
-    overlay = Panels(_key(data, figure), figure.title, series, plot, told, panels=tuple(panels))
-    return picture_svg(overlay, WIDTH, HEIGHT, INCHES)
+    note = "; ".join(text for text in (_notes(figure, panels), *footnotes(_heat(data, figure))) if text)
+    unit = "" if figure.shares else unit_of(_key(data, figure))
+    chart = Chart(figure.title, panels, shares=figure.shares, unit=unit, note=note)
+    return picture(chart, width=WIDTH, height=HEIGHT, inches=INCHES)
 
 
 def _heat(data: StudyData, figure: Figure) -> dict[str, str]:
@@ -130,7 +115,7 @@ def _lines(curves: Curves, figure: Figure, cell: str, label: str, colors: dict[s
             line = replace(line, low=None, high=None)
         color = colors.setdefault(name, len(colors)) % COLORS
         named = replace(line, name=name, color=color, markers=markers, key=figure.key)
-        lines.append(_smoothed(named) if figure.smooth else named)
+        lines.append(smoothed(named, one_sided=True) if figure.smooth else named)
     return lines
 
 
@@ -158,23 +143,6 @@ def _mean_line(curves: Sequence[tuple[Sequence[int], Sequence[float]]], shares: 
     low = [None if low is None else max(least, low) for low, _ in ends]
     high = [None if high is None else min(most, high) for _, high in ends]
     return replace(line, low=low, high=high)
-
-
-def _smoothed(line: Series) -> Series:
-    if len(line.x) < _SMOOTHED_FROM:
-        return line
-    low, high = (None if ends is None else _moving_mean(ends) for ends in (line.low, line.high))
-    return replace(line, y=_moving_mean(line.y), low=low, high=high)
-
-
-def _moving_mean(values: Sequence[float | None]) -> list[float | None]:
-    """Over a twentieth of all values; at the ends over those that there are: a single one would look like a turn."""
-    reach = max(1, len(values) // 40)
-    means: list[float | None] = []
-    for at in range(len(values)):
-        near = [value for value in values[max(0, at - reach) : at + reach + 1] if value is not None]
-        means.append(fmean(near) if near else None)
-    return means
 
 
 def _key(data: StudyData, figure: Figure) -> str:

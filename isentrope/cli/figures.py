@@ -34,7 +34,7 @@ def figures(
     if not runs and not rows:
         raise typer.BadParameter("give one or more run folders", param_hint="RUN")
     from isentrope.report.compare import read_groups
-    from isentrope.report.paper import write_figures
+    from isentrope.report.overlay import write_figures
 
     for path in write_figures(read_groups(runs or (), rows), metric or (), out, form.value):
         typer.echo(str(path))

@@ -1,4 +1,7 @@
-"""A few episodes to read: the first, the middle and the last step, a success and a failure of each."""
+"""A few episodes to read: the first, the middle and the last step, a success and a failure of each.
+
+The store keeps only the ids of tokens; the trainer leaves their texts in RUN/tokens.json.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from isentrope.charts.text import clipped, safe, short
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode, Turn
-from isentrope.report.text import clipped, safe, short
 from isentrope.runs.episodes import EpisodeFile, read_episodes
 from isentrope.runs.folder import Run
 from isentrope.runs.token_texts import TokenTexts

@@ -1,17 +1,16 @@
-"""The charts of one run."""
+"""The charts of one run, and what its clock says in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from isentrope.charts.chart import COLORS, SMOOTHED_FROM, Chart, Panel, Series
+from isentrope.charts.text import percent
 from isentrope.metrics.glossary import entry_of, sentence
-from isentrope.report.axes import COLORS, Chart, Panel, Series
 from isentrope.report.plots import Plot, expand
-from isentrope.report.stages import idle_sentence
 from isentrope.report.story import Story
-from isentrope.report.svg import line_chart, stacked_bars
 from isentrope.runs.folder import Run
 from isentrope.runs.log import Record
 
@@ -21,35 +20,35 @@ _WHOLE = ("total", "step")  # stage names that hold the other stages
 _MOST_BARS = 48
 _BEYOND = 1e100  # a number that large is a fault, and would flatten everything else
 
+LEARNING = ("score", "shape", "probe", "update")
+KEEPING = ("store", "observe", "checkpoint")
+REASONS = {
+    "tasks": "it waited for tasks to answer: more task.workers, or quicker tasks, would shorten it",
+    "host": "this machine wrote prompts, read responses and recorded turns",
+    "learning": "the policy learnt, and the next episodes are played with the new weights: rollout.ahead = 1 would "
+    "play them meanwhile, one update late",
+    "longer": "the policy still learnt from one step when the episodes of the next were ready",
+    "keeping": "episodes, metrics and checkpoints were written",
+}
 
-@dataclass(frozen=True)
-class Figure:
-    title: str
-    caption: str
-    pictures: list[str]  # SVG; a second one is for narrow screens
-    legend: list[tuple[str, int, str]]  # name, colour, explanation
-    size: str = "half"
-    unit: str = ""
-    bars: bool = False
-    band: str = ""  # what the bands around lines are
 
-
-def draw(plot: Plot, records: Sequence[Record], story: Story | None = None) -> Figure | None:
-    story = story or Story()
+def draw(plot: Plot, records: Sequence[Record], story: Story | None = None) -> Chart | None:
+    """The chart of a plot; None if nothing of it was measured."""
     names = expand(plot.keys, {key for record in records for key in record})
     if plot.beside:  # a line from one step where the key was written to the next would tell of a slow change
         records = [dict.fromkeys(names, 0.0) | record if plot.beside in record else record for record in records]
-    found = [series_of(records, key, name, number % COLORS) for number, (key, name) in enumerate(names.items())]
-    series = [one for one in found if not one.empty]
-    if not series:
+    lines = [series_of(records, key, name, number % COLORS) for number, (key, name) in enumerate(names.items())]
+    lines = [line for line in lines if not line.empty]
+    if not lines:
         return None
-    series = [replace(one, smooth=plot.smooth, raw=len(series) <= 3, markers=plot.markers) for one in series]
-    width = 340 if plot.size == "third" else 460
-    height = 210 if plot.size == "third" else 240
-    panel = Panel(series, marks=stage_marks(records), shades=story.shades, flags=story.flags)
-    chart = Chart([panel], plot.title, plot.shares, plot.full, plot.zero, width, height)
-    caption = plot.caption or meaning(series[0].key)
-    return Figure(plot.title, caption, [line_chart(chart)], legend_of(series), plot.size, unit_of(series[0].key))
+    lines = [replace(line, smooth=plot.smooth, raw=len(lines) <= 3, markers=plot.markers) for line in lines]
+    caption, unit = plot.caption or meaning(lines[0].key), unit_of(lines[0].key)
+    panel = _over_training(lines, records, story or Story())
+    return Chart(plot.title, [panel], plot.shares, plot.full, plot.zero, unit=unit, caption=caption)
+
+
+def _over_training(lines: list[Series], records: Sequence[Record], story: Story, title: str = "") -> Panel:
+    return Panel(lines, title=title, marks=stage_marks(records), shades=story.shades, flags=story.flags)
 
 
 def stage_marks(records: Sequence[Record]) -> tuple[tuple[float, str], ...]:
@@ -86,7 +85,7 @@ def splits_of(run: Run) -> list[str]:
     return sorted(splits, key=lambda split: (split != "unseen", split))
 
 
-def success_figure(run: Run, warmup: Run | None, story: Story) -> Figure | None:
+def success_chart(run: Run, warmup: Run | None, story: Story) -> Chart | None:
     """Success on held-out games and in training, with the warm-up's own curve to the left on its own axis."""
     panels: list[Panel] = []
     if warmup is not None:
@@ -100,38 +99,32 @@ def success_figure(run: Run, warmup: Run | None, story: Story) -> Figure | None:
     if not during:
         return None
     title = "reinforcement learning steps" if training else "imitation steps"
-    panels.append(Panel(during, "step", 1.0, title, stage_marks(training), story.shades, story.flags))
-    label = "Share of the games solved over the steps of the run"
-    wide = line_chart(Chart(panels, label, True, True, width=1060, height=320))
-    narrow = line_chart(Chart(panels, label, True, True, width=420, height=300))
+    panels.append(_over_training(during, training, story, title))
     caption = "Share of the games solved. Bands: 95% intervals (Wilson) of the evaluations."
     if len(panels) == 2:
         caption += " Left, on its own axis: the warm-up that the policy started from."
-    if len(training) >= 25 and during[-1].smooth:
+    if len(training) >= SMOOTHED_FROM and during[-1].smooth:
         caption += " Thin line: each training step."
-    return Figure("Success", caption, [wide, narrow], legend_of(during), "whole")
+    return Chart("Success", panels, True, True, caption=caption)
 
 
-def drift_figure(records: Sequence[Record], story: Story) -> Figure | None:
+def drift_chart(records: Sequence[Record], story: Story) -> Chart | None:
     """Forecast and measured drift over the step at which the drift was measured.
 
     The forecast has no scale of its own, so each of the two is divided by its root mean square.
     """
-    told = series_of(records, "drift/predicted", "foretold by the update before", 1)
+    foretold = series_of(records, "drift/predicted", "foretold by the update before", 1)
     measured = series_of(records, "drift/measured", "measured", 0)
-    if told.empty or measured.empty:
+    if foretold.empty or measured.empty:
         return None
-    told = replace(told, x=[x + 1 for x in told.x])
-    series = [replace(one, y=_unit_size(one.y), smooth=True) for one in (measured, told)]
-    panel = Panel(series, marks=stage_marks(records), shades=story.shades, flags=story.flags)
-    title = "Drift of entropy, foretold and measured"
-    wide = line_chart(Chart([panel], title, width=1060, height=250))
-    narrow = line_chart(Chart([panel], title, width=420, height=240))
+    foretold = replace(foretold, x=[x + 1 for x in foretold.x])
+    lines = [replace(line, y=_unit_size(line.y), smooth=True) for line in (measured, foretold)]
     caption = (
         "Change of the token entropy from the step before, and what A·(S - H) foretold of it. Each is divided by its "
         "root mean square: the signs can be compared, the sizes cannot."
     )
-    return Figure(title, caption, [wide, narrow], legend_of(series), "whole")
+    panel = _over_training(lines, records, story)
+    return Chart("Drift of entropy, foretold and measured", [panel], caption=caption)
 
 
 def _unit_size(values: list[float | None]) -> list[float | None]:
@@ -140,7 +133,7 @@ def _unit_size(values: list[float | None]) -> list[float | None]:
     return [None if value is None else value / size for value in values]
 
 
-def time_figure(run: Run) -> Figure | None:
+def time_chart(run: Run) -> Chart | None:
     """Seconds by stage, in stacked bars; long runs have several steps to a bar."""
     records = [record for record in run.timings if record.get("kind", "train") != "eval"]
     keys = [key for key in run.keys("seconds/", records) if key.removeprefix("seconds/") not in _WHOLE]
@@ -159,12 +152,9 @@ def time_figure(run: Run) -> Figure | None:
         )
         for stage, color in _stage_colors(stages).items()
     ]
-    chart = Chart([Panel(layers)], "Seconds of a step by stage", width=1060, height=250)
-    narrow = Chart([Panel(layers)], chart.label, width=420, height=240)
     caption = "Mean time of a step by stage" + (f", {together} steps to a bar." if together > 1 else ".")
     caption = f"{caption} {idle_sentence(records)}".strip()
-    pictures = [stacked_bars(chart, "s"), stacked_bars(narrow, "s")]
-    return Figure("Time by stage", caption, pictures, legend_of(layers), "whole", "seconds", bars=True)
+    return Chart("Time by stage", [Panel(layers)], bars=True, unit="seconds", caption=caption)
 
 
 def _stage_rank(stage: str) -> tuple[int, str]:
@@ -190,8 +180,34 @@ def seconds_of(run: Run) -> float:
     return total
 
 
-def legend_of(series: Sequence[Series]) -> list[tuple[str, int, str]]:
-    return [(one.name, one.color, meaning(one.key)) for one in series]
+def idle_sentence(records: Sequence[Record]) -> str:
+    """Of the steps' timings; nothing if they do not say what the engine did."""
+    if not any("rollout_seconds/engine" in record for record in records):
+        return ""
+    stages = {name: _total(records, f"seconds/{name}") for name in ("rollout", *LEARNING, *KEEPING)}
+    parts = {name: _total(records, f"rollout_seconds/{name}") for name in ("engine", "tasks", "host", "tasks_idle")}
+    whole = sum(stages.values())
+    playing = parts["engine"] + parts["tasks"] + parts["host"]
+    beside = max(0.0, playing - stages["rollout"])  # played while something else was done
+    ahead = beside > 0.01 * playing
+    waits = {
+        "tasks": parts["tasks"],
+        "host": parts["host"],
+        "longer" if ahead else "learning": max(0.0, sum(stages[name] for name in LEARNING) - beside),
+        "keeping": sum(stages[name] for name in KEEPING),
+    }
+    if whole <= 0 or parts["engine"] <= 0:
+        return ""
+    name, longest = max(waits.items(), key=lambda wait: wait[1])
+    told = f"The engine sampled {percent(min(1.0, parts['engine'] / whole))} of the time. "
+    told += f"It was idle longest ({percent(min(1.0, longest / whole))}) while {REASONS[name]}."
+    share = min(1.0, parts["tasks_idle"] / parts["engine"])
+    return f"{told} For {percent(share)} of the sampling no task was being played: all waited for responses."
+
+
+def _total(records: Sequence[Record], key: str) -> float:
+    values = [record.get(key) for record in records]
+    return sum(float(value) for value in values if isinstance(value, int | float) and 0 <= value < 1e100)
 
 
 def meaning(key: str) -> str:

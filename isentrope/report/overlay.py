@@ -1,59 +1,47 @@
-"""One metric of several runs in one chart; several seeds are drawn as their mean with a band."""
+"""Charts of several runs, one metric each, for pages and as files for papers; seeds are drawn as mean and band."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
 
+from isentrope.charts.chart import COLORS, Chart, Panel, Series, smoothed
+from isentrope.charts.pdf import check_matplotlib, picture_pdf
+from isentrope.charts.svg import picture
+from isentrope.charts.text import file_name
+from isentrope.core.errors import RunError
 from isentrope.core.stats import mean_and_std
 from isentrope.metrics.temperature import footnotes, marked, note_for
-from isentrope.report.axes import COLORS, Chart, Panel, Series
-from isentrope.report.figures import Figure, eval_series, legend_of, meaning, series_of, splits_of, unit_of
+from isentrope.report.figures import eval_series, meaning, series_of, splits_of, unit_of
 from isentrope.report.groups import Group
 from isentrope.report.plots import IMITATION, SECTIONS, Plot, expand
-from isentrope.report.svg import line_chart, moving_mean
+from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import Run, leaves
 from isentrope.runs.log import Record
 
 SEEDS_BAND = "band: ± one standard deviation over the seeds"
 GAMES_BAND = "band: 95% interval over the games"
 BOTH_BANDS = "bands: 95% interval over the games; of several seeds, ± one standard deviation over them"
-_SMOOTHED_FROM = 25  # numbers; fewer need no smoothing
 
 
-@dataclass(frozen=True)
-class Overlay:
-    """A chart before it is drawn."""
-
-    key: str
-    title: str
-    series: list[Series]
-    plot: Plot
-    band: str
-    caption: str = ""
-
-    def chart(self, width: int, height: int, points: int = 200) -> Chart:
-        plot = self.plot
-        panel = Panel(self.series)
-        return Chart([panel], self.title, plot.shares, plot.full, plot.zero, width, height, points=points)
-
-
-def overlays(groups: Sequence[Group]) -> dict[str, list[Overlay]]:
+def overlays(groups: Sequence[Group]) -> dict[str, list[Chart]]:
     """All that can be drawn, by section."""
-    found: dict[str, list[Overlay]] = {}
+    sections: dict[str, list[Chart]] = {}
     for title, plots in SECTIONS.items():
         kind = "sft" if title == IMITATION else "train"
-        drawn = [one for plot in plots for one in _of_plot(groups, plot, kind)]
+        charts = [chart for plot in plots for chart in _of_plot(groups, plot, kind)]
         if title == "Learning":
             first = Plot("Success in training", {"success/all": ""}, shares=True, full=True)
-            drawn = [*evaluations(groups), *_of_plot(groups, first, kind), *drawn]
-        if drawn:
-            found[title] = drawn
-    return found
+            charts = [*evaluations(groups), *_of_plot(groups, first, kind), *charts]
+        if charts:
+            sections[title] = charts
+    return sections
 
 
-def evaluations(groups: Sequence[Group]) -> Iterator[Overlay]:
+def evaluations(groups: Sequence[Group]) -> Iterator[Chart]:
     """Success on each split."""
     splits = list(dict.fromkeys(split for group in groups for run in group.runs for split in splits_of(run)))
     for split in sorted(splits, key=lambda split: (split != "unseen", split)):
@@ -66,22 +54,21 @@ def evaluations(groups: Sequence[Group]) -> Iterator[Overlay]:
         seeds = any(len(group.runs) > 1 for group in groups)
         alone = any(len(group.runs) == 1 for group in groups)
         band = BOTH_BANDS if seeds and alone else SEEDS_BAND if seeds else GAMES_BAND
-        title = f"Success on {split} games"
-        plot = Plot(title, {}, "Share of the games solved.", True, True)
-        yield Overlay(f"eval/{split}/success", title, series, plot, band, plot.caption)
+        key, caption = f"eval/{split}/success", "Share of the games solved."
+        yield Chart(f"Success on {split} games", [Panel(series)], True, True, key=key, note=band, caption=caption)
 
 
-def _of_plot(groups: Sequence[Group], plot: Plot, kind: str) -> Iterator[Overlay]:
+def _of_plot(groups: Sequence[Group], plot: Plot, kind: str) -> Iterator[Chart]:
     runs = [run for group in groups for run in group.runs]
     names = expand(plot.keys, {key for run in runs for record in run.of_kind(kind) for key in record})
     for key, name in names.items():
-        overlay = overlay_of(groups, key, plot, kind)
-        if overlay is not None:
+        chart = overlay_of(groups, key, plot, kind)
+        if chart is not None:
             single = list(plot.keys) == [key]
-            yield replace(overlay, title=plot.title if single else f"{plot.title}: {name}")
+            yield replace(chart, title=plot.title if single else f"{plot.title}: {name}")
 
 
-def overlay_of(groups: Sequence[Group], key: str, plot: Plot, kind: str) -> Overlay | None:
+def overlay_of(groups: Sequence[Group], key: str, plot: Plot, kind: str) -> Chart | None:
     """One metric of all groups; None if no run has it."""
     series: list[Series] = []
     notes = {group.label: _note(group, key, kind) for group in groups}
@@ -93,12 +80,15 @@ def overlay_of(groups: Sequence[Group], key: str, plot: Plot, kind: str) -> Over
             series.append(replace(lines[0], smooth=plot.smooth, markers=plot.markers))
         elif lines:
             mean = over_seeds(lines, 1.0 if plot.shares else None)
-            series.append(replace(_smoothed(mean) if plot.smooth else mean, markers=plot.markers))
+            series.append(replace(smoothed(mean) if plot.smooth else mean, markers=plot.markers))
     if not series:
         return None
-    series = [replace(one, raw=len(series) <= 3) for one in series]
-    told = [SEEDS_BAND] if any(one.low is not None for one in series) else []
-    return Overlay(key, plot.title, series, plot, "; ".join([*told, *footnotes(notes)]), meaning(key))
+    series = [replace(line, raw=len(series) <= 3) for line in series]
+    band = [SEEDS_BAND] if any(line.low is not None for line in series) else []
+    return Chart(
+        plot.title, [Panel(series)], plot.shares, plot.full, plot.zero, key=key, caption=meaning(key),
+        unit="" if plot.shares else unit_of(key), note="; ".join([*band, *footnotes(notes)]),
+    )  # fmt: skip
 
 
 def _note(group: Group, key: str, kind: str) -> str | None:
@@ -118,13 +108,13 @@ def over_seeds(lines: Sequence[Series], most: float | None) -> Series:
     `most`: of shares, which do not go beyond it. The band of what is never negative does not go below 0.
     """
     values = [dict(zip(line.x, line.y, strict=True)) for line in lines]
-    steps = [x for x in lines[0].x if all(one.get(x) is not None for one in values)]
+    steps = [x for x in lines[0].x if all(column.get(x) is not None for column in values)]
     least = 0.0 if all(value is None or value >= 0 for line in lines for value in line.y) else -math.inf
     means: list[float | None] = []
     low: list[float | None] = []
     high: list[float | None] = []
     for step in steps:
-        mean, std = mean_and_std([one[step] or 0.0 for one in values])
+        mean, std = mean_and_std([column[step] or 0.0 for column in values])
         below, above = mean - (std or 0.0), mean + (std or 0.0)
         means.append(mean)
         low.append(max(least, below))
@@ -132,18 +122,56 @@ def over_seeds(lines: Sequence[Series], most: float | None) -> Series:
     return replace(lines[0], x=steps, y=means, low=low, high=high)
 
 
-def _smoothed(series: Series) -> Series:
-    if len(series.x) < _SMOOTHED_FROM or series.low is None or series.high is None:
-        return series
-    return replace(series, y=moving_mean(series.y), low=moving_mean(series.low), high=moving_mean(series.high))
+def write_figures(groups: Sequence[Group], keys: Sequence[str], folder: Path, form: str) -> list[Path]:
+    """Figures for a paper, SVG or PDF: one file for each metric, named after it; without `keys`, for every metric that
+    a report shows."""
+    if form == "pdf":
+        check_matplotlib()
+    paths: list[Path] = []
+    for chart in _chosen(groups, keys):
+        path = folder / f"{file_name(chart.key)}.{form}"
+        write_atomically(path, picture_pdf(chart) if form == "pdf" else picture(chart).encode("utf-8", "replace"))
+        paths.append(path)
+    return paths
 
 
-def figure_of(overlay: Overlay, size: str = "half", named: bool = True) -> Figure:
-    """`named`: small charts have a legend too."""
-    legend = legend_of(overlay.series) if named or size == "whole" else []
-    unit = "" if overlay.plot.shares else unit_of(overlay.key)
-    if size == "whole":
-        pictures = [line_chart(overlay.chart(1060, 320)), line_chart(overlay.chart(420, 300))]
-    else:
-        pictures = [line_chart(overlay.chart(460, 240))]
-    return Figure(overlay.title, overlay.caption, pictures, legend, size, unit, band=overlay.band)
+def _chosen(groups: Sequence[Group], keys: Sequence[str]) -> list[Chart]:
+    everything = {chart.key: chart for charts in overlays(groups).values() for chart in charts}
+    if not keys:
+        if not everything:
+            raise RunError("nothing has been measured in these runs yet; wait for the first step")
+        return list(everything.values())
+    return [everything.get(key) or _other(groups, key) for key in dict.fromkeys(keys)]
+
+
+def _other(groups: Sequence[Group], key: str) -> Chart:
+    """A metric that the report does not show."""
+    for kind in ("train", "eval", "sft"):
+        plot = Plot(key, {key: key}, smooth=kind == "train", markers=kind == "eval")
+        chart = overlay_of(groups, key, plot, kind)
+        if chart is not None:
+            return chart
+    known = {key for group in groups for run in group.runs for record in run.records for key in record}
+    near = get_close_matches(key, sorted(known), 3, 0.5)
+    hint = f"; did you mean {', '.join(near)}?" if near else "; docs/metrics.md lists them"
+    raise RunError(f"--metric {key}: none of these runs measured it{hint}")
+
+
+def success_picture(runs: list[Path], split: str = "unseen", title: str = "") -> str:
+    """SVG for a README: success over the steps, a line with its 95 % interval per run, their mean, and the warm-up."""
+    read = [Run.open(run) for run in runs]
+    # several seeds often start from one warm-up, which is drawn once
+    warmups = {warmup.path.resolve(): warmup for run in read if (warmup := run.warmup()) is not None}
+    before = [eval_series(warmup.records, split, "warm-up", 5) for warmup in warmups.values()]
+    before = [series for series in before if not series.empty]
+    seeds = [run.setting("run.seed") for run in read]
+    names = [run.name if seed is None else f"seed {seed}" for run, seed in zip(read, seeds, strict=True)]
+    during = [eval_series(run.records, split, names[number], number % 5) for number, run in enumerate(read)]
+    during = [series for series in during if not series.empty]
+    if len(during) > 1:
+        mean = over_seeds(during, 1.0)
+        during.append(Series(f"mean of {len(during)}", mean.x, mean.y, color=COLORS - 1))
+    panels = [Panel(before, "warm-up step", 0.45, "warm-up (imitation) steps")] if before else []
+    panels.append(Panel(during, "step", 1.0, "reinforcement learning steps"))
+    chart = Chart(title or f"Success on {split} games", panels, True, True)
+    return picture(chart, width=880, height=330, inches=9.2)

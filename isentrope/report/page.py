@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
+from isentrope.charts.text import clipped, duration, percent, safe, unbroken
 from isentrope.report.episodes import choose, legend, render
-from isentrope.report.figures import draw, drift_figure, seconds_of, splits_of, success_figure, time_figure
+from isentrope.report.figures import draw, drift_chart, seconds_of, splits_of, success_chart, time_chart
 from isentrope.report.plots import DRIFT, IMITATION, SECTIONS
 from isentrope.report.shell import alarm_list, card, document, figure, nav, phase_key, section
 from isentrope.report.story import Story, diagnosis_of, story_of
-from isentrope.report.text import clipped, duration, percent, safe, unbroken
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import Run
 from isentrope.runs.layout import REPORT
@@ -33,14 +33,14 @@ def page(run: Run, warmup: Run | None) -> str:
     story = story_of(run)
     for title, plots in SECTIONS.items():
         records = run.of_kind("sft" if title == IMITATION else "train")
-        figures = [draw(plot, records, story) for plot in plots]
+        charts = [(draw(plot, records, story), plot.size) for plot in plots]
         if title == "Learning":
-            figures.insert(0, success_figure(run, warmup, story))
+            charts.insert(0, (success_chart(run, warmup, story), "whole"))
         elif title == DRIFT:
-            figures.insert(0, drift_figure(records, story))
-        sections[title] = "".join(figure(one) for one in figures if one is not None)
-    time = time_figure(run)
-    sections["Time"] = figure(time) if time else ""
+            charts.insert(0, (drift_chart(records, story), "whole"))
+        sections[title] = "".join(figure(chart, size) for chart, size in charts if chart is not None)
+    time = time_chart(run)
+    sections["Time"] = figure(time, "whole") if time else ""
     parts = [section(title, f'<div class="grid">{body}</div>') for title, body in sections.items() if body]
     if not parts:
         parts.append('<p class="note">Nothing has been measured yet. Write the report again in a while.</p>')

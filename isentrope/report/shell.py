@@ -1,36 +1,59 @@
 """What all pages share: the document around them, sections, cards and figures.
 
 Nothing that a model, a task or a file wrote is trusted: it is escaped wherever it stands, none of it enters a script,
-and a page's security policy allows only the script and the style sheet that are named by their hash.
+and a page's security policy allows only the script and the style sheet that are named by their hash. Charts are data in
+JSON, which the script draws with uPlot as the live page (`isentrope watch`) does.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
+from functools import cache
+from pathlib import Path
 
-from isentrope.report.figures import Figure
-from isentrope.report.script import SCRIPT
+from isentrope.charts.chart import Chart, Series
+from isentrope.charts.data import as_json
+from isentrope.charts.style import page_chart_style
+from isentrope.charts.svg import brand, key
+from isentrope.charts.text import clipped, safe
+from isentrope.report.figures import meaning
 from isentrope.report.story import Said
-from isentrope.report.style import style_sheet
-from isentrope.report.text import clipped, safe
 
-_MARK = '<svg viewBox="0 0 30 20" aria-hidden="true"><path d="M2 6C9 6 9 14 15 14s6-8 13-8"/><path d="M2 10h26"/></svg>'
+_STATIC = Path(__file__).parent / "static"
+_LIVE = Path(__file__).parents[1] / "watch" / "static"  # the live page's files, of which these pages are made too
+_MODULES = (_LIVE / "colours.js", _LIVE / "dom.js", _LIVE / "frame.js", _STATIC / "report.js")
 _MOST_ALARMS = 40
 _MOST_TEXT = 600
 
 
 def document(title: str, body: str, foot: str) -> str:
-    style = style_sheet()
-    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(SCRIPT)}; img-src data:; base-uri 'none'"
+    style, script = style_sheet(), page_script()
+    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; base-uri 'none'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}; form-action \'none\'">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{safe(title)} · Isentrope</title><style>{style}</style></head>\n"
         f'<body>{body}<footer>{foot}</footer><div id="tip" hidden>'
-        f"</div><script>{SCRIPT}</script></body></html>\n"
+        f"</div><script>{script}</script></body></html>\n"
     )
+
+
+@cache
+def style_sheet() -> str:
+    ours = (_STATIC / "report.css").read_text(encoding="utf-8")
+    return page_chart_style() + (_LIVE / "vendor" / "uPlot.min.css").read_text(encoding="utf-8") + ours
+
+
+@cache
+def page_script() -> str:
+    """uPlot and the modules in one script: a page that is opened as a file may not load any."""
+    modules = "".join(path.read_text(encoding="utf-8") for path in _MODULES)
+    modules = re.sub(r"^export ", "", re.sub(r"^import .*;\n", "", modules, flags=re.MULTILINE), flags=re.MULTILINE)
+    licence, uplot = ((_LIVE / "vendor" / name).read_text() for name in ("LICENSE.uPlot", "uPlot.iife.min.js"))
+    return f'(() => {{\n"use strict";\n/* uPlot:\n{licence}*/\n{uplot}\n{modules}}})();\n'
 
 
 def _hash(text: str) -> str:
@@ -39,7 +62,7 @@ def _hash(text: str) -> str:
 
 def nav(titles: list[str]) -> str:
     links = "".join(f'<a href="#{anchor(title)}">{title}</a>' for title in titles)
-    return f'<nav><span class="brand">{_MARK}Isentrope</span>{links}</nav>'
+    return f'<nav><span class="brand">{brand()}Isentrope</span>{links}</nav>'
 
 
 def anchor(title: str) -> str:
@@ -54,31 +77,26 @@ def card(title: str, value: str, note: str) -> str:
     return f'<div class="card"><h3>{title}</h3><div class="big">{value}</div><p class="small">{note}</p></div>'
 
 
-def figure(drawn: Figure) -> str:
-    names = legend(drawn.legend, bars=drawn.bars) if len(drawn.legend) > 1 or drawn.band else ""
-    names += f'<li class="band-key">{safe(drawn.band)}</li>' if drawn.band else ""
-    styles = ("wide", "narrow") if len(drawn.pictures) == 2 else ("",)
-    pictures = "".join(f'<div class="{s}">{picture}</div>' for s, picture in zip(styles, drawn.pictures, strict=True))
-    unit = f"<small>{safe(drawn.unit)}</small>" if drawn.unit else ""
-    style = f"card {drawn.size}" + (" two" if len(drawn.pictures) == 2 else "")
+def figure(chart: Chart, size: str = "half", *, named: bool = True) -> str:
+    """A chart as its data, in a card with its legend and caption. `named`: small charts have a legend too."""
+    lines = chart.series if named or size == "whole" else []
+    has_legend = len(lines) > 1 or bool(chart.note)
+    names = "".join(_legend_entry(line, chart.bars) for line in lines) if has_legend else ""
+    names += f'<li class="band-key">{safe(chart.note)}</li>' if chart.note else ""
+    unit = f"<small>{safe(chart.unit)}</small>" if chart.unit else ""
     return (
-        f'<figure class="{style}"><h3>{safe(drawn.title)}{unit}</h3><ul class="legend">{names}</ul>'
-        f'<div class="picture">{pictures}</div><figcaption>{safe(drawn.caption)}</figcaption></figure>'
+        f'<figure class="card {size}"><h3>{safe(chart.title)}{unit}</h3><ul class="legend">{names}</ul>'
+        f'<div class="plots" role="img" aria-label="{safe(chart.title)}">'
+        f'<script type="application/json">{as_json(chart)}</script></div>'
+        f"<figcaption>{safe(chart.caption)}</figcaption></figure>"
     )
 
 
-def legend(rows: list[tuple[str, int, str]], *, bars: bool = False) -> str:
-    """Names with their colours; those of lines with their dashes too."""
-    return "".join(
-        f'<li class="c{color}" title="{safe(meaning)}">{safe(name)}</li>'
-        if bars
-        else f'<li class="stroke" title="{safe(meaning)}">{key(color)}{safe(name)}</li>'
-        for name, color, meaning in rows
-    )
-
-
-def key(color: int) -> str:
-    return f'<svg class="key" viewBox="0 0 34 8" aria-hidden="true"><path class="line c{color}" d="M2 4H32"/></svg>'
+def _legend_entry(line: Series, bars: bool) -> str:
+    """A name with its colour, that of a line with its dash too; pressing it hides the curve."""
+    mark = f'<i class="layer c{line.color}"></i>' if bars else key(line.color)
+    told = f'aria-pressed="true" title="{safe(meaning(line.key))}"'
+    return f'<li><button type="button" {told}>{mark}{safe(line.name)}</button></li>'
 
 
 def alarm_list(alarms: tuple[Said, ...]) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from isentrope.charts.chart import Flag, Shade
 from isentrope.core.errors import RunError
 from isentrope.diagnosis.alarms import replay
 from isentrope.diagnosis.doctor import Diagnosis, diagnose
 from isentrope.diagnosis.phases import NAMES, find_phases
-from isentrope.report.axes import Flag, Shade
 from isentrope.runs.folder import Run
 from isentrope.runs.layout import CONFIG, METRICS
 from isentrope.runs.log import Record

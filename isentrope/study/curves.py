@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from isentrope.charts.chart import COLORS, Chart, Panel, Series, smoothed
+from isentrope.charts.svg import picture
+from isentrope.charts.text import file_name, short
 from isentrope.core.stats import band
 from isentrope.metrics.temperature import footnotes, marked
-from isentrope.report.axes import COLORS, Series
-from isentrope.report.figures import Figure, meaning
-from isentrope.report.overlay import Overlay, figure_of
-from isentrope.report.paper import file_name, picture_svg
-from isentrope.report.plots import Plot
-from isentrope.report.svg import moving_mean
-from isentrope.report.text import short
+from isentrope.report.figures import meaning, unit_of
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell
 from isentrope.study.families import Family, families
@@ -34,33 +31,37 @@ _BEYOND = 3.0  # times the middle one of the lines' largest values
 class Drawn:
     name: str  # of a file, without its ending; no two charts have the same
     family: Family
-    overlay: Overlay
+    chart: Chart
 
 
 def charts(data: StudyData) -> Iterator[Drawn]:
     """Success, entropy and validity of each family of cells of which there is something to see."""
     plan = data.study.plan
-    plots = {
-        f"eval/{plan.split}/success": Plot(f"Success on {plan.split} games", {}, shares=True, full=True, markers=True),
-        ENTROPY: Plot("Token entropy", {}),
-        VALID: Plot("Valid actions", {}, shares=True, full=True),
+    titles = {
+        f"eval/{plan.split}/success": f"Success on {plan.split} games",
+        ENTROPY: "Token entropy",
+        VALID: "Valid actions",
     }
     taken: set[str] = set()
     noted = entropy_notes(data)
     for family in _worth_drawing(data):
-        for key, plot in plots.items():
+        for key, title in titles.items():
+            measured_rarely, shares = key.startswith("eval/"), key != ENTROPY
             heat = {cell.name: noted.get(cell.name) for cell in family.cells if key == ENTROPY}
             drawn = [_series(data, cell, key, number, heat.get(cell.name)) for number, cell in enumerate(family.cells)]
             series = [one for one in drawn if one is not None]
             if not series:
                 continue
-            notes = [SMOOTH] if not plot.markers else []
+            notes = [SMOOTH] if not measured_rarely else []
             notes += [BAND] if any(one.low is not None for one in series) else []
             notes += footnotes(heat)
-            series = series if plot.markers else smoothed(series if plot.shares else within_sight(series))
-            title = f"{plot.title}: {family.name}"
+            series = series if measured_rarely else moving_means(series if shares else within_sight(series))
             name = _free(f"{file_name(family.name)}-{_SHORT.get(key, 'success')}", taken)
-            yield Drawn(name, family, Overlay(key, title, series, plot, "; ".join(notes), meaning(key)))
+            unit = "" if shares else unit_of(key)
+            panels, note = [Panel(series)], "; ".join(notes)
+            title = f"{title}: {family.name}"
+            chart = Chart(title, panels, shares, shares, key=key, unit=unit, note=note, caption=meaning(key))
+            yield Drawn(name, family, chart)
 
 
 def _worth_drawing(data: StudyData) -> Iterator[Family]:
@@ -112,12 +113,10 @@ def _within(value: float | None, key: str) -> float | None:
     return max(0.0, value) if key == ENTROPY else min(1.0, max(0.0, value))
 
 
-def smoothed(series: Sequence[Series]) -> list[Series]:
+def moving_means(series: Sequence[Series]) -> list[Series]:
     """Moving means. Where lines are few and without bands, what was measured stands thin behind them."""
     return [
-        replace(one, smooth=True, raw=len(series) <= _FEW)
-        if one.low is None or one.high is None
-        else replace(one, y=moving_mean(one.y), low=moving_mean(one.low), high=moving_mean(one.high))
+        replace(one, smooth=True, raw=len(series) <= _FEW) if one.low is None or one.high is None else smoothed(one)
         for one in series
     ]
 
@@ -143,13 +142,9 @@ def _top(series: Series) -> float:
     return max((value for value in series.y if value is not None), default=0.0)
 
 
-def figures(data: StudyData) -> list[Figure]:
-    return [figure_of(one.overlay, "half") for one in charts(data)]
-
-
 def write_curves(data: StudyData, folder: Path) -> list[Path]:
     paths: list[Path] = []
     for one in charts(data):
-        write_atomically(folder / f"{one.name}.svg", picture_svg(one.overlay).encode("utf-8", "replace"))
+        write_atomically(folder / f"{one.name}.svg", picture(one.chart).encode("utf-8", "replace"))
         paths.append(folder / f"{one.name}.svg")
     return paths

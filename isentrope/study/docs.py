@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from isentrope.analysis.tables import markdown_safe, one_line
+from isentrope.charts.grid import grid_file
+from isentrope.charts.svg import picture
 from isentrope.core.errors import RunError
 from isentrope.marked import filled
-from isentrope.report.paper import picture_svg
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.compact import COMPACT
 from isentrope.study.curves import VALID, Drawn, charts
-from isentrope.study.grid import TITLE, make_grid
-from isentrope.study.grid_chart import GRID, grid_svg
+from isentrope.study.grid import PICTURE, TITLE, as_table, make_grid
 from isentrope.study.read import DONE, StudyData, read_study
 from isentrope.study.results import markdown_notes, markdown_table, render
 from isentrope.study.tables import make_tables, state
@@ -55,8 +55,8 @@ def made(folder: Path, page: str) -> dict[str, str]:
         raise RunError(told) from error
     files = {PAGE: readme, TABLES: render(data, "md")}
     if grid is not None:
-        files[f"{CURVES}/{GRID}"] = grid_svg(grid)
-    return files | {_file(one): picture_svg(one.overlay) for one in drawn}
+        files[f"{CURVES}/{PICTURE}"] = grid_file(as_table(grid))
+    return files | {_file(one): picture(one.chart) for one in drawn}
 
 
 def _file(drawn: Drawn) -> str:
@@ -66,14 +66,14 @@ def _file(drawn: Drawn) -> str:
 def _shown(data: StudyData) -> Iterator[Drawn]:
     bases = SHOWN.get(data.name)
     for drawn in charts(data):
-        if drawn.overlay.key != VALID and (bases is None or drawn.family.base in bases):
+        if drawn.chart.key != VALID and (bases is None or drawn.family.base in bases):
             yield drawn
 
 
 def _results(data: StudyData, drawn: list[Drawn], has_grid: bool) -> str:
     blocks = [f"{state(data)}{_missing(data)}{_when(data)}"]
     if has_grid:
-        blocks.append(f"![{TITLE}]({CURVES}/{GRID})")
+        blocks.append(f"![{TITLE}]({CURVES}/{PICTURE})")
     if len(data.study.cells) <= MOST_CELLS:
         blocks += [markdown_table(table) for table in make_tables(data) if table.key == "results"]
         blocks += [markdown_notes(data), f"Entropy, eruptions, degeneracy and cost: [all tables]({TABLES})."]
@@ -81,7 +81,7 @@ def _results(data: StudyData, drawn: list[Drawn], has_grid: bool) -> str:
         blocks.append(f"Success of every cell, entropy, eruptions, degeneracy and cost: [all tables]({TABLES}).")
     rows: dict[str, list[str]] = {}
     for one in drawn:
-        rows.setdefault(one.family.name, []).append(f"![{markdown_safe(one_line(one.overlay.title))}]({_file(one)})")
+        rows.setdefault(one.family.name, []).append(f"![{markdown_safe(one_line(one.chart.title))}]({_file(one)})")
     return "\n\n".join([*blocks, *("\n".join(row) for row in rows.values())]) + "\n"
 
 

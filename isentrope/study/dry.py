@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from isentrope.analysis.tables import rich_table
-from isentrope.report.text import duration, visible
+from isentrope.charts.text import duration, visible
 from isentrope.study.cells import Cell, shared_settings
 from isentrope.study.jobs import Checked, cores
 from isentrope.study.measures import all_seconds

@@ -6,7 +6,7 @@ import re
 import signal
 from pathlib import Path
 
-from isentrope.report.text import clipped, visible
+from isentrope.charts.text import clipped, visible
 
 _TAIL = 20000  # bytes
 _MOST = 600  # letters

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.charts.text import file_name
 from isentrope.core.errors import RunError
-from isentrope.report.paper import file_name
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell, can_name
 from isentrope.study.plan import Plan, Study

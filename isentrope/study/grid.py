@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from isentrope.charts.grid import Row, Table
+from isentrope.charts.text import signed
 from isentrope.core.stats import Mean, bootstrap
 from isentrope.study.cells import Cell
 from isentrope.study.measures import converged_success
 from isentrope.study.read import DONE, StudyData
 
 TITLE = "The same change on several baselines"
+PICTURE = "changes.svg"
+NOTE = "points of success (Succ.) against the baseline, small: pairs of seeds; over all: 95 % interval over baselines"
 LEAST_BASELINES = 3  # for an interval over them
 
 
@@ -90,3 +94,17 @@ def _ends(data: StudyData, cell: str) -> dict[int, tuple[int, float]]:
     """By seed: the steps and Succ."""
     told = {run.seed: (run.steps, converged_success(run, data.study.plan)) for run in data.cell(cell, DONE)}
     return {seed: (steps, value) for seed, (steps, value) in told.items() if value is not None}
+
+
+def as_table(grid: Grid) -> Table:
+    """What the picture of it shows, in points."""
+    return Table(TITLE, NOTE, grid.baselines, [_row(change) for change in grid.changes])
+
+
+def _row(change: Change) -> Row:
+    overall = change.overall
+    told = signed(100 * overall.value)
+    if overall.low is not None and overall.high is not None:
+        told += f" [{signed(100 * overall.low)}, {signed(100 * overall.high)}]"
+    cells = {name: (100 * entry.mean, len(entry.by_seed)) for name, entry in change.entries.items()}
+    return Row(change.name, cells, told, bool(overall.sign))

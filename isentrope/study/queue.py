@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from isentrope.report.text import duration
+from isentrope.charts.text import duration
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import keep_numbers
 from isentrope.runs.lock import held_locks, is_alive

@@ -16,14 +16,14 @@ from isentrope.analysis.tables import (
     spreadsheet_safe,
     text,
 )
+from isentrope.charts.grid import grid_file, grid_in_page
+from isentrope.charts.text import clipped, safe
 from isentrope.metrics.temperature import marked
 from isentrope.report.shell import document, figure, nav, section
-from isentrope.report.text import clipped, safe
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import shared_settings
-from isentrope.study.curves import figures, write_curves
-from isentrope.study.grid import TITLE, make_grid
-from isentrope.study.grid_chart import GRID, HEAD, NOTE, grid_marks, grid_size, grid_svg
+from isentrope.study.curves import write_curves
+from isentrope.study.grid import NOTE, PICTURE, TITLE, as_table, make_grid
 from isentrope.study.measures import Measure
 from isentrope.study.read import DONE, StudyData
 from isentrope.study.tables import TITLES, Counted, Figure, Over, Row, StudyTable, make_tables, notes, state
@@ -48,8 +48,8 @@ def write_results(data: StudyData, folder: Path) -> list[Path]:
         paths.append(folder / name)
     grid = make_grid(data)
     if grid is not None:
-        write_atomically(folder / GRID, grid_svg(grid).encode("utf-8", "replace"))
-        paths.append(folder / GRID)
+        write_atomically(folder / PICTURE, grid_file(as_table(grid)).encode("utf-8", "replace"))
+        paths.append(folder / PICTURE)
     return paths + write_curves(data, folder)
 
 
@@ -153,7 +153,7 @@ def _page(data: StudyData) -> str:
     tables = make_tables(data)
     sections = {title: "".join(_card(one) for one in tables if one.key == kind) for kind, title in TITLES.items()}
     sections[TITLE] = _grid(data) + sections[TITLE]
-    drawn = "".join(figure(one) for one in figures(data))
+    drawn = "".join(figure(one.chart) for one in charts(data))
     sections["Curves"] = f'<div class="grid">{drawn}</div>' if drawn else ""
     sections["Cells"] = _settings(data)
     told = "".join(f"<li>{safe(note)}</li>" for note in notes(data))
@@ -174,9 +174,7 @@ def _grid(data: StudyData) -> str:
     grid = make_grid(data)
     if grid is None:
         return ""
-    width, height = grid_size(grid)
-    box = f"0 {HEAD - 30} {width} {height - HEAD + 30}"  # the title stands above the card
-    drawn = f'<svg class="chart" viewBox="{box}" role="img" aria-label="{TITLE}">{grid_marks(grid)}</svg>'
+    drawn = grid_in_page(as_table(grid))
     return f'<div class="card said"><p class="small">{NOTE}</p><div class="scroll">{drawn}</div></div>'
 
 

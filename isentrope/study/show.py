@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from isentrope.report.text import clipped, duration, visible
+from isentrope.charts.text import clipped, duration, visible
 from isentrope.study.queue import DONE, FAILED, RUNNING, WAITING, Entry, Queue
 
 LINE_SECONDS = 15.0  # plain lines come no faster than this

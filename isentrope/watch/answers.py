@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isentrope.charts.text import clipped, visible
 from isentrope.core.errors import RunError
 from isentrope.metrics.glossary import entry_of, sentence
 from isentrope.metrics.temperature import entropy_temperature
-from isentrope.report.text import clipped, visible
 from isentrope.runs.lock import held_locks
 from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
 from isentrope.watch.episode_search import Found, Wanted, search

@@ -11,8 +11,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from isentrope.charts.text import clipped, visible
 from isentrope.core.errors import RunError
-from isentrope.report.text import clipped, visible
 from isentrope.runs.episodes import read_columns
 from isentrope.runs.layout import TOKENS, scores_path
 from isentrope.runs.log import check_is_file

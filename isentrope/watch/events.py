@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from isentrope.report.text import clipped, visible
+from isentrope.charts.text import clipped, visible
 from isentrope.watch.runs import Run
 
 PHASES = ("descent", "eruption", "subsidence")

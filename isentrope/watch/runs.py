@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from isentrope.charts.text import visible
 from isentrope.core.errors import RunError
 from isentrope.diagnosis.phases import PhaseDetector
 from isentrope.report.groups import but_the_seed
-from isentrope.report.text import visible
 from isentrope.runs.folder import about_or_nothing, kind_of, leaves, read_config
 from isentrope.runs.layout import CONFIG, EVENTS, MARKS, METRICS, NOT_RUNS, TIMINGS
 from isentrope.runs.lock import Locks, is_alive

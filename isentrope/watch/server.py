@@ -23,6 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from isentrope.charts.style import palette
 from isentrope.core.errors import ConfigError, RunError
 from isentrope.watch.answers import Answers, wanted_from
 from isentrope.watch.runs import Runs
@@ -86,8 +87,13 @@ def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
         "difference": difference,
     }
     routes = [Route(f"/api/{name}", _answering(ask), methods=["GET"]) for name, ask in questions.items()]
+    routes.append(Route("/palette.css", _palette, methods=["GET"]))
     pages = Mount("/", StaticFiles(directory=STATIC, html=True))
     return _Guard(Starlette(routes=[*routes, pages]), host)
+
+
+def _palette(_: Request) -> Response:
+    return Response(palette(), media_type="text/css")
 
 
 def _answering(ask: Callable[[Request], Any]) -> Callable[[Request], Response]:

@@ -124,9 +124,9 @@ def test_overlays_of_several_runs(tmp_path: Path) -> None:
     groups = read_groups([plain, heated(hot)], {})
     found = {one.key: one for drawn in overlays(groups).values() for one in drawn}
     assert [series.name for series in found["entropy/token"].series] == ["plain", "hot †"]
-    assert found["entropy/token"].band == "† hot: entropy at T = 1.3"
+    assert found["entropy/token"].note == "† hot: entropy at T = 1.3"
     assert [series.name for series in found["success/all"].series] == ["plain", "hot"]
-    assert MARK not in found["success/all"].band
+    assert MARK not in found["success/all"].note
     assert comparison(groups).count("entropy at T = 1.3") > 1
 
 
@@ -149,10 +149,10 @@ def test_tables_and_curves_of_a_study(tmp_path: Path) -> None:
     noted = {(one["table"], one["cell"]): one["note"] for one in rows if not one["against"]}
     assert noted["entropy", "hot"] == "hot: entropy at T = 1.3"
     assert noted["entropy", "grpo"] == noted["results", "hot"] == ""
-    drawn = {one.overlay.key: one.overlay for one in charts(data)}
+    drawn = {one.chart.key: one.chart for one in charts(data)}
     assert "hot † (3 seeds)" in [series.name for series in drawn["entropy/token"].series]
-    assert drawn["entropy/token"].band.endswith("† hot: entropy at T = 1.3")
-    assert MARK not in str([drawn[key].band for key in drawn if key != "entropy/token"])
+    assert drawn["entropy/token"].note.endswith("† hot: entropy at T = 1.3")
+    assert MARK not in str([drawn[key].note for key in drawn if key != "entropy/token"])
 
 
 def test_the_live_page_is_told(tmp_path: Path) -> None:

@@ -9,23 +9,26 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from isentrope.charts.axes import BOTTOM, TOP, Scale, alarm_flags, phase_bands
+from isentrope.charts.chart import Chart, Flag, Panel, Series, Shade
+from isentrope.charts.svg import lines
 from isentrope.instruments.log import record_of
-from isentrope.report.axes import BOTTOM, TOP, Chart, Flag, Panel, Series, Shade
-from isentrope.report.events_drawn import alarm_flags, phase_bands
 from isentrope.report.page import write_report
-from isentrope.report.scale import Scale
 from isentrope.report.story import alarms_of, phases_of
-from isentrope.report.svg import line_chart
 from isentrope.runs.folder import Run
 from isentrope.runs.layout import EVENTS, METRICS
 from tests.report.fake_run import make_run
 from tests.report.test_page import HOSTILE, Tags
 
-SVG = "{http://www.w3.org/2000/svg}"
-
 
 def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def charts_of(page: str, section: str) -> list[dict[str, Any]]:
+    """The charts' data in a section of a page."""
+    text = page.split(f'<section id="{section}">')[1].split("</section>")[0]
+    return [json.loads(data) for data in re.findall(r'<script type="application/json">(.*?)</script>', text)]
 
 
 def alarm(step: int, text: str = "Entropy rose.", remedy: str = "seal") -> dict[str, Any]:
@@ -78,13 +81,10 @@ def test_the_page_tells_them(tmp_path: Path) -> None:
     assert "What happened" in text
     assert "Entropy erupted at step" in text  # the doctor's words
     assert "Step 44, eruption. Entropy rose from 0.3 to 0.6. Try: seal." in text
-    entropy = page.split('<section id="entropy">')[1].split("</section>")[0]
-    first = ElementTree.fromstring(re.findall(r"<svg class=\"chart.*?</svg>", entropy)[0])
-    shades = [rect.attrib["class"] for rect in first.iter(f"{SVG}rect")]
-    assert shades == ["phase eruption", "phase top eruption", "phase subsidence", "phase top subsidence"]
-    flags = [group for group in first.iter(f"{SVG}g") if group.attrib["class"] == "flag"]
-    assert [group.findtext(f"{SVG}text") for group in flags] == ["1", "2"]
-    assert flags[0].findtext(f"{SVG}title") == "step 44: eruption. Entropy rose from 0.3 to 0.6."
+    (panel,) = charts_of(page, "entropy")[0]["panels"]
+    assert [name for _, _, name in panel["shades"]] == ["eruption", "subsidence"]
+    assert [number for _, number, _ in panel["flags"]] == [1, 2]
+    assert panel["flags"][0] == [44, 1, "eruption. Entropy rose from 0.3 to 0.6."]
     assert '<li class="phase-key eruption">' in page
 
 
@@ -105,7 +105,7 @@ def test_hostile_events_stay_text(tmp_path: Path) -> None:
 def test_a_phase_covers_its_steps_and_no_more() -> None:
     """Steps 0 to 10 on 100 to 200: a step is 10 wide. Steps 2 to 4 reach from 1.5 to 4.5, i.e. 115 to 145."""
     panel = Panel([], shades=(Shade(2, 4, "eruption"), Shade(9, 30, "subsidence"), Shade(20, 30, "eruption")))
-    drawn = ElementTree.fromstring(f"<g>{phase_bands(panel, Scale(0, 10, 100, 200), 240)}</g>")
+    drawn = ElementTree.fromstring(f"<g>{phase_bands(panel, Scale(0, 10, 100, 200), TOP, 240 - BOTTOM - TOP)}</g>")
     bands = [one for one in drawn if "top" not in one.attrib["class"]]
     assert [(one.attrib["x"], one.attrib["width"]) for one in bands] == [("115.0", "30.0"), ("185.0", "15.0")]
     assert {one.attrib["y"] for one in drawn} == {str(TOP)}
@@ -114,14 +114,14 @@ def test_a_phase_covers_its_steps_and_no_more() -> None:
 
 def test_flags_that_would_overlap_keep_their_lines() -> None:
     flags = tuple(Flag(step, number, "x") for number, step in enumerate((1.0, 1.5, 5.0, 99.0), start=1))
-    drawn = ElementTree.fromstring(f"<g>{alarm_flags(Panel([], flags=flags), Scale(0, 10, 100, 200), 240)}</g>")
+    drawn = ElementTree.fromstring(f"<g>{alarm_flags(Panel([], flags=flags), Scale(0, 10, 100, 200), 12, 200, 7)}</g>")
     assert [group.findtext("text") for group in drawn] == ["1", None, "3"]  # step 99 is outside
     assert all(group.find("line") is not None for group in drawn)
 
 
 def test_bands_lie_behind_the_lines() -> None:
     panel = Panel([Series("a", [0.0, 9.0], [0.0, 1.0])], shades=(Shade(2, 4, "eruption"),))
-    drawn = line_chart(Chart([panel], "x"))
+    drawn = lines(Chart("x", [panel]), 460, 240)
     assert drawn.index("phase eruption") < drawn.index('class="line c0"')
 
 
@@ -153,9 +153,9 @@ def test_the_instruments_have_figures_where_they_measured(tmp_path: Path) -> Non
     ):
         assert page.count(f"<h3>{title}") == 1, title  # fmt: skip
     turns = page.split("<h3>Entropy by turn")[1].split("</figure>")[0]
-    assert re.findall(r"</svg>([^<]+)</li>", turns) == ["turn 1", "turns 2 to 3", "turns 16 to 31"]
+    assert re.findall(r"</svg>([^<]+)</button>", turns) == ["turn 1", "turns 2 to 3", "turns 16 to 31"]
     lengths = page.split("<h3>Length of a response by outcome")[1].split("</figure>")[0]
-    assert re.findall(r"</svg>([^<]+)</li>", lengths) == ["solved", "not solved"]
+    assert re.findall(r"</svg>([^<]+)</button>", lengths) == ["solved", "not solved"]
     for title in ("Surprisal", "Invented things", "What the judge finds", "Σ"):
         assert f"<h3>{title}" not in page
 
@@ -165,8 +165,8 @@ def test_a_forecast_stands_over_the_step_that_it_foretold(tmp_path: Path) -> Non
     rows = [{"drift/predicted": 3.0}, {"drift/predicted": -3.0, "drift/measured": 0.5}, {"drift/measured": -0.5}]
     write_lines(tmp_path / METRICS, [record_of(step, row, "train") for step, row in enumerate(rows, start=1)])
     page = write_report(tmp_path).read_text()
-    drift = page.split('<section id="drift">')[1]
-    data = json.loads(ElementTree.fromstring(re.findall(r"<svg class=\"chart.*?</svg>", drift)[0]).attrib["data-hover"])
-    told = {where: [(data["names"][n], text) for n, _, text in rows] for _, where, rows in data["stops"]}
-    foretold = "foretold by the update before"
-    assert told == {"step 2": [("measured", "1"), (foretold, "1")], "step 3": [("measured", "-1"), (foretold, "-1")]}
+    (panel,) = charts_of(page, "drift")[0]["panels"]
+    measured, foretold = panel["lines"]
+    assert (measured["name"], foretold["name"]) == ("measured", "foretold by the update before")
+    assert panel["steps"] == [[2, 3]]
+    assert measured["y"] == foretold["y"] == [1.0, -1.0]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.report.axes import Series
+from isentrope.charts.chart import Series
 from isentrope.study.cells import Cell
-from isentrope.study.curves import charts, smoothed, within_sight, write_curves
+from isentrope.study.curves import charts, moving_means, within_sight, write_curves
 from isentrope.study.families import MOST, families
 from isentrope.study.plan import read_plan
 from isentrope.study.read import read_study
@@ -143,7 +143,7 @@ def test_a_line_far_beyond_the_others_is_cut_and_says_so() -> None:
 def test_lines_are_smoothed_with_their_bands() -> None:
     jagged: list[float | None] = [float(n % 2) for n in range(80)]
     band = Series("a", [float(n) for n in range(80)], jagged, low=jagged, high=jagged)
-    found = smoothed([band])[0]
+    found = moving_means([band])[0]
     assert found.y == found.low == found.high
     assert all(value is not None and 0.3 < value < 0.7 for value in found.y[5:-5])
-    assert smoothed([Series("a", [1.0], [1.0])])[0].smooth
+    assert moving_means([Series("a", [1.0], [1.0])])[0].smooth

@@ -10,13 +10,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from isentrope.charts.grid import grid_file
 from isentrope.claims.forest import effects_of
 from isentrope.core.stats import bootstrap
 from isentrope.study.cells import Cell
 from isentrope.study.compact import write_compact
 from isentrope.study.docs import MOST_CELLS, made
-from isentrope.study.grid import Grid, make_grid
-from isentrope.study.grid_chart import GRID, grid_svg
+from isentrope.study.grid import PICTURE, Grid, as_table, make_grid
 from isentrope.study.read import StudyData, read_study
 from isentrope.study.results import render, write_results
 from tests.study.made import cell, make_study, whole_run, write_run
@@ -119,7 +119,7 @@ def test_without_a_change_on_two_baselines_there_is_no_grid(tmp_path: Path) -> N
     whole_run(tmp_path, "grpo-epo", 0, 0.5)
     data = read_study(tmp_path)
     assert make_grid(data) is None
-    assert GRID not in {path.name for path in write_results(data, tmp_path / "out")}
+    assert PICTURE not in {path.name for path in write_results(data, tmp_path / "out")}
     for form in ("text", "md", "latex", "html", "csv"):
         assert "several baselines" not in render(data, form)
 
@@ -149,8 +149,8 @@ def texts(svg: str) -> list[str]:
 def test_the_picture_says_what_the_grid_has(tmp_path: Path) -> None:
     data = study(tmp_path)
     paths = write_results(data, tmp_path / "out")
-    svg = next(path for path in paths if path.name == GRID).read_text()
-    assert svg == grid_svg(grid_of(data))
+    svg = next(path for path in paths if path.name == PICTURE).read_text()
+    assert svg == grid_file(as_table(grid_of(data)))
     told = texts(svg)
     for said in ("grpo", "ppo", "dapo", "epo", "seal, 0.1", "+20.0", "−10.0", "+5.0"):
         assert said in told
@@ -159,7 +159,7 @@ def test_the_picture_says_what_the_grid_has(tmp_path: Path) -> None:
 
 
 def test_what_raises_success_and_what_lowers_it_have_different_colours(tmp_path: Path) -> None:
-    svg = grid_svg(grid_of(study(tmp_path)))
+    svg = grid_file(as_table(grid_of(study(tmp_path))))
     rects = [one.get("fill") or "" for one in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}rect")][1:]
     strong_up, strong_down = rects[0], rects[1]  # epo on grpo: +20, on ppo: −10
     assert int(strong_up[5:], 16) > int(strong_up[1:3], 16)  # more blue than red
@@ -175,22 +175,22 @@ def test_hostile_tags_stay_text(tmp_path: Path) -> None:
     for n, one in enumerate(cells):
         whole_run(tmp_path, one.name, 0, 0.5 + 0.1 * n)
     data = read_study(tmp_path)
-    assert any(text.startswith("<script>") for text in texts(grid_svg(grid_of(data))))
+    assert any(text.startswith("<script>") for text in texts(grid_file(as_table(grid_of(data)))))
     assert "<script>alert" not in render(data, "html")
     (row,) = [line for line in render(data, "md").splitlines() if "script" in line]
     assert row.count("|") - row.count(r"\|") == 6  # change, pairs, a, b, over all
 
 
 def pictures(files: Mapping[str, str]) -> set[str]:
-    return {name for name in files if name.endswith(GRID)}
+    return {name for name in files if name.endswith(PICTURE)}
 
 
 def test_a_kept_study_shows_the_grid_and_leaves_long_tables_to_their_own_page(tmp_path: Path) -> None:
     page = "# By hand\n\n<!-- results -->\n<!-- /results -->\n"
     write_compact(study(tmp_path / "runs"), tmp_path / "few")
     files = made(tmp_path / "few", page)
-    assert pictures(files) == {f"curves/{GRID}"}
-    assert f"](curves/{GRID})" in files["README.md"]
+    assert pictures(files) == {f"curves/{PICTURE}"}
+    assert f"](curves/{PICTURE})" in files["README.md"]
     assert "| grpo-epo |" in files["README.md"]
     many = [changed(f"grpo-m{n}", "grpo", method=f"m{n}") for n in range(MOST_CELLS)]
     write_compact(study(tmp_path / "more", many), tmp_path / "many")

@@ -186,12 +186,12 @@ def test_three_seeds_have_an_interval_everywhere(tmp_path: Path) -> None:
 
 
 def test_bands_are_drawn_from_three_seeds_up(tmp_path: Path) -> None:
-    two = next(drawn for drawn in charts(partial(tmp_path / "two")) if "entropy" in drawn.name).overlay
+    two = next(drawn for drawn in charts(partial(tmp_path / "two")) if "entropy" in drawn.name).chart
     assert all(one.low is None for one in two.series)
-    assert "band" not in two.band
-    three = next(drawn for drawn in charts(made(tmp_path / "three")) if "success" in drawn.name).overlay
+    assert "band" not in two.note
+    three = next(drawn for drawn in charts(made(tmp_path / "three")) if "success" in drawn.name).chart
     assert all(one.low is not None for one in three.series)
-    assert "from 3 seeds up" in three.band
+    assert "from 3 seeds up" in three.note
 
 
 def test_runs_of_different_lengths_are_told(tmp_path: Path) -> None:

@@ -199,8 +199,8 @@ function showAlarms() {
   if (box.dataset.now === now) return;
   box.dataset.now = now;
   all.sort((a, b) => a.alarm.step - b.alarm.step);
-  const legend = phases.length ? h("p", { class: "phase-legend" }, `Phases of ${phaseRun().name}: `, Object.entries(PHASES).filter(([name]) => phases.some(([, , one]) => one === name)).map(([name, phase]) => {
-    const mark = h("span", { class: "phase" }, phase.text);
+  const legend = phases.length ? h("p", { class: "phase-legend" }, `Phases of ${phaseRun().name}: `, Object.entries(PHASES).filter(([name]) => phases.some(([, , one]) => one === name)).map(([name]) => {
+    const mark = h("span", { class: "phase" }, name);
     mark.style.background = phaseColour(name);
     return mark;
   })) : null;

@@ -1,8 +1,9 @@
 // One metric over the steps, for all chosen runs.
 
-import { colourOf, dashOf, faded, phaseColour, styleOf } from "./colours.js";
+import { colourOf, dashOf, faded, styleOf } from "./colours.js";
 import { chosenRuns, data, runById, seriesOf, shownSlot, slotOf } from "./data.js";
 import { hideTip, short, showTip } from "./dom.js";
+import { axes, clipped, dragged, namePhases, shade, upright, yRange } from "./frame.js";
 import { go, state } from "./state.js";
 import { aligned, band, smoothed } from "./stats.js";
 
@@ -142,20 +143,13 @@ export class Plot {
   }
 
   options(laid) {
-    const soft = styleOf("soft");
-    const axis = {
-      stroke: soft, font: "12px system-ui, sans-serif", grid: { stroke: styleOf("rule"), width: 1 },
-      ticks: { stroke: styleOf("rule"), width: 1, size: 4 },
-    };
     const percent = this.meta.unit === "share";
-    const values = (_, splits) => splits.map((v) => (v === null ? "" : percent ? `${Number((100 * v).toPrecision(4))} %` : short(v)));
     return {
       width: this.box.clientWidth,
       height: HEIGHT,
       legend: { show: false },
       scales: { x: { time: false }, y: state.log ? { distr: 3 } : { range: (u, low, high) => yRange(low, high, percent) } },
-      axes: [{ ...axis, size: 30, space: 60, incrs: [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10000, 50000, 100000] },
-        { ...axis, size: 58, space: 34, values }],
+      axes: axes(percent),
       series: laid.series.map(({ line, ...options }) => options),
       bands: laid.bands,
       cursor: {
@@ -165,8 +159,8 @@ export class Plot {
         bind: { dblclick: () => () => go({ zoom: null }) },
       },
       hooks: {
-        drawClear: [(u) => shade(u)],
-        drawAxes: [(u) => namePhases(u)],
+        drawClear: [(u) => shade(u, phasesShown())],
+        drawAxes: [(u) => namePhases(u, phasesShown())],
         draw: [(u) => { intervals(u, this.laid, this.key); alarms(u); this.box.dataset.height = [u.scales.y.min, u.scales.y.max].join(); }],
         setSelect: [(u) => zoomTo(u)],
         setCursor: [(u) => this.tell(u)],
@@ -199,13 +193,6 @@ export class Plot {
   }
 }
 
-function yRange(low, high, percent) {
-  if (low === null || low === undefined) return [0, 1];
-  const room = low === high ? (Math.abs(low) || 1) * 0.1 : (high - low) * 0.08;
-  const floor = low >= 0 && (low < (high - low) * 0.5 || low < room) ? 0 : low - room;
-  return [floor, percent && high <= 1 ? Math.min(1.02, high + room) : high + room];
-}
-
 function nearest(column, index) {
   for (let reach = 0; reach < 12; reach++) {
     for (const place of [index - reach, index + reach]) {
@@ -225,11 +212,8 @@ function around(line, step, percent) {
 }
 
 function zoomTo(u) {
-  if (u.select.width < 6) return;
-  const min = u.posToVal(u.select.left, "x");
-  const max = u.posToVal(u.select.left + u.select.width, "x");
-  u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-  if (max > min) go({ zoom: [Number(min.toFixed(2)), Number(max.toFixed(2))] });
+  const zoom = dragged(u);
+  if (zoom) go({ zoom });
 }
 
 // Whose phases are shaded: the run that was named, or the first chosen one that has any.
@@ -239,64 +223,30 @@ export function phaseRun() {
   return chosenRuns().find((run) => data.events[run.id]?.phases.length) || null;
 }
 
-// Calls draw(name, left, right) for each phase that is on the screen.
-function eachPhase(u, draw) {
+function phasesShown() {
   const run = phaseRun();
-  const { ctx, bbox } = u;
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-  ctx.clip();
-  for (const [first, last, name] of run ? data.events[run.id]?.phases || [] : []) {
-    const left = Math.max(bbox.left, u.valToPos(first, "x", true));
-    const right = Math.min(bbox.left + bbox.width, u.valToPos(last, "x", true));
-    if (right > left) draw(name, left, right);
-  }
-  ctx.restore();
-}
-
-function shade(u) {
-  eachPhase(u, (name, left, right) => {
-    u.ctx.fillStyle = phaseColour(name);
-    u.ctx.fillRect(left, u.bbox.top, right - left, u.bbox.height);
-  });
-}
-
-// Over the grid and under the curves.
-function namePhases(u) {
-  const { ctx, bbox } = u;
-  eachPhase(u, (name, left, right) => {
-    ctx.fillStyle = styleOf("soft");
-    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-    ctx.textBaseline = "bottom";
-    ctx.textAlign = "left";
-    if (ctx.measureText(name).width + 12 < right - left) ctx.fillText(name, left + 5 * devicePixelRatio, bbox.top + bbox.height - 4 * devicePixelRatio);
-  });
+  return run ? data.events[run.id]?.phases || [] : [];
 }
 
 function intervals(u, laid, key) {
   const [, low, high] = keysOf(key);
   if (!low) return;
-  const { ctx } = u;
-  ctx.save();
-  ctx.beginPath();
-  ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
-  ctx.clip();
-  for (const line of laid.lines) {
-    const [lows, highs] = [low, high].map((name) => (line.id ? seriesOf(line.id, name) : null));
-    if (!lows || !highs || lows.x.length !== highs.x.length) continue;
-    ctx.strokeStyle = faded(colourOf(line.slot), 0.55);
-    ctx.lineWidth = 1.5 * devicePixelRatio;
-    lows.x.forEach((step, index) => {
-      if (lows.y[index] === null || highs.y[index] === null) return;
-      const x = u.valToPos(step, "x", true);
-      ctx.beginPath();
-      ctx.moveTo(x, u.valToPos(lows.y[index], "y", true));
-      ctx.lineTo(x, u.valToPos(highs.y[index], "y", true));
-      ctx.stroke();
-    });
-  }
-  ctx.restore();
+  clipped(u, (ctx) => {
+    for (const line of laid.lines) {
+      const [lows, highs] = [low, high].map((name) => (line.id ? seriesOf(line.id, name) : null));
+      if (!lows || !highs || lows.x.length !== highs.x.length) continue;
+      ctx.strokeStyle = faded(colourOf(line.slot), 0.55);
+      ctx.lineWidth = 1.5 * devicePixelRatio;
+      lows.x.forEach((step, index) => {
+        if (lows.y[index] === null || highs.y[index] === null) return;
+        const x = u.valToPos(step, "x", true);
+        ctx.beginPath();
+        ctx.moveTo(x, u.valToPos(lows.y[index], "y", true));
+        ctx.lineTo(x, u.valToPos(highs.y[index], "y", true));
+        ctx.stroke();
+      });
+    }
+  });
 }
 
 export const tryThis = (alarm) => (/^try\b/i.test(alarm.remedy) ? alarm.remedy : `Try: ${alarm.remedy}`);
@@ -318,14 +268,7 @@ function alarms(u) {
     const x = u.valToPos(alarm.step, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     ctx.fillStyle = colourOf(shownSlot(run));
-    ctx.strokeStyle = faded(colourOf(shownSlot(run)), 0.6);
-    if (all.length <= 40) {
-      ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
-      ctx.beginPath();
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
-      ctx.stroke();
-    }
+    if (all.length <= 40) upright(u, x, colourOf(shownSlot(run)));
     ctx.beginPath();
     ctx.moveTo(x - size, bbox.top - size * 0.6);
     ctx.lineTo(x + size, bbox.top - size * 0.6);

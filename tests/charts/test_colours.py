@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from isentrope.report.style import DASHES, PALETTE, plain_chart_style, style_sheet
+from isentrope.charts.style import DASHES, PALETTE, palette, plain_chart_style
 
 # Machado, Oliveira and Fernandes (2009): linear RGB as seen with protanopia, deuteranopia and tritanopia
 SEEN = {
@@ -69,5 +69,5 @@ def test_dashes_differ() -> None:
 
 
 def test_paper_is_white_and_pictures_need_no_variables() -> None:
-    assert "@media screen and (prefers-color-scheme:dark)" in style_sheet()
+    assert "@media screen and (prefers-color-scheme:dark)" in palette()
     assert "var(" not in plain_chart_style()

@@ -1,10 +1,10 @@
-"""Colours, dashes and the style of charts, for pages and for pictures of their own."""
+"""Colours, dashes and the style of charts, for pages and for files."""
 
 from __future__ import annotations
 
 import re
 
-from isentrope.report.page_style import PAGE_STYLE
+from isentrope.charts.chart import COLORS
 
 # light, dark
 PALETTE: dict[str, tuple[str, str]] = {
@@ -18,7 +18,7 @@ PALETTE: dict[str, tuple[str, str]] = {
     "bad": ("#b3433a", "#ef8a80"),
     "warm": ("#d9480f", "#ff8a4c"),  # an eruption
     "cool": ("#3b7fb5", "#7cb8e8"),  # its subsidence
-    # lines: apart for every common kind of colour blindness (tests/report/test_colours.py), and by their dashes too
+    # lines: apart for every common kind of colour blindness (tests/charts/test_colours.py), and by their dashes too
     "s0": ("#167d50", "#4fe3a8"),
     "s1": ("#e08d19", "#e8961c"),
     "s2": ("#0023a9", "#5b7bff"),
@@ -31,7 +31,6 @@ PALETTE: dict[str, tuple[str, str]] = {
 
 # dash, gap, ...; a dash of nearly no length is a dot
 DASHES = ("", "7 5", ".1 4.5", "9 5 .1 5", "14 5", "4 4.5", "9 5 .1 5 .1 5", "3 6.5")
-LINES = len(DASHES)
 
 CHART_STYLE = """
 .chart{display:block;width:100%;height:auto;font:12px system-ui,sans-serif}
@@ -39,9 +38,9 @@ CHART_STYLE = """
 .chart .grid{stroke:var(--rule)}.chart .axis{stroke:var(--soft);stroke-opacity:.55}
 .line{fill:none;stroke:var(--c);stroke-width:2.2;stroke-linejoin:round;stroke-linecap:round}
 .chart .thin{stroke-width:1;stroke-opacity:.32;stroke-dasharray:none}
-.chart .band{fill:var(--c);fill-opacity:.14}.chart .bar{fill:var(--c);fill-opacity:.88}
+.chart .band{fill:var(--c);fill-opacity:.14}
 .chart .dot{fill:var(--card);stroke:var(--c);stroke-width:2}
-.chart .cursor,.chart .change{stroke:var(--soft);stroke-dasharray:2 3}.chart .mark{fill:var(--c)}
+.chart .change{stroke:var(--soft);stroke-dasharray:2 3}
 .phase{stroke:none}.phase.eruption{fill:var(--warm);fill-opacity:.13}.phase.subsidence{fill:var(--cool);fill-opacity:.1}
 .phase.descent,.phase.top{fill:none}.phase.top.eruption{fill:var(--warm);fill-opacity:.75}
 .chart .flag line{stroke:var(--bad);stroke-width:1;stroke-opacity:.7}.chart .flag circle{fill:var(--bad)}
@@ -49,15 +48,24 @@ CHART_STYLE = """
 """
 
 
-def style_sheet() -> str:
-    light = "".join(f"--{name}:{pair[0]};" for name, pair in PALETTE.items())
-    dark = "".join(f"--{name}:{pair[1]};" for name, pair in PALETTE.items())
-    # paper is white: printing asks for the light colours whatever the screen has
-    schemes = (
-        f":root{{color-scheme:light dark;{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+def palette() -> str:
+    """The colours as variables, for light and dark; for scripts the dashes too.
+
+    Paper is white: printing asks for the light colours whatever the screen has, and a script that draws for paper gives
+    the document the class `printing` meanwhile.
+    """
+    light, dark = ("".join(f"--{name}:{pair[n]};" for name, pair in PALETTE.items()) for n in (0, 1))
+    dashes = "".join(f"--d{number}:{dash or 'none'};" for number, dash in enumerate(DASHES))
+    return (
+        f":root{{color-scheme:light dark;{light}{dashes}}}"
+        f"@media screen and (prefers-color-scheme:dark){{:root:not(.printing){{{dark}}}}}"
     )
-    colours = "".join(f".c{number}{{--c:var(--s{number})}}" for number in range(LINES))
-    return schemes + colours + CHART_STYLE + _dashes() + PAGE_STYLE
+
+
+def page_chart_style() -> str:
+    """The charts' part of a page's style sheet."""
+    colours = "".join(f".c{number}{{--c:var(--s{number})}}" for number in range(COLORS))
+    return palette() + colours + CHART_STYLE + _dashes()
 
 
 def plain_chart_style() -> str:
@@ -66,7 +74,7 @@ def plain_chart_style() -> str:
     for name, pair in PALETTE.items():
         body = body.replace(f"var(--{name})", pair[0])
     colours: list[str] = []
-    for number in range(LINES):
+    for number in range(COLORS):
         colour = PALETTE[f"s{number}"][0]
         colours.append(
             f".line.c{number}{{stroke:{colour}}}.band.c{number}{{fill:{colour}}}.dot.c{number}{{stroke:{colour}}}"

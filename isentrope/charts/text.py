@@ -1,4 +1,4 @@
-"""Text for the page. What a model or a task wrote is untrusted: it is shown, never obeyed."""
+"""Text and numbers for charts and pages. What a model or a task wrote is untrusted: it is shown, never obeyed."""
 
 from __future__ import annotations
 
@@ -50,10 +50,20 @@ def short(value: float) -> str:
     return f"{value:.4f}".rstrip("0").rstrip(".") if size < 0.1 else f"{value:.3g}"
 
 
+def signed(points: float, places: int = 1) -> str:
+    shown = round(points, places) + 0.0  # a zero has no sign
+    return f"{shown:+.{places}f}".replace("-", "−") if shown else f"{0:.{places}f}"
+
+
 def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def file_name(text: str) -> str:
+    """The text as the name of a file, which stays in its folder."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "figure"
 
 
 def _shown(char: str) -> str:

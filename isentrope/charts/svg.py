@@ -1,0 +1,153 @@
+"""Charts as SVG: the lines of a chart, and the picture around them with its title, its one legend and its notes.
+
+Colours are classes (`c0` to `c7`): in a page its style sheet decides about light and dark, a picture brings its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from textwrap import wrap
+
+from isentrope.charts.axes import (
+    BOTTOM,
+    LETTER,
+    TOP,
+    Scale,
+    alarm_flags,
+    mark_lines,
+    panel_edges,
+    phase_bands,
+    x_axis,
+    x_scale,
+    y_grid,
+    y_range,
+)
+from isentrope.charts.chart import Chart, Series, moving_mean, thinned
+from isentrope.charts.style import PALETTE, plain_chart_style
+from isentrope.charts.text import safe
+
+WIDTH, HEIGHT = 400, 250  # of a chart, in CSS pixels
+INCHES = 3.4  # what a column of a paper is wide
+_POINTS = 400  # of a line: more would not be seen at this size
+_ROW = 17  # of the legend
+_LETTERS = 66  # that a line of the notes has room for in a picture of the usual width
+
+
+def element(inside: str, width: float, height: float, label: str, top: float = 0) -> str:
+    """A chart's own element, as it stands in a page or in a picture."""
+    return (
+        f'<svg class="chart" viewBox="0 {top:g} {width:g} {height:g}" role="img" aria-label="{safe(label)}" '
+        f'xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
+    )
+
+
+def document(inside: str, width: float, height: float, label: str, inches: float, style: str = "") -> str:
+    """A file of its own, on white, in light colours and without variables, which not every viewer knows."""
+    ink = PALETTE["ink"][0]
+    own = f".l{{font:11px system-ui,sans-serif;fill:{ink}}}.l.h{{font-weight:600}}"
+    own += f".chart .h{{font:600 15px system-ui,sans-serif;fill:{ink}}}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{inches:g}in" height="{inches * height / width:.3f}in" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-label="{safe(label)}">'
+        f"<style>{plain_chart_style()}{own}{style}</style>"
+        f'<rect width="100%" height="100%" fill="#ffffff"/>{inside}</svg>\n'
+    )
+
+
+def picture(*charts: Chart, title: str = "", width: int = WIDTH, height: int = HEIGHT, inches: float = INCHES) -> str:
+    """One chart, or several side by side with one legend, as a file. `width` and `height` are those of each chart."""
+    whole = width * max(1, len(charts))
+    label = title or charts[0].title
+    series = list({(line.name, line.color): line for chart in charts for line in chart.series}.values())
+    notes = wrap("; ".join(dict.fromkeys(chart.note for chart in charts if chart.note)), _LETTERS * whole // WIDTH)
+    names, head = legend(series, notes, 22, whole)
+    drawn = "".join(
+        f'<svg x="{width * number}" y="{head}" width="{width}" height="{height}">{lines(chart, width, height)}</svg>'
+        for number, chart in enumerate(charts)
+    )
+    shown = title or charts[0].named
+    inside = f'<text class="l h" x="12" y="15">{safe(shown)}</text>{names}{drawn}'
+    return document(inside, whole, height + head, label, inches)
+
+
+def legend(series: Sequence[Series], notes: Sequence[str], top: int, width: int) -> tuple[str, int]:
+    """Names beside their lines, in as many rows as they need, then the notes; and where the chart begins."""
+    parts: list[str] = []
+    x, y = 12.0, top
+    names: list[tuple[str, Series | None]] = [(line.name, line) for line in series]
+    names += [(note, None) for note in notes]
+    for name, line in names:
+        room = 44 + 0.8 * LETTER * len(name)
+        if x > 12 and (line is None or x + room > width):
+            x, y = 12.0, y + _ROW
+        if line is not None:
+            parts.append(f'<path class="line c{line.color}" d="M{x:.0f} {y + 8}h24"/>')
+        start = x + 30 if line is not None else x
+        parts.append(f'<text class="l" x="{start:.0f}" y="{y + 12}">{safe(name)}</text>')
+        x += room
+    return "".join(parts), y + _ROW + 2
+
+
+def key(color: int) -> str:
+    """A piece of a line with its colour and its dash, for legends of pages."""
+    return f'<svg class="key" viewBox="0 0 34 8" aria-hidden="true"><path class="line c{color}" d="M2 4H32"/></svg>'
+
+
+def brand() -> str:
+    curve = "M2 6C9 6 9 14 15 14s6-8 13-8"
+    return f'<svg viewBox="0 0 30 20" aria-hidden="true"><path d="{curve}"/><path d="M2 10h26"/></svg>'
+
+
+def lines(chart: Chart, width: int, height: int) -> str:
+    """The chart itself, without title and legend."""
+    ticks = y_range(chart)
+    y_scale, edges = Scale(ticks[0], ticks[-1], height - BOTTOM, TOP), panel_edges(chart, width, ticks)
+    parts = [y_grid(chart, y_scale, ticks, edges)]
+    for panel, (left, right) in zip(chart.panels, edges, strict=True):
+        panel = replace(panel, series=[thinned(line, _POINTS) for line in panel.series])
+        across = x_scale(panel, left, right)
+        parts.append(phase_bands(panel, across, TOP, height - BOTTOM - TOP))
+        parts.append(x_axis(panel.title or panel.x_name, across, height, left, right))
+        parts.append(mark_lines(panel, across, height))
+        parts.append(alarm_flags(panel, across, TOP + 1, height - BOTTOM, 7))
+        parts += [_band(line, across, y_scale) for line in panel.series]
+        parts += [_line(line, across, y_scale) for line in panel.series]
+    return element("".join(parts), width, height, chart.title)
+
+
+def _line(series: Series, across: Scale, up: Scale) -> str:
+    if series.smooths:
+        thin = _path(series.x, series.y, across, up, f"line thin c{series.color}") if series.raw else ""
+        return thin + _path(series.x, moving_mean(series.y), across, up, f"line c{series.color}")
+    parts = [_path(series.x, series.y, across, up, f"line c{series.color}")]
+    points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if y is not None]
+    if series.markers or len(points) == 1:
+        parts += [
+            f'<circle class="dot c{series.color}" cx="{across(x):.1f}" cy="{up(y):.1f}" r="3.2"/>' for x, y in points
+        ]
+    return "".join(parts)
+
+
+def _path(xs: list[float], ys: list[float | None], across: Scale, up: Scale, style: str) -> str:
+    commands: list[str] = []
+    pen_down = False
+    for x, y in zip(xs, ys, strict=True):
+        if y is not None:
+            commands.append(f"{'L' if pen_down else 'M'}{across(x):.1f} {up(y):.1f}")
+        pen_down = y is not None
+    return f'<path class="{style}" d="{"".join(commands)}"/>' if commands else ""
+
+
+def _band(series: Series, across: Scale, up: Scale) -> str:
+    if series.low is None or series.high is None:
+        return ""
+    rows = zip(series.x, series.low, series.high, strict=True)
+    known = [(across(x), up(low), up(high)) for x, low, high in rows if low is not None and high is not None]
+    if len(known) == 1:  # a band without width would not be seen
+        x, low, high = known[0]
+        return f'<line class="line c{series.color}" x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
+    if not known:
+        return ""
+    edge = [f"{x:.1f} {high:.1f}" for x, _, high in known] + [f"{x:.1f} {low:.1f}" for x, low, _ in reversed(known)]
+    return f'<path class="band c{series.color}" d="M{"L".join(edge)}Z"/>'
