@@ -23,7 +23,7 @@ LEAVES = {
     "layout",
 }  # import only each other; anyone may import them
 STAGES = (
-    "config", "tasks", "agent", "policy", "rollout", "batch", "advantages",
+    "config", "net", "tasks", "agent", "policy", "rollout", "batch", "advantages",
     "losses", "methods", "train", "instruments", "results", "report", "watch",
     "study", "claims",
 )  # fmt: skip
@@ -36,7 +36,7 @@ ABOVE = {
     "warmup",
     "pocket",
     "method_pages",
-    "serve",
+    "serving",
     "setup",
     "console",
     "notices",

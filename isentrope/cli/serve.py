@@ -33,9 +33,10 @@ def serve_task(
     Tasks are played in worker processes with --set task.workers=N, else in this process.
     """
     config = for_world(recipe, world, sets)
-    from isentrope.serve.tasks import Serving, key_from, serve_tasks
+    from isentrope.net.keys import server_key
+    from isentrope.serving.tasks import Serving, serve_tasks
 
-    serve_tasks(config.task, Serving(host, port, sessions, idle, key_from(host, key_env)))
+    serve_tasks(config.task, Serving(host, port, sessions, idle, server_key(host, key_env)))
 
 
 # `isentrope serve-openenv`: a task world for clients of OpenEnv.
@@ -145,6 +146,6 @@ def serve(
     """Serve a model or a run's best checkpoint to any client that speaks OpenAI's chat protocol."""
     say_loading(model)
     config = recipe_or_run(recipe, Path(model), sets)
-    from isentrope.serve.start import serve as run_server
+    from isentrope.serving.server import serve as run_server
 
     run_server(config, model, host, port, key_env, name)

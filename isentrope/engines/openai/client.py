@@ -17,8 +17,8 @@ from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import Any, Protocol, TypeVar, cast
 
-from isentrope.engines.openai.api_key import Key, check_address
 from isentrope.engines.openai.http_line import Line, LineHandler, LineRequest, SecureLineHandler
+from isentrope.net.keys import Key, check_address
 
 T = TypeVar("T")
 
