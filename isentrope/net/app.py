@@ -10,6 +10,7 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -53,13 +54,19 @@ class Door:
             sent = b"".join(headers_of(scope, b"authorization"))
             fits = hmac.compare_digest(sent, f"Bearer {self.key}".encode())
             return None if fits else Refusal("a key is needed: Authorization: Bearer KEY", 401)
-        hosts, origins = (
-            [_host(start + value.decode("latin-1")) for value in headers_of(scope, name)]
-            for name, start in ((b"host", "//"), (b"origin", ""))
-        )
-        own = is_local(hosts[0]) if hosts and self.local else not self.local
-        from_here = all(is_local(origin) if self.local else [origin] == hosts != [""] for origin in origins)
-        return None if own and from_here and len(hosts) <= 1 and len(origins) <= 1 else Refusal(self.words, 403)
+        asked = tuple(headers_of(scope, b"host")), tuple(headers_of(scope, b"origin"))
+        return None if _may_enter(*asked, self.local) else Refusal(self.words, 403)
+
+
+@lru_cache(1024)
+def _may_enter(hosts: tuple[bytes, ...], origins: tuple[bytes, ...], local: bool) -> bool:
+    if len(hosts) > 1 or len(origins) > 1:
+        return False
+    host = _host("//" + b"".join(hosts).decode("latin-1"))
+    pages = [_host(origin.decode("latin-1")) for origin in origins]
+    if not local:
+        return all(page == host != "" for page in pages)
+    return is_local(host) and all(map(is_local, pages))
 
 
 class Guarded:
@@ -157,7 +164,7 @@ async def json_object(request: Request) -> dict[str, Any]:
 
 
 def headers_of(scope: Scope, name: bytes) -> list[bytes]:
-    return [value for key, value in scope["headers"] if key.lower() == name]
+    return [value for key, value in scope["headers"] if key == name]
 
 
 def _host(address: str) -> str:
@@ -171,10 +178,10 @@ def _host(address: str) -> str:
 async def _check_length(scope: Scope, receive: Receive, most: int) -> None:
     """Refuses a body that is said to be too long, once it was read and dropped, or its beginning: who still writes when
     the connection closes never sees the answer."""
-    length = int((headers_of(scope, b"content-length") or [b"0"])[0])
-    if length <= most:
+    said = headers_of(scope, b"content-length")
+    if not said or int(said[0]) <= most:
         return
-    left, more = min(length, SKIPPED), True
+    left, more = min(int(said[0]), SKIPPED), True
     try:
         while left > 0 and more:
             async with asyncio.timeout(SKIP_SECONDS):

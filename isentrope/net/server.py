@@ -7,6 +7,7 @@ long requests that are under way hold up the end. Limits of single requests are 
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import sys
@@ -20,7 +21,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from isentrope.core.errors import ConfigError
 
@@ -28,9 +28,16 @@ if TYPE_CHECKING:
     import asyncio
 
     from starlette.types import ASGIApp
+    from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol
+else:
+    try:  # which is compiled and takes half the time
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Protocol
+    except ImportError:
+        from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol
 
 BACKLOG = 1024  # connections that wait to be accepted
 MAX_HEAD = 64 * 1024  # bytes of a request's line and headers
+_LONG_LENGTH = re.compile(rb"content-length:[ \t]*[0-9]{20}", re.IGNORECASE)  # more than parsers take
 
 
 @dataclass(frozen=True)
@@ -122,17 +129,22 @@ def listen(host: str, port: int) -> socket.socket:
     return opened
 
 
-class _Connection(H11Protocol):
+class _Connection(Protocol):
     """uvicorn's connection, closed at once if there are too many and later if no request comes."""
 
     def __init__(self, *arguments: Any, limits: Limits, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._limits = limits
-        self._silent_since = self.loop.time()
+        self._silent_since, self._head_bytes, self._latest = self.loop.time(), 0, b""
         self._check: asyncio.TimerHandle | None = None
 
+    @property
+    def _answering(self) -> bool:
+        cycle: Any = self.cycle
+        return cycle is not None and not cycle.response_complete
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", _Joined(transport, self.loop)))
         if len(self.connections) > self._limits.connections:
             transport.close()
         else:
@@ -144,19 +156,25 @@ class _Connection(H11Protocol):
             self._check.cancel()
 
     def data_received(self, data: bytes) -> None:
-        try:
-            super().data_received(data)
-        except ValueError:  # a Content-Length of more digits than Python reads
-            self._refuse(413, "the request is too long")
+        self._latest = data
+        super().data_received(data)
+        if not self._answering:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD and not self.transport.is_closing():
+                self._refuse(431, f"the headers of the request have more than {MAX_HEAD // 1024} KiB")
 
     def on_response_complete(self) -> None:
-        self._silent_since = self.loop.time()
+        self._silent_since, self._head_bytes = self.loop.time(), 0
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """To what is no HTTP."""
-        bare = "Content-Length" in str(sys.exc_info()[1])
-        self._refuse(*((411, "the request must have a Content-Length") if bare else (400, msg)))
+        """To what is no HTTP; the parser's own error says what is wrong with it."""
+        if "Content-Length" not in str(sys.exc_info()[1]):
+            self._refuse(400, msg)
+        elif _LONG_LENGTH.search(self._latest):
+            self._refuse(413, "the request is too long")
+        else:
+            self._refuse(411, "the request must have a Content-Length")
 
     def _refuse(self, status: int, words: str) -> None:
         body = json.dumps({"error": words})
@@ -170,13 +188,37 @@ class _Connection(H11Protocol):
         """One timer for each connection, and not one for each request."""
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             return  # closed, or a WebSocket by now
-        answering = self.cycle is not None and not self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
-        since = self.loop.time() if answering else self._silent_since
+        since = self.loop.time() if self._answering else self._silent_since
         left = since + self._limits.read_seconds - self.loop.time()
         if left <= 0:
             self.transport.close()
         else:
             self._check = self.loop.call_later(left, self._close_if_silent)
+
+
+class _Joined:
+    """A transport that sends what is written in one go, a response's headers and body, as one packet."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            self._transport.write(b"".join(self._parts))
+            self._parts.clear()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 def _awaitable(act: Callable[[], None]) -> Callable[[], Awaitable[None]]:
