@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -127,6 +128,19 @@ def test_results_and_report_read_only_what_runs_wrote() -> None:
 def test_torch_is_not_imported_by(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
+
+
+SERVING = re.compile(
+    r"\.listen\(|\.bind\(|http\.server|socketserver|asyncio\.start_server|create_server\(|\buvicorn\b(?!\")"
+)  # "uvicorn" with a quote behind it is the name of a package to look for
+
+
+def test_only_net_listens() -> None:
+    """One place opens sockets and runs servers, so that limits hold everywhere."""
+    for path in FILES:
+        if part_of(module_of(path)) != "net":
+            match = SERVING.search(path.read_text(encoding="utf-8"))
+            assert match is None, f"{path.relative_to(PACKAGE)} has {match and match[0]}: serve with isentrope/net"
 
 
 def test_files_are_short() -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
     from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol
 else:
-    try:  # which is compiled and takes half the time
+    try:  # the compiled one takes a fraction of the time
         from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Protocol
     except ImportError:
         from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol
