@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import resource
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,7 @@ from isentrope.worlds.search_qa.passages import Passage, read_corpus
 from isentrope.worlds.search_qa.questions import find_corpus
 from isentrope.worlds.search_qa.remote import Remote
 from isentrope.worlds.search_qa.retrievers import Index, Words, open_corpus, over
-from isentrope.worlds.search_qa.server import Server
+from isentrope.worlds.search_qa.server import open_server
 from isentrope.worlds.search_qa.world import SearchQAOptions, SearchQAWorld, recall
 
 BAR = 10
@@ -79,11 +78,9 @@ def print_recall(world: SearchQAWorld, name: str) -> None:
 
 
 def over_http(index: Index, queries: list[str]) -> float:
-    with Server(("127.0.0.1", 0), index, {}, 3) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        client = Remote(f"http://127.0.0.1:{server.server_address[1]}")
+    with open_server("127.0.0.1", 0, index, {}, 3) as server, server.background():
+        client = Remote(server.address)
         seconds = timed(lambda query: client.search([query], 3), queries)
-        server.shutdown()
     return seconds
 
 

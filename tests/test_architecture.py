@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ LEAVES = {
     "layout",
 }  # import only each other; anyone may import them
 STAGES = (
-    "config", "runs", "tasks", "agent", "policy", "rollout", "batch", "advantages",
+    "config", "runs", "net", "tasks", "agent", "policy", "rollout", "batch", "advantages",
     "losses", "methods", "train", "instruments", "analysis", "charts", "report", "watch",
     "study", "claims",
 )  # fmt: skip
@@ -36,7 +37,7 @@ ABOVE = {
     "warmup",
     "pocket",
     "method_pages",
-    "serve",
+    "serving",
     "setup",
     "console",
     "notices",
@@ -138,6 +139,19 @@ def test_only_charts_draw(path: Path) -> None:
     draws = any("<svg" in text.lower() for text in strings)
     uses = any(name.split(".")[0] == "matplotlib" for name in [*imported_by(path), *strings])
     assert part_of(module_of(path)) == "charts" or not (draws or uses), f"{path.name} draws: describe it to charts/"
+
+
+SERVING = re.compile(
+    r"\.listen\(|\.bind\(|http\.server|socketserver|asyncio\.start_server|create_server\(|\buvicorn\b(?!\")"
+)  # "uvicorn" with a quote behind it is the name of a package to look for
+
+
+def test_only_net_listens() -> None:
+    """One place opens sockets and runs servers, so that limits hold everywhere."""
+    for path in FILES:
+        if part_of(module_of(path)) != "net":
+            match = SERVING.search(path.read_text(encoding="utf-8"))
+            assert match is None, f"{path.relative_to(PACKAGE)} has {match and match[0]}: serve with isentrope/net"
 
 
 def test_files_are_short() -> None:

@@ -109,7 +109,6 @@ WATCH = [command for command in COMMANDS if " watch " in command]
 
 @pytest.mark.parametrize("command", WATCH)
 def test_readme_command_that_watches(command: str, workplace: Path) -> None:
-    pytest.importorskip("starlette", reason="needs pip install 'isentrope[watch]'")
     arguments = [sys.executable, "-m", *shlex.split(command), "--port", "0", "--no-open"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=workplace) as process:
         try:

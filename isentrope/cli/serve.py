@@ -33,9 +33,10 @@ def serve_task(
     Tasks are played in worker processes with --set task.workers=N, else in this process.
     """
     config = for_world(recipe, world, sets)
-    from isentrope.serve.tasks import Serving, key_from, serve_tasks
+    from isentrope.net.keys import server_key
+    from isentrope.serving.tasks import Serving, serve_tasks
 
-    serve_tasks(config.task, Serving(host, port, sessions, idle, key_from(host, key_env)))
+    serve_tasks(config.task, Serving(host, port, sessions, idle, server_key(host, key_env)))
 
 
 # `isentrope serve-openenv`: a task world for clients of OpenEnv.
@@ -59,26 +60,13 @@ def serve_openenv(
     There is no key, so it listens on this machine only, and web pages from elsewhere are refused.
     """
     config = for_world(recipe, world, sets)
-    import socket
+    from isentrope.worlds.adapters.openenv_server import open_server
+    from isentrope.worlds.registry import make_world
 
-    from isentrope.core.errors import TaskError
-    from isentrope.worlds.adapters.openenv_door import check_host
-    from isentrope.worlds.adapters.openenv_server import make_app
-    from isentrope.worlds.registry import make_world, require
-
-    check_host(host, to_others)
     made = make_world(config.task.world, config.task.options)
-    uvicorn = require("uvicorn", "openenv", "an OpenEnv server")
-    app = make_app(made, sessions, to_others)
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(1024)  # from here on nobody is turned away, though the first may wait a moment
-    except OSError as error:
-        raise TaskError(f"cannot listen at {host}:{port}: {error}. Another --port may be free") from error
-    typer.echo(f"{made.name} at http://{host}:{listener.getsockname()[1]} (OpenEnv). Ctrl-C ends it.")
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+    with open_server(made, host, port, sessions, to_others) as server:
+        typer.echo(f"{made.name} at {server.address} (OpenEnv). Ctrl-C ends it.")
+        server.run()
 
 
 # `isentrope retrieve`: a corpus behind Search-R1's retrieval protocol.
@@ -104,7 +92,7 @@ def retrieve(
     """
     from isentrope.core.errors import ConfigError
     from isentrope.worlds.search_qa.retrievers import KINDS, open_corpus, over
-    from isentrope.worlds.search_qa.server import Server
+    from isentrope.worlds.search_qa.server import open_server
 
     if retriever not in KINDS:
         raise ConfigError(f"--retriever {retriever}: expected one of {', '.join(KINDS)}")
@@ -116,12 +104,10 @@ def retrieve(
     else:
         found = open_corpus(Path(corpus).expanduser(), retriever, cache)
     about = {"corpus": Path(corpus).name, "retriever": retriever, "passages": len(found)}
-    with Server((host, port), found, about, topk) as server:
-        # The port may have been 0, for any that is free.
-        address = f"http://{host}:{server.server_address[1]}"
-        typer.echo(f"{about['passages']} passages at {address}/retrieve, until interrupted (Ctrl-C)")
+    with open_server(host, port, found, about, topk) as server:
+        typer.echo(f"{about['passages']} passages at {server.address}/retrieve, until interrupted (Ctrl-C)")
         try:
-            server.serve_forever()
+            server.run()
         except KeyboardInterrupt:
             typer.echo("Stopped.")
 
@@ -145,6 +131,6 @@ def serve(
     """Serve a model or a run's best checkpoint to any client that speaks OpenAI's chat protocol."""
     say_loading(model)
     config = recipe_or_run(recipe, Path(model), sets)
-    from isentrope.serve.start import serve as run_server
+    from isentrope.serving.server import serve as run_server
 
     run_server(config, model, host, port, key_env, name)

@@ -27,32 +27,15 @@ def watch(
     missing = [run for run in runs if not run.is_dir()]
     if missing:
         raise RunError(f"{missing[0]} is not a folder; give run folders, or a folder with runs below such as runs")
-    _needs("starlette", "uvicorn")
-    from isentrope.watch.server import is_loopback, listen, make_app, make_server
+    from isentrope.config.validate import is_local
+    from isentrope.watch.server import open_server
 
-    listening = listen(host, port)
-    with listening:
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listening.getsockname()[1]}/"
-        typer.echo(f"Watching at {address} until interrupted (Ctrl-C)")
-        if not is_loopback(host):
+    with open_server(runs, host, port) as server:
+        typer.echo(f"Watching at {server.address}/ until interrupted (Ctrl-C)")
+        if not is_local(host):
             typer.echo("Whoever reaches this address can read the runs: there is no password.", err=True)
-        app = make_app(runs, host)
         if open_page:
             import webbrowser
 
-            webbrowser.open(address)
-        make_server(app).run(sockets=[listening])
-
-
-def _needs(*modules: str) -> None:
-    import importlib.util
-
-    from isentrope.core.errors import ConfigError
-    from isentrope.worlds.registry import install_command
-
-    missing = [module for module in modules if importlib.util.find_spec(module) is None]
-    if missing:
-        raise ConfigError(
-            f"isentrope watch needs {' and '.join(missing)}, not installed here: {install_command('watch')}"
-        )
+            webbrowser.open(f"{server.address}/")
+        server.run()

@@ -22,7 +22,7 @@ from isentrope.metrics.temperature import marked
 from isentrope.report.shell import document, figure, nav, section
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import shared_settings
-from isentrope.study.curves import write_curves
+from isentrope.study.curves import charts, write_curves
 from isentrope.study.grid import NOTE, PICTURE, TITLE, as_table, make_grid
 from isentrope.study.measures import Measure
 from isentrope.study.read import DONE, StudyData

@@ -15,16 +15,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from isentrope.charts.style import palette
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.net.app import Guarded, Refusal, headers_of
+from isentrope.net.server import Limits, Server
 from isentrope.watch.answers import Answers, wanted_from
 from isentrope.watch.runs import Runs
 
@@ -89,7 +90,8 @@ def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
     routes = [Route(f"/api/{name}", _answering(ask), methods=["GET"]) for name, ask in questions.items()]
     routes.append(Route("/palette.css", _palette, methods=["GET"]))
     pages = Mount("/", StaticFiles(directory=STATIC, html=True))
-    return _Guard(Starlette(routes=[*routes, pages]), host)
+    app = Starlette(routes=[*routes, pages])
+    return Guarded(app, _Names(host), Limits(), error=lambda refusal: refusal.message, headers=_HEADERS)
 
 
 def _palette(_: Request) -> Response:
@@ -110,43 +112,26 @@ def _answering(ask: Callable[[Request], Any]) -> Callable[[Request], Response]:
     return answer
 
 
-class _Guard:
-    """Turns away what does not name this machine or wants to change something; adds the headers to every answer."""
+class _Names:
+    """Turns away what does not name this machine or wants to change something."""
 
-    def __init__(self, app: ASGIApp, host: str) -> None:
-        self._app = app
+    def __init__(self, host: str) -> None:
         self._names = {"localhost", host.lower(), socket.gethostname().lower()}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                ours = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
-                message = {**message, "headers": [*message.get("headers", []), *ours]}
-            await send(message)
-
-        refused = self._refusal(scope)
-        app = self._app if refused is None else refused
-        await app(scope, receive, send_with_headers)
-
-    def _refusal(self, scope: Scope) -> Response | None:
-        if scope["method"] not in ("GET", "HEAD"):
-            return Response("This page can only be read.", 405, {"Allow": "GET, HEAD"}, "text/plain")
-        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    def __call__(self, scope: Scope) -> Refusal | None:
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+            return Refusal("This page can only be read.", 405, {"Allow": "GET, HEAD"})
+        hosts = [value.decode("latin-1") for value in headers_of(scope, b"host")]
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
-            return Response("The name of the host is not this machine's.", 421, media_type="text/plain")
+            return Refusal("The name of the host is not this machine's.", 421)
         return None
 
     def _is_ours(self, host: str) -> bool:
         """One of our names, or an address: only a name can be pointed at us by somebody else."""
-        found = _HOST.fullmatch(host)
-        if found is None:
+        parts = _HOST.fullmatch(host)
+        if parts is None:
             return False
-        name = found[1] or found[2]
+        name = parts[1] or parts[2]
         try:
             ipaddress.ip_address(name)
         except ValueError:
@@ -154,32 +139,12 @@ class _Guard:
         return True
 
 
-def listen(host: str, port: int | None) -> socket.socket:
-    """A socket at the address; without a port the usual one, or any free one if that is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for attempt in (port,) if port is not None else (USUAL_PORT, 0):
-        found = socket.socket(family, socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            found.bind((host, attempt))
-            found.listen(128)  # from here on a browser waits instead of being refused
-        except (OSError, UnicodeError) as error:
-            found.close()
-            if port is None and attempt:
-                continue
-            raise ConfigError(
-                f"could not listen at {host} port {attempt}: {error}; choose another --port (0: any free one)"
-            ) from error
-        return found
-    raise AssertionError
-
-
-def is_loopback(host: str) -> bool:
+def open_server(places: Sequence[Path], host: str = "127.0.0.1", port: int | None = None) -> Server:
+    """A server over the folders; without a port at the usual one, or at any free one if that is taken."""
+    app = make_app(places, host)
+    if port is not None:
+        return Server(app, host, port)
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-def make_server(app: ASGIApp) -> uvicorn.Server:
-    return uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, ws="none"))
+        return Server(app, host, USUAL_PORT)
+    except ConfigError:
+        return Server(app, host, 0)

@@ -98,11 +98,9 @@ class Faulty:
     bodies: list[Any] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
-    busiest: int = 0
     outwaited: bool = False
     released: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    busy: int = 0
 
     def begin(self, body: Any, headers: dict[str, str]) -> Act:
         with self.lock:
@@ -110,8 +108,6 @@ class Faulty:
             self.bodies.append(body)
             self.headers.append(headers)
             self.times.append(time.monotonic())
-            self.busy += 1
-            self.busiest = max(self.busiest, self.busy)
         return self.acts[min(number, len(self.acts) - 1)]
 
 
@@ -131,9 +127,6 @@ class _Handler(BaseHTTPRequestHandler):
             act(self)
         except OSError:
             pass  # the client has left
-        finally:
-            with test.lock:
-                test.busy -= 1
 
     def log_message(self, format: str, *args: Any) -> None: ...
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -13,8 +12,9 @@ from isentrope.agent.response_format import is_complete
 from isentrope.config.schema import EngineSettings, RunConfig
 from isentrope.core.engine import Engine, Request
 from isentrope.engines.openai.engine import ByteTokens, OpenAIEngine
-from isentrope.serve.http import Server
-from isentrope.serve.start import running
+from isentrope.net.server import Server
+from isentrope.serving.server import running
+from isentrope.serving.speaker import Speaker
 
 GOOD = "<think>x</think><action>look</action>"
 KEY = "sk-test-0123456789abcdef"
@@ -38,15 +38,17 @@ def ask(message: str = "hello", slot: int = 0, **changes: Any) -> Request:
 @contextmanager
 def served(config: RunConfig, engine: Engine, name: str = "pocket", key: str = "") -> Generator[Server]:
     """The server at a free port; its address is `address(server)`."""
-    with running(config, engine, ("127.0.0.1", 0), name, key) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with served_speaker(config, engine, name, key) as (server, _):
+        yield server
+
+
+@contextmanager
+def served_speaker(
+    config: RunConfig, engine: Engine, name: str = "pocket", key: str = ""
+) -> Generator[tuple[Server, Speaker]]:
+    with running(config, engine, ("127.0.0.1", 0), name, key) as (server, speaker), server.background():
+        yield server, speaker
 
 
 def address(server: Server) -> str:
-    return f"http://127.0.0.1:{server.server_address[1]}/v1"
+    return f"{server.address}/v1"

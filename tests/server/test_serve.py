@@ -18,16 +18,16 @@ import pytest
 
 from isentrope.config.schema import AgentSettings, PolicySettings, RolloutSettings, RunConfig, RunSettings
 from isentrope.core.engine import Request, Sampled
-from isentrope.core.errors import ConfigError, EngineError
+from isentrope.core.errors import ConfigError
 from isentrope.engines import torch
 from isentrope.engines.torch import TorchEngine
-from isentrope.serve.chat import BadRequest, Chat
-from isentrope.serve.http import MAX_BODY, Server
-from isentrope.serve.speaker import Memory, Slots, Speaker
-from isentrope.serve.start import running, serve
+from isentrope.net.server import Server
+from isentrope.serving.chat import BadRequest, Chat
+from isentrope.serving.server import LIMITS, running, serve
+from isentrope.serving.speaker import Memory, Slots, Speaker
 from tests.policy.helpers import small_policy
 from tests.runs.helpers import make_model
-from tests.server.helpers import KEY, address, served
+from tests.server.helpers import KEY, address, served, served_speaker
 
 CONFIG = RunConfig(
     agent=AgentSettings(prompt="brief", max_response=8, max_context=200), rollout=RolloutSettings(batch=8)
@@ -120,7 +120,7 @@ def test_requests_that_are_no_chat(server: Server) -> None:
     assert post(server, None)[0] == 405
     assert post(server, b"{}", "/models")[0] == 405
     assert post(server, b"{}", "/completions")[0] == 404
-    assert post(server, b"{}", Content_Length=str(MAX_BODY + 1))[0] == 413
+    assert post(server, b"{}", Content_Length=str(LIMITS.body + 1))[0] == 413
     assert post(server, b"{}", Content_Length="many")[0] == 411
 
 
@@ -156,11 +156,11 @@ class Scripted(TorchEngine):
 def test_what_waits_is_sampled_together_and_no_more_than_fits() -> None:
     engine = Scripted(small_policy().dialect.content("look"))
     engine.hold.clear()
-    with served(CONFIG, engine) as server, ThreadPoolExecutor(16) as pool:
+    with served_speaker(CONFIG, engine) as (server, speaker), ThreadPoolExecutor(16) as pool:
         first = pool.submit(post, server, {"messages": HELLO})
         assert engine.entered.wait(10)
         others = [pool.submit(post, server, {"messages": HELLO}) for _ in range(10)]
-        while server.speaker._waiting.qsize() < 10:
+        while speaker._waiting.qsize() < 10:
             pass
         engine.hold.set()
         assert [f.result()[0] for f in [first, *others]] == [200] * 11
@@ -172,11 +172,11 @@ def test_too_many_waiting_are_told_to_come_back() -> None:
     engine = Scripted(small_policy().dialect.content("look"))
     engine.hold.clear()
     config = replace(CONFIG, rollout=RolloutSettings(batch=1))
-    with served(config, engine) as server, ThreadPoolExecutor(8) as pool:
+    with served_speaker(config, engine) as (server, speaker), ThreadPoolExecutor(8) as pool:
         first = pool.submit(post, server, {"messages": HELLO})
         assert engine.entered.wait(10)
         others = [pool.submit(post, server, {"messages": HELLO}) for _ in range(4)]
-        while server.speaker._waiting.qsize() < 4:
+        while speaker._waiting.qsize() < 4:
             pass
         status, got = post(server, {"messages": HELLO})
         engine.hold.set()
@@ -300,7 +300,7 @@ def test_a_conversation_goes_on_in_the_slot_that_holds_it() -> None:
 
 
 def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isentrope.serve.speaker.REMEMBERED", 4)
+    monkeypatch.setattr("isentrope.serving.speaker.REMEMBERED", 4)
     memory = Memory()
     for number in range(5):
         memory.remember([number], f"said {number}", [number])
@@ -340,7 +340,7 @@ def test_no_new_adapters_for_a_run_that_was_trained_with_some(tmp_path: Path, mo
         asked.append(config)
         raise Enough
 
-    monkeypatch.setattr("isentrope.serve.start.make_engine", remember)
+    monkeypatch.setattr("isentrope.serving.server.make_engine", remember)
     config = replace(CONFIG, policy=PolicySettings(lora_rank=4), run=RunSettings(device="cpu", threads=1))
     with pytest.raises(Enough):
         serve(config, str(make_model(tmp_path)), "127.0.0.1", 0, "", "")
@@ -359,9 +359,9 @@ def test_where_it_refuses_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConfigError, match=fault):
             serve(CONFIG, "pocket", host, 0, key_env, "")
     with served(CONFIG, TorchEngine(small_policy())) as server:
-        taken = ("127.0.0.1", int(server.server_address[1]))
+        taken = ("127.0.0.1", server.port)
         with (
-            pytest.raises(EngineError, match="cannot serve at"),
+            pytest.raises(ConfigError, match="cannot serve at"),
             running(CONFIG, TorchEngine(small_policy()), taken, "x"),
         ):
             pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +11,10 @@ from typing import Any
 import pytest
 
 from isentrope.config.schema import TaskSettings
-from isentrope.serve import task_sessions
-from isentrope.serve.task_desk import Desk
-from isentrope.serve.task_sessions import Refusal, Sessions
-from isentrope.serve.tasks import Serving, running
+from isentrope.net.app import Refusal
+from isentrope.serving import task_sessions
+from isentrope.serving.task_sessions import Desk, Sessions
+from isentrope.serving.tasks import Serving, running
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool import remote
 from isentrope.worlds.pool.codec import pack
@@ -39,12 +40,9 @@ def held() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def address(held: threading.Event) -> Iterator[str]:
-    with running(SETTINGS, Serving(port=0)) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+    with running(SETTINGS, Serving(port=0)) as server, server.background():
+        yield server.address
         held.set()
-        server.shutdown()
 
 
 def connect(address: str, seconds: float) -> ThreadTasks:
@@ -95,26 +93,34 @@ def desk(held: threading.Event) -> Iterator[Desk]:
     made.close()
 
 
+def start(sessions: Sessions, *request: Any) -> Any:
+    return asyncio.run(sessions.start(*request))
+
+
+def step(sessions: Sessions, *request: Any) -> Any:
+    return asyncio.run(sessions.step(*request))
+
+
 def test_what_waits_for_its_turn_is_not_played_after_its_session_was_closed(
     desk: Desk, held: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_sessions, "HOLD_SECONDS", 0.2)
     sessions = Sessions(desk, 2, 600)
-    sessions.start(A, "train", 0)
-    sessions.start(B, "train", 0)
+    start(sessions, A, "train", 0)
+    start(sessions, B, "train", 0)
     with ThreadPoolExecutor(1) as threads:
-        first = threads.submit(sessions.step, A, 1, "hang")
+        first = threads.submit(step, sessions, A, 1, "hang")
         assert OneAtATime.hangs.wait(20)
-        assert sessions.step(B, 1, "add one") == {"queued": True}  # the same turn, not another
+        assert step(sessions, B, 1, "add one") == {"queued": True}  # the same turn, not another
         assert sessions.close(B) == {"closed": True}
-        assert sessions.start(C, "train", 0) == {"queued": True}  # in the slot that B had
+        assert start(sessions, C, "train", 0) == {"queued": True}  # in the slot that B had
         with pytest.raises(Refusal) as refused:
-            sessions.step(B, 1, "add one")
+            step(sessions, B, 1, "add one")
         assert refused.value.status == 404
         held.set()
         first.result()
-    assert "view" in sessions.start(C, "train", 0)
-    assert sessions.step(C, 1, "look")["step"]["view"]["text"].endswith("The number is 0.")
+    assert "view" in start(sessions, C, "train", 0)
+    assert step(sessions, C, 1, "look")["step"]["view"]["text"].endswith("The number is 0.")
 
 
 def test_a_step_that_came_before_its_session_was_closed_is_not_played_in_anothers(desk: Desk) -> None:
@@ -130,17 +136,17 @@ def test_a_step_that_came_before_its_session_was_closed_is_not_played_in_another
             return super()._once(*arguments)
 
     sessions = Paused(desk, 1, 600)
-    sessions.start(A, "train", 0)
+    start(sessions, A, "train", 0)
     with ThreadPoolExecutor(1) as threads:
-        late = threads.submit(sessions.step, A, 1, "add one")
+        late = threads.submit(step, sessions, A, 1, "add one")
         reached.wait(20)
         sessions.close(A)
-        sessions.start(B, "train", 0)
+        start(sessions, B, "train", 0)
         go_on.set()
         with pytest.raises(Refusal) as refused:
             late.result()
     assert refused.value.status == 404
-    assert sessions.step(B, 1, "look")["step"]["view"]["text"].endswith("The number is 0.")
+    assert step(sessions, B, 1, "look")["step"]["view"]["text"].endswith("The number is 0.")
 
 
 def test_the_world_is_made_here_once_for_its_expert_and_closed(address: str) -> None:

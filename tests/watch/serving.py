@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -12,19 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from isentrope.watch.server import open_server
+
 
 @contextmanager
 def serving(*places: Path) -> Iterator[str]:
-    """The address of a server over the folders. What it needs is an extra: it is imported here."""
-    from isentrope.watch.server import listen, make_app, make_server
-
-    with listen("127.0.0.1", 0) as listening:
-        server = make_server(make_app(places))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        server.should_exit = True
-        thread.join()
+    """The address of a server over the folders."""
+    with open_server(places, port=0) as server, server.background():
+        yield f"{server.address}/"
 
 
 def ask(address: str, question: str, **parameters: str | int | Sequence[str]) -> Any:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from isentrope.cli.main import app
@@ -21,7 +20,6 @@ def unwrapped(panel: str) -> str:
 
 
 def test_it_prints_its_address_serves_and_stops_at_an_interrupt(tmp_path: Path) -> None:
-    pytest.importorskip("uvicorn", reason="uvicorn is missing: pip install 'isentrope[watch]'")
     make_watched(tmp_path / "one", steps=3)
     command = [sys.executable, "-m", "isentrope", "watch", str(tmp_path), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
@@ -40,13 +38,6 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["watch", str(tmp_path / "nowhere")])
     assert result.exit_code == 2
     assert "is not a folder" in unwrapped(result.output)
-
-
-def test_without_the_extra_the_command_to_install_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    result = CliRunner().invoke(app, ["watch", str(tmp_path)])
-    assert result.exit_code == 2
-    assert "pip install 'isentrope[watch]'" in unwrapped(result.output)
 
 
 def test_help_stays_light() -> None:

@@ -17,7 +17,6 @@ from tests.report.test_page import HOSTILE
 from tests.watch.make_runs import grouped, make_watched
 from tests.watch.serving import serving
 
-pytest.importorskip("isentrope.watch.server", reason="starlette or uvicorn is missing: pip install 'isentrope[watch]'")
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install playwright")
 READBACK = "willReadFrequently"  # advice on how the tests themselves read pixels
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

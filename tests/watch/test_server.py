@@ -20,14 +20,10 @@ from hypothesis import strategies as st
 from isentrope.core.errors import ConfigError
 from isentrope.watch.answers import Answers, wanted_from
 from isentrope.watch.runs import Runs
+from isentrope.watch.server import STATIC, open_server
 from tests.report.test_page import HOSTILE
 from tests.watch.make_runs import make_watched
 from tests.watch.serving import ask, serving
-
-server = pytest.importorskip(
-    "isentrope.watch.server", reason="starlette or uvicorn is missing: pip install 'isentrope[watch]'"
-)
-STATIC: Path = server.STATIC
 
 
 @pytest.fixture(scope="module")
@@ -219,10 +215,5 @@ def test_pipes_and_devices_among_the_files_are_not_waited_for(tmp_path: Path) ->
 
 
 def test_a_taken_port_is_an_error_if_asked_for(tmp_path: Path) -> None:
-    with server.listen("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="choose another --port"):
-        server.listen("127.0.0.1", taken.getsockname()[1])
-    assert server.is_loopback("127.0.0.1")
-    assert server.is_loopback("::1")
-    assert server.is_loopback("localhost")
-    assert not server.is_loopback("0.0.0.0")
-    assert not server.is_loopback("10.0.0.1")
+    with open_server([tmp_path], port=0) as taken, pytest.raises(ConfigError, match="choose another --port"):
+        open_server([tmp_path], port=taken.port)

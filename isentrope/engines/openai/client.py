@@ -10,15 +10,12 @@ import json
 import random
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from isentrope.engines.openai.api_key import Key, check_address
-from isentrope.engines.openai.http_line import Line, LineHandler, LineRequest, SecureLineHandler
+from isentrope.net.client import Answer, Client, TooLarge, TooLate, Unreachable
+from isentrope.net.keys import Key, check_address
 
 T = TypeVar("T")
 
@@ -38,27 +35,13 @@ class Failed(Exception):
         self.words, self.status, self.again, self.asked = words, status, again, asked
 
 
-class _Body(Protocol):
-    def read1(self, size: int, /) -> bytes: ...
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """An answer that redirects is an answer like any other; where it points is not even read."""
-
-    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> None:
-        return None
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-
 class ApiClient:
     def __init__(self, url: str, key_env: str, timeout: float, retries: int) -> None:
         self.url, self.timeout, self.retries = url.strip().rstrip("/"), timeout, retries
         self._key = Key(key_env, self.url)
-        local = check_address(self.url, self._key)
-        # A proxy that the environment names is used, but not on the way to this machine: it would be shown the key.
-        proxies = urllib.request.ProxyHandler({}) if local else urllib.request.ProxyHandler()
-        self._opener = urllib.request.build_opener(proxies, _NoRedirect(), LineHandler(), SecureLineHandler())
+        check_address(self.url, self._key)
+        kind = "application/json"
+        self._client = Client(self.url, MAX_BODY, {"Accept": kind, "Content-Type": kind, **self._key.headers()})
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._retried = 0
@@ -99,27 +82,19 @@ class ApiClient:
                 self._retried += 1
 
     def _once(self, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
-        headers = {"Accept": "application/json", "User-Agent": "isentrope", **self._key.headers()}
-        data = None
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            data = json.dumps(body).encode()
-        with Line(self.timeout) as line:
-            request = LineRequest(line, self.url + path, data, headers)
-            try:
-                with self._opener.open(request, timeout=self.timeout) as response:
-                    return self._object(_read(response, line))
-            except urllib.error.HTTPError as error:
-                raise self._refusal(error, line) from None
-            except (OSError, HTTPException, ValueError) as error:
-                raise self._failure(error, line) from None
-
-    def _failure(self, error: Exception, line: Line) -> Failed:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error  # urllib wraps most things
-        if line.late or isinstance(reason, TimeoutError):
-            return Failed(f"no answer within engine.timeout = {self.timeout:g} seconds")
-        # a ValueError is of what was sent, or of a certificate: it would be the same again
-        return Failed(self.clean(_name(reason)), again=not isinstance(reason, ValueError))
+        try:
+            answer = self._client.ask(path, None if body is None else json.dumps(body).encode(), self.timeout)
+        except TooLate:
+            raise Failed(f"no answer within engine.timeout = {self.timeout:g} seconds") from None
+        except TooLarge as error:
+            raise Failed(f"its answer has {error}", again=False) from None
+        except Unreachable as error:
+            # a ValueError is of what was sent, or of a certificate: it would be the same again
+            words = f"{type(error.reason).__name__}: {error.reason}"
+            raise Failed(self.clean(words), again=not isinstance(error.reason, ValueError)) from None
+        if not answer.success:
+            raise self._refusal(answer)
+        return self._object(answer.body)
 
     def _object(self, text: bytes) -> dict[str, Any]:
         try:
@@ -130,43 +105,20 @@ class ApiClient:
             raise Failed(f"its answer is JSON but not an object: {self.clean(str(found))!r}")
         return cast("dict[str, Any]", found)
 
-    def _refusal(self, error: urllib.error.HTTPError, line: Line) -> Failed:
-        status = error.code
-        with error:
-            try:
-                body = _read(cast("_Body", error), line)
-            except (OSError, HTTPException, ValueError, Failed):
-                body = b""  # the status says enough
+    def _refusal(self, answer: Answer) -> Failed:
+        status = answer.status
         if 300 <= status < 400:
-            target = self.clean(error.headers.get("Location") or "another address")
+            target = self.clean(answer.headers.get("Location") or "another address")
             return Failed(f"it redirects to {target}, and redirects are not followed", status, again=False)
-        words = self.clean(_message(body)) or "no message"
+        words = self.clean(_message(answer.body)) or "no message"
         again = status in _TRY_AGAIN or status >= 500
-        return Failed(words, status, again, _retry_after(error.headers.get("Retry-After")))
+        return Failed(words, status, again, _retry_after(answer.headers.get("Retry-After")))
 
     def clean(self, text: str) -> str:
         """The server's words on one line: without the key, without characters that are not seen but act, and short."""
         line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
         line = self._key.hide(line)
         return line if len(line) <= _MAX_WORDS else line[:_MAX_WORDS] + " …"
-
-
-def _read(response: _Body, line: Line) -> bytes:
-    """The whole body; it may neither be too large nor come too slowly."""
-    body = bytearray()
-    while True:
-        piece = response.read1(64 * 1024)
-        if line.late:  # what there is of it was cut off
-            raise TimeoutError
-        if not piece:
-            return bytes(body)
-        body += piece
-        if len(body) > MAX_BODY:
-            raise Failed(f"its answer has more than {MAX_BODY // 2**20} MiB", again=False)
-
-
-def _name(reason: object) -> str:
-    return f"{type(reason).__name__}: {reason}" if isinstance(reason, BaseException) else str(reason)
 
 
 def _message(body: bytes) -> str:

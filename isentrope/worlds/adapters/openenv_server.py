@@ -1,12 +1,17 @@
-"""A world of ours as an OpenEnv server: any OpenEnv client plays it, naming a task by split and index, or a seed."""
+"""A world of ours as an OpenEnv server: any OpenEnv client plays it, naming a task by split and index, or a seed.
+
+OpenEnv knows no keys, so the server stays on this machine and web pages from elsewhere are refused.
+"""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
-from isentrope.core.errors import TaskError
-from isentrope.worlds.adapters.openenv_door import with_door
+from isentrope.config.validate import is_local
+from isentrope.core.errors import ConfigError, TaskError
+from isentrope.net.app import Door, Guarded
+from isentrope.net.server import Limits, Server
 from isentrope.worlds.adapters.openenv_server_facts import ENDLESS
 from isentrope.worlds.contract import Step, Task, View, World
 from isentrope.worlds.registry import require
@@ -15,8 +20,20 @@ PREVIEW = 100  # tasks listed at once
 MAX_ACTION = 10_000  # characters
 
 
-def make_app(world: World, sessions: int, to_others: bool = False) -> Any:
-    """The ASGI application, which web pages from elsewhere cannot talk to (openenv_door.py)."""
+def open_server(world: World, host: str, port: int, sessions: int, to_others: bool = False) -> Server:
+    """Nobody opens such a server to others by accident."""
+    if not to_others and not is_local(host):
+        raise ConfigError(
+            f"--host {host} can be reached by others, and OpenEnv has no key: all of them could play. Stay on this "
+            "machine with --host 127.0.0.1 (others come through a tunnel: ssh -L 8000:127.0.0.1:8000 HOST), or say "
+            "--to-others"
+        )
+    # every session has a connection of its own
+    return Server(make_app(world, sessions, to_others), host, port, Limits(connections=Limits.connections + sessions))
+
+
+def make_app(world: World, sessions: int, to_others: bool = False) -> Guarded:
+    """The ASGI application, which web pages from elsewhere cannot talk to."""
     server = require("openenv.core.env_server", "openenv", "an OpenEnv server")
     types = require("openenv.core.env_server.types", "openenv", "an OpenEnv server")
     action, observation = _messages(types)
@@ -24,7 +41,7 @@ def make_app(world: World, sessions: int, to_others: bool = False) -> Any:
     app = server.create_fastapi_app(
         environment, action, observation, max_concurrent_envs=sessions, env_name=world.name, mode="simulation"
     )
-    return with_door(app, to_others)
+    return Guarded(app, Door(local=not to_others), Limits(), error=lambda refusal: {"detail": refusal.message})
 
 
 def _messages(types: Any) -> tuple[type[Any], type[Any]]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from isentrope.core.errors import TaskError
+from isentrope.net.client import Client, TooLarge, TooLate, Unreachable
 
 ENDLESS = 2**31 - 1  # how a server says that a split makes up as many tasks as are asked for
 _MAX_ANSWER = 1_000_000  # bytes
+
+
+class _Refused(Exception):
+    """An answer with a status like 404."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ def action_form(url: str, field: str, seconds: float) -> ActionForm:
     """From the server's schema: the field that was asked for, the only required one, or the only one of text."""
     try:
         schema = cast("dict[str, Any]", _ask(url, "/schema", seconds).get("action") or {})
-    except (urllib.error.HTTPError, AttributeError) as error:
+    except (_Refused, AttributeError) as error:
         raise TaskError(f"what answers at {url} is no OpenEnv server: it has no /schema ({error})") from error
     fields = {
         name: str(cast("dict[str, Any]", one).get("type", ""))
@@ -84,7 +87,7 @@ def split_sizes(url: str, seconds: float) -> dict[str, int | None]:
         counts = {split: int(answer["num_tasks"]) for split, answer in asked.items()}
         return {split: count if count < ENDLESS else None for split, count in counts.items()}
     except (
-        urllib.error.HTTPError,
+        _Refused,
         AttributeError,
         KeyError,
         TypeError,
@@ -94,17 +97,16 @@ def split_sizes(url: str, seconds: float) -> dict[str, int | None]:
 
 
 def _ask(url: str, path: str, seconds: float, body: Mapping[str, Any] | None = None) -> Any:
-    """One answer in JSON. A server that does not answer at all is an error; a status like 404 is raised as it is."""
+    """One answer in JSON. A server that does not answer at all is an error; a status like 404 is _Refused."""
     if not url.startswith(("http://", "https://")):
         raise TaskError(f"task.options.url = {url!r}: expected an address that begins with http:// or https://")
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url.rstrip("/") + path, data, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=seconds) as answer:
-            return json.loads(answer.read(_MAX_ANSWER))
-    except urllib.error.HTTPError:
-        raise
-    except (OSError, ValueError) as error:
+        answer = Client(url, _MAX_ANSWER, {"Content-Type": "application/json"}).ask(path, data, seconds)
+        if not answer.success:
+            raise _Refused(f"status {answer.status}")
+        return json.loads(answer.body)
+    except (TooLate, TooLarge, Unreachable, ValueError, RecursionError) as error:
         raise TaskError(
             f"no OpenEnv server answers at {url}: {error}. Start one there (isentrope serve-openenv household serves "
             "a world of this package), or set task.options.url"

@@ -17,11 +17,11 @@ from isentrope.config.convert import parse_section
 from isentrope.config.text import as_table
 from isentrope.config.validate import addresses
 from isentrope.core.errors import ConfigError, TaskError
+from isentrope.net.client import Line, TooLate, Unreachable
 from isentrope.worlds.contract import Expert, Instance, Step, View, World
 from isentrope.worlds.pool.codec import Table, instance_from_table, result_from_table
 from isentrope.worlds.pool.guarded import MAX_ACTION, Failure, FailureKind, TaskFailed, close_world
-from isentrope.worlds.pool.remote_client import Line, Refused, TaskServer, TooLate, Unreachable
-from isentrope.worlds.pool.remote_servers import PATH, Fleet
+from isentrope.worlds.pool.remote_servers import PATH, Fleet, Refused, TaskServer
 from isentrope.worlds.pool.sanitize import Garbage
 from isentrope.worlds.registry import make_world, world_options
 

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import urlsplit
 
-from isentrope.core.errors import TaskError
-from isentrope.worlds.pool.codec import Table
-from isentrope.worlds.pool.remote_client import Refused, TaskServer, TooLate, Unreachable
+from isentrope.config.validate import is_local
+from isentrope.core.errors import ConfigError, TaskError
+from isentrope.net.client import MAX_WORDS, Client, Line, TooLarge, TooLate, Unreachable
+from isentrope.worlds.pool.codec import MAX_MESSAGE, Table, pack, unpack
 from isentrope.worlds.pool.sanitize import Garbage
 
 PROTOCOL = 1
@@ -23,6 +25,58 @@ PROBE_SECONDS = 2.0  # for a lost server to say that it is back
 PROBE_PAUSE = 0.5
 DESCRIBE_SECONDS = 30.0
 PATH = f"/v{PROTOCOL}"
+ATTEMPTS = 3
+
+
+class Refused(Exception):
+    """The server answered that it will not."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+class TaskServer:
+    """One address. Any thread may ask.
+
+    A request is made again only if the connection broke. That is always safe: a start is named by its session and a
+    step by its number, so the server answers a repeated request as it did the first time and plays nothing twice.
+    """
+
+    def __init__(self, address: str, key: str = "") -> None:
+        self.address = address
+        self.live = 0  # episodes being played there; the fleet's to count
+        self.down = ""  # why it is not used at present
+        parts = urlsplit(address)
+        if key and parts.scheme != "https" and not is_local(parts.hostname or ""):
+            raise ConfigError(
+                f"task.where = {address}: the key would go over the network for all to read; use https (a proxy in "
+                "front of the server) or a tunnel to this machine, or leave task.key_env out"
+            )
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._client = Client(address, MAX_MESSAGE, headers, keep=True)
+
+    def ask(self, path: str, body: Table | None, seconds: float, line: Line | None = None) -> Table:
+        """The server's answer, a JSON object. POST with a body, else GET."""
+        data = None if body is None else pack(body)
+        try:
+            answer = self._client.ask(path, data, seconds, line, ATTEMPTS)
+        except TooLarge as error:
+            raise Garbage(f"the server's answer has {error}") from None
+        if answer.status != 200:
+            raise Refused(answer.status, f"{self.address}: {_refusal(answer.status, answer.body)}")
+        return unpack(answer.body)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _refusal(status: int, body: bytes) -> str:
+    try:
+        words = str(unpack(body).get("error", ""))
+    except Garbage:
+        words = ""
+    return "".join(char if char.isprintable() else " " for char in f"status {status}: {words}")[:MAX_WORDS]
 
 
 @dataclass(frozen=True)

@@ -10,33 +10,23 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from http.client import HTTPException
 from typing import Any, cast
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from isentrope.core.errors import TaskError
+from isentrope.net.client import Client, TooLarge, TooLate, Unreachable
 from isentrope.worlds.search_qa.passages import Hit, read_passage
 
 _MAX_ANSWER = 16 * 2**20
-_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")  # never reached by way of a proxy
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    """A search is sent to the address that was given and nowhere else."""
-
-    def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
-        return None
 
 
 class Remote:
     def __init__(self, url: str, timeout: float = 20.0, retries: int = 3) -> None:
         self._url = _address(url)
         self._timeout, self._retries = timeout, retries
-        local = urlsplit(self._url).hostname in _THIS_MACHINE
-        self._opener = build_opener(_NoRedirect(), *([ProxyHandler({})] if local else []))
+        kind = "application/json"
+        self._client = Client(self._url, _MAX_ANSWER, {"Content-Type": kind, "Accept": kind})
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         body = json.dumps({"queries": list(queries), "topk": k, "return_scores": True}).encode()
@@ -56,32 +46,24 @@ class Remote:
             left = end - time.monotonic()
             if left <= 0:
                 break
-            request = Request(self._url, body, {"Content-Type": "application/json", "Accept": "application/json"})
             try:
-                with self._opener.open(request, timeout=left) as answer:
-                    return _parsed(_read(answer, end), self._url)
-            except HTTPError as error:
-                problem = f"it answered {error.code}: {error.read(300).decode('utf-8', 'replace')}"
-                if error.code not in _AGAIN:
+                answer = self._client.ask("", body, left)
+            except TooLarge as error:
+                raise TaskError(f"{self._url} answered with {error}") from None
+            except TooLate:
+                problem = "timed out"
+            except Unreachable as error:
+                problem = str(error.reason) or str(error)
+            else:
+                if answer.success:
+                    return _parsed(answer.body, self._url)
+                problem = f"it answered {answer.status}: {answer.body[:300].decode('utf-8', 'replace')}"
+                if answer.status not in _AGAIN:
                     break
-            except (OSError, HTTPException) as error:  # refused, cut off, timed out
-                problem = str(getattr(error, "reason", None) or error) or type(error).__name__
         raise TaskError(
             f"no search at {self._url}: {problem or 'timed out'}. Is the server running? `isentrope retrieve CORPUS` "
             "starts one; option retriever has its address"
         )
-
-
-def _read(answer: Any, end: float) -> bytes:
-    """The answer, unless it comes too slowly."""
-    body = bytearray()
-    while chunk := answer.read1(1 << 16):
-        body += chunk
-        if len(body) > _MAX_ANSWER:
-            break
-        if time.monotonic() > end:
-            raise TimeoutError("timed out")
-    return bytes(body)
 
 
 def _address(url: str) -> str:
@@ -97,8 +79,6 @@ def _address(url: str) -> str:
 
 
 def _parsed(body: bytes, url: str) -> Any:
-    if len(body) > _MAX_ANSWER:
-        raise TaskError(f"{url} answered with more than {_MAX_ANSWER // 2**20} MiB")
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

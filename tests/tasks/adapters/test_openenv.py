@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,9 +9,9 @@ from typing import Any
 import pytest
 
 from isentrope.core.errors import ConfigError, TaskError
+from isentrope.net.server import Server
 from isentrope.worlds.adapters.openenv import OpenEnvOptions, OpenEnvWorld
-from isentrope.worlds.adapters.openenv_door import check_host
-from isentrope.worlds.adapters.openenv_server import make_app
+from isentrope.worlds.adapters.openenv_server import make_app, open_server
 from isentrope.worlds.adapters.openenv_server_facts import ActionForm
 from isentrope.worlds.conformance.suite import assert_conforms
 from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
@@ -24,19 +22,8 @@ openenv = pytest.importorskip("openenv.core", reason="needs pip install 'isentro
 @contextmanager
 def served(app: Any) -> Iterator[str]:
     """The application at a free port of this machine."""
-    import uvicorn
-
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(100)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(10)
+    with Server(app, "127.0.0.1", 0) as server, server.background():
+        yield server.address
 
 
 def foreign_app() -> Any:
@@ -210,12 +197,13 @@ def test_web_pages_from_elsewhere_are_refused(headers: dict[str, str], to_others
 
 
 def test_it_is_not_opened_to_others_by_accident() -> None:
+    world = HouseholdWorld(HouseholdOptions(rooms="small"))
     for host in ("0.0.0.0", "::", "", "192.168.1.5"):
         with pytest.raises(ConfigError, match="OpenEnv has no key"):
-            check_host(host, to_others=False)
-        check_host(host, to_others=True)
-    for host in ("127.0.0.1", "localhost", "::1"):
-        check_host(host, to_others=False)
+            open_server(world, host, 0, 4)
+    open_server(world, "0.0.0.0", 0, 4, to_others=True).close()
+    for host in ("127.0.0.1", "localhost"):
+        open_server(world, host, 0, 4).close()
     command = [sys.executable, "-m", "isentrope", "serve-openenv", "household", "--host", "0.0.0.0", "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2

@@ -2,30 +2,101 @@
 
 A client names its session and numbers its steps (the start is number 0). The last answer of a session is kept, so a
 request that is made again after a broken connection gets the same answer, and nothing is played twice.
+
+Tasks are played in worker processes or in threads, each with a queue in front of it. They stay where they were started,
+so requests may have to wait for their turn though somebody else is free. What has to wait is known: a client is told
+so, and does not take the server for lost.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any
 
+from isentrope.config.schema import TaskSettings
 from isentrope.core.errors import TaskError
-from isentrope.serve.task_desk import Desk, Turn
-from isentrope.worlds.pool.codec import Table
+from isentrope.net.app import Refusal
+from isentrope.worlds.pool.codec import Table, result_to_table
+from isentrope.worlds.pool.guarded import close_world
+from isentrope.worlds.pool.placement import place_of
+from isentrope.worlds.pool.threads import ThreadTasks
+from isentrope.worlds.pool.workers import WorkerTasks
+from isentrope.worlds.registry import make_world
 
 HOLD_SECONDS = 1.0  # that a request is held while it waits for its turn; then the client asks again
 QUEUED = {"queued": True}
 _SESSION = re.compile(r"[0-9a-f]{32}")
 
 
-class Refusal(Exception):
-    """A request that is not carried out."""
+class Turn:
+    """Something to be played, from when it joins the queue."""
 
-    def __init__(self, words: str, status: int = 400) -> None:
-        super().__init__(words)
-        self.words, self.status = words, status
+    def __init__(self, command: str, slot: int, argument: Any) -> None:
+        self.command, self.slot, self.argument = command, slot, argument
+        self.begun = False
+        self.answer: Future[Table] = Future()
+
+
+class Lane:
+    """So many threads that play one turn after another, in the order in which they came, with one pool of tasks."""
+
+    def __init__(self, pool: ThreadTasks | WorkerTasks, threads: int) -> None:
+        self._pool, self._threads = pool, threads
+        self._queue: SimpleQueue[Turn | None] = SimpleQueue()
+        for _ in range(threads):
+            threading.Thread(target=self._work, daemon=True, name="isentrope-lane").start()
+
+    def join(self, turn: Turn) -> None:
+        self._queue.put(turn)
+
+    def close(self) -> None:
+        for _ in range(self._threads):
+            self._queue.put(None)
+        self._pool.close()
+
+    def _work(self) -> None:
+        while (turn := self._queue.get()) is not None:
+            if not turn.answer.set_running_or_notify_cancel():
+                continue
+            turn.begun = True
+            try:
+                play: Any = self._pool.start if turn.command == "start" else self._pool.step
+                turn.answer.set_result(result_to_table(play({turn.slot: turn.argument})[turn.slot]))
+            except BaseException as error:
+                turn.answer.set_exception(error)
+
+
+class Desk:
+    """Plays slots for many clients at once. A slot belongs to one lane, where its task is."""
+
+    def __init__(self, task: TaskSettings, count: int) -> None:
+        self.world = make_world(task.world, task.options)
+        place = place_of(task.where, task.workers, self.world)
+        if place.workers:
+            with ThreadPoolExecutor(place.workers) as threads:  # all come up at the same time
+                begun = [threads.submit(self._worker, task, count) for _ in range(place.workers)]
+            self._lanes = [Lane(worker.result(), 1) for worker in begun]  # a worker does one thing after another
+        else:
+            at_once = max(1, place.threads)
+            self._lanes = [Lane(ThreadTasks(self.world, count, at_once, task.step_seconds), min(at_once, count))]
+
+    def _worker(self, task: TaskSettings, count: int) -> WorkerTasks:
+        return WorkerTasks(task.world, task.options, count, 1, task.step_seconds, self.world)
+
+    def play(self, command: str, slot: int, argument: Any) -> Turn:
+        turn = Turn(command, slot, argument)
+        self._lanes[slot % len(self._lanes)].join(turn)
+        return turn
+
+    def close(self) -> None:
+        for lane in self._lanes:
+            lane.close()
+        close_world(self.world)
 
 
 class _Session:
@@ -56,25 +127,25 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def start(self, name: Any, split: Any, index: Any) -> Table:
+    async def start(self, name: Any, split: Any, index: Any) -> Table:
         if not isinstance(name, str) or not _SESSION.fullmatch(name):
             raise Refusal("session: expected 32 hexadecimal digits")
-        instance = self.instance(split, index)
+        instance = await asyncio.to_thread(self.instance, split, index)  # some worlds take their time
         with self._lock:
             if name not in self._sessions:
                 if not self._free:
                     raise Refusal(f"all {self._most} sessions are taken; close some, or serve more (--sessions)", 503)
                 self._sessions[name] = _Session(self._free.pop())
             session = self._sessions[name]
-        return self._once(session, 0, (split, index), instance)
+        return await self._answer(session, self._once(session, 0, (split, index), instance))
 
-    def step(self, name: Any, number: Any, action: Any) -> Table:
+    async def step(self, name: Any, number: Any, action: Any) -> Table:
         session = self._sessions.get(name) if isinstance(name, str) else None
         if session is None:
             raise _gone()
         if type(number) is not int or number < 1 or not isinstance(action, str):
             raise Refusal("a step needs a number from 1 on and an action, which is text")
-        return self._once(session, number, action, action)
+        return await self._answer(session, self._once(session, number, action, action))
 
     def close(self, name: Any) -> Table:
         """Closing what is not there is fine: it may have been closed before."""
@@ -88,7 +159,7 @@ class Sessions:
         """Drop sessions that stood idle."""
         end = time.monotonic() - self._idle_seconds
         with self._lock:
-            names = [name for name, one in self._sessions.items() if one.used < end and not one.busy]
+            names = [name for name, session in self._sessions.items() if session.used < end and not session.busy]
             idle = [self._sessions.pop(name) for name in names]
         for session in idle:
             self._end(session)
@@ -102,8 +173,8 @@ class Sessions:
         except TaskError as error:
             raise Refusal(str(error)) from error
 
-    def _once(self, session: _Session, number: int, request: object, argument: Any) -> Table:
-        """Play it, or give the answer that it had; QUEUED if its turn does not come soon."""
+    def _once(self, session: _Session, number: int, request: object, argument: Any) -> Turn:
+        """The turn in which it is played, or was."""
         with session.lock:
             if session.closed:
                 raise _gone()
@@ -112,10 +183,15 @@ class Sessions:
                     raise Refusal(f"step {number} is not what follows {session.number}, or was another one before", 409)
                 session.turn = self._desk.play("step" if number else "start", session.slot, argument)
                 session.number, session.request = number, request
-            turn = session.turn
-        answer = turn.answer.result() if turn.begun.wait(HOLD_SECONDS) else QUEUED
+            return session.turn
+
+    async def _answer(self, session: _Session, turn: Turn) -> Table:
+        """QUEUED if its turn does not come soon. What is being played cannot be cancelled, what waits is not."""
+        answer = asyncio.wrap_future(turn.answer)
+        await asyncio.wait((answer,), timeout=HOLD_SECONDS)
+        table = await answer if turn.begun else QUEUED
         session.used = time.monotonic()
-        return answer
+        return table
 
     def _end(self, session: _Session) -> None:
         """What waits for its turn is not played any more; what is being played ends before others get the slot."""

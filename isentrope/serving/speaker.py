@@ -21,7 +21,7 @@ from isentrope.agent.response_format import is_complete
 from isentrope.core.engine import Engine, Request, Sampled
 from isentrope.core.seeding import stream
 from isentrope.core.tokenizer import ACTION, Dialect
-from isentrope.serve.chat import BadRequest, Chat
+from isentrope.serving.chat import BadRequest, Chat
 
 REMEMBERED = 20_000  # answers whose tokens are remembered
 _SEEDS = 2**64

@@ -1,4 +1,4 @@
-"""The key of a server, taken from the environment, and the addresses it may be sent to."""
+"""Keys, taken from the environment: the one that a client sends and where it may go, the one that a server asks for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from isentrope.config.validate import is_local, is_variable_name
-from isentrope.core.errors import EngineError
+from isentrope.core.errors import ConfigError, EngineError
 
 AUTO = "auto"
 _USUAL = "OPENAI_API_KEY"
@@ -82,6 +82,22 @@ def check_address(url: str, key: Key) -> bool:
             "engine.key_env to the empty string if that server needs no key"
         )
     return local
+
+
+def server_key(host: str, key_env: str) -> str:
+    """The key that clients must send. Without one a server stays on this machine."""
+    key = os.environ.get(key_env, "").strip() if key_env else ""
+    if key_env and not key:
+        raise ConfigError(
+            "--key-env: expected the name of an environment variable that holds the key that clients send; there is "
+            "none of the name given, or it is empty"
+        )
+    if not key and not is_local(host):
+        raise ConfigError(
+            f"--host {host} can be reached by others, and there is no key: name the environment variable that holds "
+            "one with --key-env, or stay on this machine with --host 127.0.0.1"
+        )
+    return key
 
 
 def _missing(setting: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from isentrope.core.engine import TAIL_BYTES
+from isentrope.net.app import Refusal
 
 MAX_STOPS = 4
 _COLDEST = 1e-4  # a temperature below it, other than 0, would divide logits beyond what numbers hold
@@ -29,12 +30,12 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {  # fields that would change the answ
 }
 
 
-class BadRequest(Exception):
+class BadRequest(Refusal):
     """A request that is refused, in OpenAI's terms."""
 
     def __init__(self, message: str, status: int = 400, param: str | None = None, code: str | None = None) -> None:
-        super().__init__(message)
-        self.message, self.status, self.param, self.code = message, status, param, code
+        super().__init__(message, status)
+        self.param, self.code = param, code
 
 
 @dataclass(frozen=True)

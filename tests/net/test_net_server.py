@@ -1,0 +1,199 @@
+"""The server under all servers: what it does to those who are too many, too slow, too long, or not from here."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from isentrope.core.errors import ConfigError
+from isentrope.net.app import Door, Guarded, Refusal, json_app, json_object, path_of
+from isentrope.net.server import MAX_HEAD, Limits, Server, listen
+
+LIMITS = Limits(body=1000, connections=4, read_seconds=0.5, answer_seconds=2.0, stop_seconds=1)
+
+
+async def answer(request: Request) -> Any:
+    path = path_of(request)
+    if path == "/body":
+        return await json_object(request)
+    if path == "/raw":
+        return {"bytes": len(await request.body())}
+    if path == "/slow":
+        await asyncio.sleep(30)
+    if path == "/broken":
+        raise KeyError("secret")
+    if path == "/refused":
+        raise Refusal("come back later", 429)
+    if path == "/stream":
+        return StreamingResponse(pieces(), media_type="text/event-stream")
+    return {"path": path}
+
+
+async def pieces() -> AsyncIterator[str]:
+    for number in range(3):
+        yield f"data: {number}\n\n"
+        await asyncio.sleep(0.01)
+
+
+@contextmanager
+def serving(limits: Limits = LIMITS, door: Door | None = None) -> Iterator[Server]:
+    app = Guarded(json_app(answer), door or Door(), limits)
+    with Server(app, "127.0.0.1", 0, limits) as server, server.background():
+        yield server
+
+
+def ask(server: Server, path: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    sent = {"Content-Type": "application/json", **headers}
+    connection.request("GET" if body is None else "POST", path, body, sent)
+    response = connection.getresponse()
+    got = response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+    connection.close()
+    return got
+
+
+def read_all(connection: socket.socket) -> bytes:
+    connection.settimeout(20)
+    got = b""
+    try:
+        while piece := connection.recv(65536):
+            got += piece
+    except ConnectionResetError:
+        pass
+    return got
+
+
+def raw(server: Server, *pieces_sent: bytes, pause: float = 0.0) -> bytes:
+    """What comes back until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        for piece in pieces_sent:
+            try:
+                connection.sendall(piece)
+            except OSError:
+                break  # closed already
+            time.sleep(pause)
+        return read_all(connection)
+
+
+def test_answers_errors_and_streams() -> None:
+    with serving() as server:
+        status, headers, body = ask(server, "/body/", b'{"a": 1}')
+        assert (status, headers["content-type"], json.loads(body)) == (200, "application/json", {"a": 1})
+        assert "server" not in headers
+        status, headers, body = ask(server, "/broken")
+        assert (status, json.loads(body)) == (500, {"error": "the server failed: KeyError"})
+        assert headers["connection"] == "close"
+        status, headers, body = ask(server, "/refused")
+        assert (status, headers["retry-after"], json.loads(body)) == (429, "1", {"error": "come back later"})
+        status, headers, body = ask(server, "/stream")
+        assert (status, body) == (200, b"data: 0\n\ndata: 1\n\ndata: 2\n\n")
+        assert "text/event-stream" in headers["content-type"]
+
+
+def test_an_answer_that_takes_too_long() -> None:
+    with serving() as server:
+        status, _, body = ask(server, "/slow")
+    assert (status, json.loads(body)) == (500, {"error": "the server failed: TimeoutError"})
+
+
+def test_bodies_that_are_too_long_whatever_is_said_of_them() -> None:
+    with serving() as server:
+        assert ask(server, "/body", b" " * 1001)[0] == 413
+        assert ask(server, "/body", b"{}", **{"Content-Length": "1" + "0" * 15})[0] == 413  # and nothing comes
+        assert ask(server, "/body", b"{}", **{"Content-Length": "9" * 5000})[0] == 413
+        assert ask(server, "/body", b"{}", **{"Content-Length": "-1"})[0] == 411
+        start = b"POST /raw HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        chunk = b"258\r\n" + b"x" * 600 + b"\r\n"
+        assert raw(server, start + 2 * chunk + b"0\r\n\r\n").startswith(b"HTTP/1.1 413")
+        chunked = start.replace(b"/raw", b"/body").replace(b"\r\n\r\n", b"\r\nContent-Type: application/json\r\n\r\n")
+        assert b" 411 " in raw(server, chunked + b"2\r\n{}\r\n0\r\n\r\n").splitlines()[0]
+        assert ask(server, "/body", b"{}")[0] == 200
+
+
+def test_who_is_silent_or_slow_is_left() -> None:
+    with serving() as server:
+        began = time.monotonic()
+        assert raw(server) == b""
+        assert raw(server, *[b"GET /x HTTP/1.1\r\n", *[b"A: b\r\n"] * 30], pause=0.05) == b""  # never a whole head
+        head = b"POST /body HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n"
+        assert raw(server, head + b"{").startswith(b"HTTP/1.1 408")
+        kept = b"GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        assert raw(server, kept).startswith(b"HTTP/1.1 200")  # and closed, as nothing else was asked
+        assert time.monotonic() - began < 15
+
+
+def test_heads_that_are_too_long_or_none() -> None:
+    with serving(replace(LIMITS, read_seconds=20.0)) as server:
+        got = raw(server, b"GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"A: " + b"x" * (MAX_HEAD + 10))
+        assert got[:12] in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
+        assert raw(server, b"rubbish\r\n\r\n").startswith(b"HTTP/1.1 400")
+        assert ask(server, "/x")[0] == 200
+
+
+def test_no_more_connections_than_allowed() -> None:
+    with serving(replace(LIMITS, read_seconds=20.0)) as server:
+        held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(4)]
+        time.sleep(0.3)
+        assert raw(server) == b""  # closed at once
+        for connection in held:
+            connection.close()
+        time.sleep(0.3)
+        assert ask(server, "/x")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("door", "headers", "status"),
+    [
+        (Door(), {}, 200),
+        (Door(), {"Host": "evil.example"}, 403),
+        (Door(), {"Host": "localhost:1", "Origin": "http://localhost:3000"}, 200),
+        (Door(), {"Origin": "https://evil.example"}, 403),
+        (Door(), {"Origin": "null"}, 403),
+        (Door(local=False), {"Host": "games.example"}, 200),
+        (Door(local=False), {"Host": "games.example:80", "Origin": "http://games.example"}, 200),
+        (Door(local=False), {"Host": "games.example", "Origin": "http://evil.example"}, 403),
+        (Door("sesame"), {}, 401),
+        (Door("sesame"), {"Authorization": "Bearer sesam"}, 401),
+        (Door("sesame"), {"Authorization": "Bearer sesame", "Host": "any.example"}, 200),
+    ],
+)
+def test_the_door(door: Door, headers: dict[str, str], status: int) -> None:
+    assert "sesame" not in repr(door)
+    with serving(door=door) as server:
+        got, sent, _ = ask(server, "/x", **headers)
+        assert got == status
+        assert (sent.get("www-authenticate") == "Bearer") == (status == 401)
+
+
+def test_the_end_does_not_wait_for_ever() -> None:
+    limits = replace(LIMITS, answer_seconds=60.0)
+    got: list[Any] = []
+    with serving(limits) as server:
+        asking = threading.Thread(target=lambda: got.append(ask(server, "/slow")))
+        asking.start()
+        time.sleep(0.5)
+        began = time.monotonic()
+    assert time.monotonic() - began < 10
+    asking.join()
+    assert (got[0][0], json.loads(got[0][2])) == (503, {"error": "the server is stopping"})
+
+
+def test_an_address_that_cannot_be_had() -> None:
+    with listen("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match=r"cannot serve at 127\.0\.0\.1:\d+: .*use"):
+        listen("127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(ConfigError, match="cannot serve at"):
+        listen("no.such.host.invalid", 0)
+    with pytest.raises(ConfigError, match="cannot serve at"):
+        listen("a" * 70 + ".example", 0)
