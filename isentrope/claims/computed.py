@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from isentrope.claims.record import Verdict
+from isentrope.instruments.probes.interference import Spoken, kernel
 from isentrope.methods.epo import penalty
-from isentrope.metrics.probes.interference import Spoken, kernel
 from isentrope.models.token_head import token_head
 
 TRIALS = 20

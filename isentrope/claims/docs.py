@@ -24,7 +24,7 @@ from isentrope.claims.registry import read_book
 from isentrope.claims.render import computed_to_markdown, runs_to_markdown
 from isentrope.claims.select import matches, place
 from isentrope.claims.words import compared, power_in_words, premise_in_words, rule
-from isentrope.marked import filled
+from isentrope.report.text import filled
 from isentrope.rollout.files import write_atomically
 from isentrope.study.compact import COMPACT
 from isentrope.study.read import DONE, StudyData

@@ -87,8 +87,8 @@ def evaluate(
         config = replace(config, eval=replace(config.eval, splits=tuple(split)))
     from rich.console import Console
 
-    from isentrope.evaluate import Exam, evaluate_model
-    from isentrope.notices import check_prompt
+    from isentrope.loop.evaluate import Exam, evaluate_model
+    from isentrope.loop.messages import check_prompt
     from isentrope.results.record import write_record
 
     exam = Exam(

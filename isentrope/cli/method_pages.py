@@ -19,9 +19,9 @@ from isentrope.config.suggest import did_you_mean
 from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
-from isentrope.marked import filled
 from isentrope.methods.registry import METHODS
 from isentrope.metrics.glossary import GLOSSARY, entry_of, sentence
+from isentrope.report.text import filled
 
 DOCS = Path(__file__).parents[1] / "docs"
 IMITATION = "sft-and-rft"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from isentrope.core.types import Episode, cut_off, lost_to_faults
-from isentrope.metrics.episodes import key_part
+from isentrope.core.types import Episode
+from isentrope.metrics.episodes import cut_off, key_part, lost_to_faults
 from isentrope.results.statistics import Share, mean_and_std, share_of
 
 PAPERS_ORDER = ("pick", "look", "clean", "heat", "cool", "two")  # the columns of the papers' household tables

@@ -13,12 +13,12 @@ from isentrope.core.engine import Engine
 from isentrope.core.errors import ConfigError, EngineError
 from isentrope.engines.openai.api_key import is_local
 from isentrope.engines.registry import make_engine
-from isentrope.evaluate import evaluation_plan
+from isentrope.loop.evaluate import evaluation_plan
+from isentrope.loop.session import use_threads
 from isentrope.models.load import load_policy
 from isentrope.models.sources.find import find_folder
 from isentrope.serve.http import Server
 from isentrope.serve.speaker import Speaker
-from isentrope.setup import use_threads
 
 SLOTS = 16  # conversations whose keys and values are kept; so many are sampled together at most
 

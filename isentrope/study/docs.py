@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from isentrope.core.errors import RunError
-from isentrope.marked import filled
 from isentrope.report.paper import picture_svg
+from isentrope.report.text import filled
 from isentrope.results.render import markdown_safe, one_line
 from isentrope.rollout.files import write_atomically
 from isentrope.study.compact import COMPACT

@@ -35,7 +35,7 @@ from isentrope.claims.words import (
 )
 from isentrope.cli.main import app
 from isentrope.core.errors import ConfigError, RunError
-from isentrope.metrics.probes.interference import Spoken
+from isentrope.instruments.probes.interference import Spoken
 from isentrope.study.compact import write_compact
 from isentrope.study.read import FAILED, StudyData
 from tests.claims.made import POCKET, in_setting, made_run, made_study, of_model, with_train

@@ -15,9 +15,9 @@ from isentrope.cli.main import app
 from isentrope.config.load import config_to_toml, load_config
 from isentrope.core.errors import RunError
 from isentrope.engines.torch import TorchEngine
-from isentrope.evaluate import checkpoints_of
+from isentrope.loop.evaluate import checkpoints_of
+from isentrope.loop.train import train
 from isentrope.models.load import load_policy
-from isentrope.pipeline import train
 from isentrope.results.record import Record, read_record
 from isentrope.results.rows import SAME_TEST, differing
 from isentrope.results.source import read_source

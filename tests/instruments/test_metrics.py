@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.core.types import Episode, Turn
-from isentrope.metrics.episodes import FAILURES, eval_metrics, rollout_metrics, wilson
+from isentrope.core.types import FAILURES, Episode, Turn
+from isentrope.metrics.episodes import eval_metrics, rollout_metrics, wilson
 from isentrope.metrics.glossary import explain
 
 

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from isentrope.cli.main import app
 from isentrope.core.errors import RunError
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from isentrope.metrics.recompute import analyze
 from isentrope.metrics.words import read_words
-from isentrope.pipeline import train
 from isentrope.rollout.scores import read_scores, scores_path, write_scores
 from isentrope.rollout.store import read_episodes, train_path
-from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config
 
 FEW = ("run.eval_every=0", "eval.games=3", "run.steps=7", "learn.mini_batches=2", "learn.epochs=2", "methods=aem")

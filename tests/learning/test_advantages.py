@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.advantages.grpo import grpo
-from isentrope.advantages.reinforce import reinforce
-from isentrope.advantages.rloo import rloo
+from isentrope.learning.advantages.grpo import grpo
+from isentrope.learning.advantages.reinforce import reinforce
+from isentrope.learning.advantages.rloo import rloo
 from tests.reference import naive
 
 Pairs = list[tuple[float, int]]

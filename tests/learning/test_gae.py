@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.advantages.gae import gae, whiten
-from isentrope.advantages.gigpo import discounted_returns
+from isentrope.learning.advantages.gae import gae, whiten
+from isentrope.learning.advantages.gigpo import discounted_returns
 from tests.reference import naive_credit
 
 Number = st.floats(-5, 5).map(lambda x: round(x, 3))

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.advantages.gae import whiten
-from isentrope.advantages.grpo import grpo
-from isentrope.advantages.overlong import overlong_penalty
-from isentrope.advantages.rloo import rloo
-from isentrope.losses.clipped import clipped_loss
-from isentrope.losses.kl import kl_estimate
-from isentrope.losses.sequence import sequence_loss
-from isentrope.losses.value import value_loss
-from isentrope.masked import token_weights
+from isentrope.learning.advantages.gae import whiten
+from isentrope.learning.advantages.grpo import grpo
+from isentrope.learning.advantages.overlong import overlong_penalty
+from isentrope.learning.advantages.rloo import rloo
+from isentrope.learning.losses.clipped import clipped_loss
+from isentrope.learning.losses.kl import kl_estimate
+from isentrope.learning.losses.sequence import sequence_loss
+from isentrope.learning.losses.value import value_loss
+from isentrope.learning.token_weights import token_weights
 from tests.oracle.padded import INSTALL, actor, core_algos, episodes
 
 core = core_algos()

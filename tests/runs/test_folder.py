@@ -12,14 +12,14 @@ import torch
 
 from isentrope.config.load import load_config
 from isentrope.core.errors import RunError, TaskError
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from isentrope.models.load import find_folder, load_folder
-from isentrope.pipeline import train
 from isentrope.rollout.store import read_episodes
 from isentrope.train import checkpoint
 from isentrope.train.checkpoint import join_tensors, split_tensors
 from isentrope.train.keeper import Keeper
 from isentrope.train.run_folder import RunFolder, differences
-from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config
 
 

@@ -11,12 +11,13 @@ import pytest
 from isentrope.config.schema import LearnSettings
 from isentrope.core.errors import ConfigError, RunError, TaskError, TrainError
 from isentrope.instruments.log import read_records
-from isentrope.pipeline import train
+from isentrope.learning.learner import Learner
+from isentrope.learning.optimiser import make_optimiser
+from isentrope.learning.sft_step import imitate
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from isentrope.rollout.store import read_episodes
 from isentrope.train.checkpoint import latest_checkpoint, load_state
-from isentrope.train.imitate import imitate
-from isentrope.train.learner import Learner, make_optimiser
-from isentrope.warmup import warm_up
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 from tests.runs.helpers import make_model, toy_config
