@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from isentrope.learning.shapes import expect_vectors
+
 Values = NDArray[np.float64]
 WHITEN_EPSILON = 1e-8
 
@@ -19,11 +21,7 @@ def gae(
     rewards_N: Values, values_N: Values, chain_N: NDArray[np.int64], discount: float, lam: float
 ) -> tuple[Values, Values]:
     """(advantages, returns). Tokens of a chain stand next to each other, in order."""
-    if not rewards_N.shape == values_N.shape == chain_N.shape or rewards_N.ndim != 1:
-        raise ValueError(
-            f"rewards {rewards_N.shape}, values {values_N.shape} and chains {chain_N.shape} "
-            "must be vectors of one length"
-        )
+    expect_vectors({"chain_N": chain_N}, rewards_N=rewards_N, values_N=values_N)
     advantages = np.zeros(len(rewards_N))
     next_value = next_advantage = 0.0
     for n in range(len(rewards_N) - 1, -1, -1):
@@ -38,6 +36,7 @@ def gae(
 
 def whiten(advantage_N: Values) -> Values:
     """Mean 0 and standard deviation 1 over the batch; zeros where there is nothing to compare."""
+    expect_vectors(advantage_N=advantage_N)
     if len(advantage_N) < 2 or np.all(advantage_N == advantage_N[0]):
         return np.zeros(len(advantage_N))
     return (advantage_N - advantage_N.mean()) / (advantage_N.std(ddof=1) + WHITEN_EPSILON)

@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isentrope.learning.advantages.grpo import grpo
+from isentrope.learning.shapes import expect_vectors
 
 Ids = NDArray[np.int64]
 
 
 def discounted_returns(rewards_U: NDArray[np.float64], episode_U: Ids, discount: float) -> NDArray[np.float64]:
     """Return from each turn on; the turns of an episode follow each other."""
-    if rewards_U.shape != episode_U.shape:
-        raise ValueError(f"rewards {rewards_U.shape} and episodes {episode_U.shape} must be of equal length")
+    expect_vectors({"episode_U": episode_U}, rewards_U=rewards_U)
     returns = np.zeros(len(rewards_U))
     later = 0.0
     for u in range(len(rewards_U) - 1, -1, -1):
@@ -42,6 +42,7 @@ def discounted_returns(rewards_U: NDArray[np.float64], episode_U: Ids, discount:
 
 def exact_anchors(group_U: Ids, anchors: Sequence[str]) -> Ids:
     """A number for every turn: equal for equal anchors of the same task group, else different."""
+    expect_vectors({"group_U": group_U})
     known: dict[tuple[int, str], int] = {}
     keys = zip(group_U.tolist(), anchors, strict=True)
     return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
@@ -50,6 +51,7 @@ def exact_anchors(group_U: Ids, anchors: Sequence[str]) -> Ids:
 def similar_anchors(group_U: Ids, texts: Sequence[str], threshold: float) -> Ids:
     """As `exact_anchors`, for observations: a text joins the first cluster of its task group whose first text is
     similar to at least `threshold` (matching words over all words, 0 to 1)."""
+    expect_vectors({"group_U": group_U})
     clusters: dict[int, list[tuple[str, int]]] = {}
     exact: dict[tuple[int, str], int] = {}
     numbers = np.zeros(len(texts), np.int64)
@@ -78,4 +80,5 @@ def _similar_cluster(clusters: Sequence[tuple[str, int]], text: str, threshold: 
 
 def step_advantages(returns_U: NDArray[np.float64], anchor_U: Ids, divide_by_std: bool = True) -> NDArray[np.float64]:
     """The step part: group-relative, the groups being those of equal anchor number."""
+    expect_vectors({"anchor_U": anchor_U}, returns_U=returns_U)
     return grpo(returns_U, anchor_U, divide_by_std)

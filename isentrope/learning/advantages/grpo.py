@@ -11,13 +11,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from isentrope.learning.shapes import expect_vectors
+
 EPSILON = 1e-6
 
 
 def grpo(returns_E: NDArray[np.float64], group_E: NDArray[np.int64], divide_by_std: bool = True) -> NDArray[np.float64]:
     """One advantage per episode, from the returns and the group each episode belongs to."""
-    if returns_E.ndim != 1 or returns_E.shape != group_E.shape:
-        raise ValueError(f"returns {returns_E.shape} and groups {group_E.shape} must be two vectors of equal length")
+    expect_vectors({"group_E": group_E}, returns_E=returns_E)
     advantages = np.zeros_like(returns_E, dtype=np.float64)
     for group in np.unique(group_E):
         members = group_E == group

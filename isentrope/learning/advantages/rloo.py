@@ -11,11 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from isentrope.learning.shapes import expect_vectors
+
 
 def rloo(returns_E: NDArray[np.float64], group_E: NDArray[np.int64]) -> NDArray[np.float64]:
     """One advantage per episode, from the returns and the group each episode belongs to."""
-    if returns_E.ndim != 1 or returns_E.shape != group_E.shape:
-        raise ValueError(f"returns {returns_E.shape} and groups {group_E.shape} must be two vectors of equal length")
+    expect_vectors({"group_E": group_E}, returns_E=returns_E)
     advantages = np.zeros(len(returns_E))
     for group in np.unique(group_E):
         members = group_E == group

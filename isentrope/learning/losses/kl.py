@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from isentrope.learning.losses.clipped import MAX_LOG_RATIO
+from isentrope.learning.shapes import expect_vectors
 
 ESTIMATORS = ("k1", "k2", "k3")
 
 
 def kl_estimate(logp_N: Tensor, ref_logp_N: Tensor, estimator: str) -> Tensor:
+    expect_vectors(logp_N=logp_N, ref_logp_N=ref_logp_N)
     d = logp_N - ref_logp_N
     if estimator == "k1":
         return d

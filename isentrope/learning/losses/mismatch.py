@@ -19,10 +19,14 @@ from torch import Tensor
 from isentrope.learning.losses.clipped import MAX_LOG_RATIO
 from isentrope.learning.losses.kl import kl_estimate
 from isentrope.learning.losses.sequence import mean_log_ratio
+from isentrope.learning.shapes import expect_vectors
 
 
 def mismatch_ratio(trainer_logp_N: Tensor, sampler_logp_N: Tensor, turn_N: Tensor | None = None) -> Tensor:
     """π / μ of each token; with `turn_N` the geometric mean over its response, given to each of its tokens."""
+    expect_vectors(
+        None if turn_N is None else {"turn_N": turn_N}, trainer_logp_N=trainer_logp_N, sampler_logp_N=sampler_logp_N
+    )
     log_ratio = trainer_logp_N - sampler_logp_N
     if turn_N is not None:
         log_ratio = mean_log_ratio(log_ratio, turn_N)
@@ -31,6 +35,7 @@ def mismatch_ratio(trainer_logp_N: Tensor, sampler_logp_N: Tensor, turn_N: Tenso
 
 def mismatch_metrics(trainer_logp_N: Tensor, sampler_logp_N: Tensor, ratio_N: Tensor, cap: float) -> dict[str, float]:
     """How far apart the two are. `ratio_N` is what the cap is for; nothing is said of no tokens."""
+    expect_vectors(trainer_logp_N=trainer_logp_N, sampler_logp_N=sampler_logp_N, ratio_N=ratio_N)
     if not len(ratio_N):
         return {}
     apart = (trainer_logp_N - sampler_logp_N).abs()

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from isentrope.learning.shapes import expect_vectors
+
 
 def policy_gradient_loss(logp_N: Tensor, advantage_N: Tensor) -> Tensor:
+    expect_vectors(logp_N=logp_N, advantage_N=advantage_N)
     return -advantage_N * logp_N

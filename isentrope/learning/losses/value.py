@@ -10,9 +10,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from isentrope.learning.shapes import expect_vectors
+
 
 def value_loss(value_N: Tensor, old_value_N: Tensor, return_N: Tensor, clip: float) -> Tensor:
     """`clip` 0 leaves the values free."""
+    expect_vectors(value_N=value_N, old_value_N=old_value_N, return_N=return_N)
     free = (value_N - return_N).square()
     if clip == 0:
         return free / 2
