@@ -58,7 +58,7 @@ def micro_batches(
 ) -> Iterator[TokenBatch]:
     """The mini-batch made of these sequences, piece by piece. Without targets: for scoring or imitation.
 
-    With `share` the beginnings that sequences of a group have in common are computed once (shared_prefix.py).
+    With `share` the beginnings that sequences of a group have in common are computed once (prefix_sharing.py).
     """
     if not sequences:
         return

@@ -90,6 +90,11 @@ def summary(metrics: Mapping[str, float], splits: Sequence[str]) -> str:
     )
 
 
+def brief(metrics: Mapping[str, float]) -> str:
+    """How a step went."""
+    return f"success {metrics['success/all']:.2f}  entropy {metrics.get('entropy/token', 0):.2f}"
+
+
 def say_end(progress: Progress, path: Path) -> None:
     progress.say(f"done: {path}; its page: isentrope report {path}")
 

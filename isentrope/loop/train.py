@@ -5,7 +5,7 @@ A step: collect (plan and play), store, learn (score, assign credit, shape, upda
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,8 @@ from isentrope.core.errors import TaskError, TrainError
 from isentrope.learning.learner import Learner, Update
 from isentrope.loop.cores import Crowd
 from isentrope.loop.evaluate import evaluate
-from isentrope.loop.measure import Monitor
-from isentrope.loop.messages import finished, look_at_rollout, say_end, say_pause, summary
-from isentrope.loop.on_alarm import Response
+from isentrope.loop.measure import Measured, Monitor
+from isentrope.loop.messages import brief, finished, look_at_rollout, say_end, say_pause, summary
 from isentrope.loop.session import RunSession, lasting_objects, open_run
 from isentrope.metrics.episodes import Metrics, rollout_metrics
 from isentrope.rollout.collector import Collector, Rollout
@@ -41,24 +40,6 @@ def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fals
             return _Loop(run, learner, collector, monitor).run_from(int(state.get("step", 0)))
 
 
-@dataclass(frozen=True)
-class _Learnt:
-    """What was learnt in a step."""
-
-    update: Update
-    metrics: Metrics  # of the step so far
-    probing: Metrics  # seconds
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What was measured in a step."""
-
-    note: str
-    timings: Metrics
-    response: Response  # to alarms
-
-
 class _Loop:
     def __init__(self, run: RunSession, learner: Learner, collector: Collector | Prefetch, monitor: Monitor) -> None:
         self.run, self.learner, self.collector, self.monitor = run, learner, collector, monitor
@@ -79,16 +60,16 @@ class _Loop:
             self.crowd.begin()
             rollout = self.collect(step)
             self.store(step, rollout)
-            learnt = self.learn(step, rollout)
-            seen = self.measure(step, rollout, learnt)
+            update = self.learn(step, rollout)
+            measured = self.measure(step, rollout, update)
             evaluation = self.evaluate(step) if self._due(step, self.config.run.eval_every) else {}
-            self.log.write_timings(step, stage_metrics(self.clock.take()) | seen.timings)
-            if self._due(step, self.config.run.checkpoint_every) or seen.response.save:
-                self.save(step, evaluation, seen.response.save)
-            self.progress.advance(seen.note)
-            if seen.response.pause and step < steps:
+            self.log.write_timings(step, stage_metrics(self.clock.take()) | measured.timings)
+            if self._due(step, self.config.run.checkpoint_every) or measured.response.save:
+                self.save(step, evaluation, measured.response.save)
+            self.progress.advance(brief(measured.metrics))
+            if measured.response.pause and step < steps:
                 self.log.close()
-                say_pause(self.progress, self.path, step, seen.response.pause)
+                say_pause(self.progress, self.path, step, measured.response.pause)
                 return evaluation
         self.log.close()
         say_end(self.progress, self.path)
@@ -108,8 +89,8 @@ class _Loop:
             with self.clock("store"):
                 rollout.groups.write(self.path / "episodes", step)
 
-    def learn(self, step: int, rollout: Rollout) -> _Learnt:
-        """Score the episodes, assign credit, shape it, and update the policy."""
+    def learn(self, step: int, rollout: Rollout) -> Update:
+        """Score the episodes, assign credit, shape it, and update the policy; gives the step's metrics so far."""
         metrics = rollout_metrics(rollout.episodes) | rollout.metrics
         try:
             look_at_rollout(self.progress, step, rollout.episodes, metrics)
@@ -122,21 +103,19 @@ class _Loop:
             self.log.write(step, metrics)  # the step one wants to look at
             raise
         metrics |= credited.metrics | probed.metrics | update.metrics | rollout.groups.metrics
-        return _Learnt(update, metrics, probed.seconds)
+        return replace(update, metrics=metrics, seconds=update.seconds | probed.seconds)
 
-    def measure(self, step: int, rollout: Rollout, learnt: _Learnt) -> _Seen:
+    def measure(self, step: int, rollout: Rollout, update: Update) -> Measured:
         """What the step was like, and what is to be done about it."""
-        metrics, update = learnt.metrics, learnt.update
-        measured = self.monitor.measure(step, rollout, update.scores, metrics)
+        measured = self.monitor.measure(step, rollout, update.scores, update.metrics)
         if measured.response.method is not None:
             self.run.methods.append(measured.response.method)
-        metrics |= measured.metrics
+        metrics = update.metrics | measured.metrics
         self.log.write(step, metrics)
         read = rollout.learnt if metrics["update/count"] else []
-        self.clock.split("update", update.seconds | learnt.probing)
+        self.clock.split("update", update.seconds)
         timings = speed_metrics(rollout.seconds, self.clock.seconds, rollout.episodes, read) | measured.timings
-        note = f"success {metrics['success/all']:.2f}  entropy {metrics.get('entropy/token', 0):.2f}"
-        return _Seen(note, timings | self.crowd.look(step), measured.response)
+        return replace(measured, metrics=metrics, timings=timings | self.crowd.look(step))
 
     def evaluate(self, step: int) -> dict[str, float]:
         ends = step in (0, self.config.run.steps)

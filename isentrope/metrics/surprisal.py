@@ -12,8 +12,8 @@ that a was drawn from by
 With a plus: learning more of what is rarer than usual (A > 0, S > H) raises entropy, learning more of the usual lowers
 it, and a negative advantage turns both round. Here a token is the draw and what stands before it the state, because
 there H is known exactly. The forecast of a step is the mean of A_j · (S_j - H_j) over the tokens that were learnt from,
-each with the weight w_j that its policy loss had in the update (masked.py, by learn.aggregation, times the correction
-of losses/mismatch.py where there is one):
+each with the weight w_j that its policy loss had in the update (token_weights.py, by learn.aggregation, times the
+correction of losses/mismatch.py where there is one):
 
     drift/predicted = Σ_j w_j A_j (S_j - H_j) / Σ_j w_j
 

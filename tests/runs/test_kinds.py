@@ -54,7 +54,7 @@ def test_a_fault_in_a_methods_settings_leaves_no_folder(model: Path, tmp_path: P
 
 
 def test_the_step_whose_update_fails_is_kept(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Learner, step: int, episodes: object, probe: object) -> dict[str, float]:
+    def fail(self: Learner, credited: object) -> None:
         raise TrainError("not finite")
 
     monkeypatch.setattr(Learner, "update", fail)

@@ -38,7 +38,7 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Spoken:
+class EpisodeStates:
     """The response tokens of one episode: the state in front of each, the token, and the temperature."""
 
     hidden_ND: Tensor
@@ -47,7 +47,7 @@ class Spoken:
 
 
 @torch.no_grad()
-def kernel(episodes: list[Spoken], weight_VD: Tensor) -> Matrix:
+def kernel(episodes: list[EpisodeStates], weight_VD: Tensor) -> Matrix:
     """K_ij of the output matrix for the episodes of a group."""
     words, size = weight_VD.shape
     count = len(episodes)
@@ -65,7 +65,7 @@ def kernel(episodes: list[Spoken], weight_VD: Tensor) -> Matrix:
     return result
 
 
-def _log_normaliser(episode: Spoken, weight_VD: Tensor) -> Tensor:
+def _log_normaliser(episode: EpisodeStates, weight_VD: Tensor) -> Tensor:
     """log Σ_v exp(z_v / τ) of each token."""
     rows = chunk_rows(weight_VD.shape[0], weight_VD.device.type)
     parts: list[Tensor] = []
@@ -75,7 +75,7 @@ def _log_normaliser(episode: Spoken, weight_VD: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def _slice(episode: Spoken, piece_VD: Tensor, first: int, normaliser_N: Tensor) -> Tensor:
+def _slice(episode: EpisodeStates, piece_VD: Tensor, first: int, normaliser_N: Tensor) -> Tensor:
     """Rows `first`, `first + 1`, … of the episode's gradient with respect to the output matrix: Qᵀ·H."""
     temperature = episode.temperature_N[:, None]
     q_NV = (logits(episode.hidden_ND, piece_VD) / temperature - normaliser_N[:, None]).exp().neg()

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from isentrope.config.schema import InstrumentSettings
 from isentrope.core.types import Episode, Floats
-from isentrope.instruments.probes.interference import Group, Spoken, full_kernel, interference_metrics, kernel
+from isentrope.instruments.probes.interference import EpisodeStates, Group, full_kernel, interference_metrics, kernel
 from isentrope.instruments.probes.similarity import similarity_metrics
 from isentrope.instruments.probes.think import State, choose_states, delta_h, pack_states, unpack_states
 from isentrope.learning.packing import micro_batches
@@ -80,7 +80,7 @@ class Probes:
         games = [(episode.world, episode.split, episode.index) for episode in read]
         return similarity_metrics(np.concatenate(means), solved_E, games) | interference_metrics(groups)
 
-    def _kernel(self, policy: Policy, episodes: Sequence[Episode], spoken: list[Spoken]) -> NDArray[np.float64]:
+    def _kernel(self, policy: Policy, episodes: Sequence[Episode], spoken: list[EpisodeStates]) -> NDArray[np.float64]:
         if self.settings.probe_gradient == "all":
             return full_kernel(policy, episodes, self.micro_tokens)
         return kernel(spoken, policy.model.head_weight())
@@ -114,7 +114,7 @@ def undisturbed(policy: Policy) -> Generator[None]:
 
 def read_episodes(
     policy: Policy, episodes: Sequence[Episode], micro_tokens: int
-) -> tuple[NDArray[np.float64], list[Spoken]]:
+) -> tuple[NDArray[np.float64], list[EpisodeStates]]:
     """Of each episode the mean state at its response tokens, and the state in front of each of them."""
     sequences, tokens = flatten(episodes)
     at: list[Tensor] = []
@@ -131,7 +131,7 @@ def read_episodes(
     temperature_N = torch.from_numpy(tokens.temperature_N).to(policy.device)
     places = episode_slices(tokens)
     means = [at_ND[place].float().mean(0).cpu().double().numpy() for place in places]
-    return np.array(means), [Spoken(front_ND[place], target_N[place], temperature_N[place]) for place in places]
+    return np.array(means), [EpisodeStates(front_ND[place], target_N[place], temperature_N[place]) for place in places]
 
 
 def _per_episode(episodes: Sequence[Episode], advantages: Floats | None) -> NDArray[np.float64] | None:
