@@ -24,10 +24,10 @@ from isentrope.config.schema import RunConfig
 from isentrope.core.engine import Engine, Request, Sampled
 from isentrope.engines.torch import TorchEngine
 from isentrope.engines.vllm.engine import VllmEngine
+from isentrope.loop.session import use_threads
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy
 from isentrope.models.token_head import log_probs
-from isentrope.setup import use_threads
 
 SIZES = {"conversations": 32, "turns": 4, "rounds": 3, "prompt": 300, "new": 40, "told": 40, "threads": 1}
 Asked = tuple[Request, Sampled]

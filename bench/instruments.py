@@ -27,20 +27,20 @@ import numpy as np
 import torch
 
 from isentrope.config.load import load_config
-from isentrope.config.schema import RunConfig
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.torch import TorchEngine
-from isentrope.instruments.live import Live
+from isentrope.instruments.probes.interference import full_kernel, kernel
+from isentrope.instruments.probes.probes import read_episodes, undisturbed
+from isentrope.instruments.probes.similarity import similarity_metrics
+from isentrope.instruments.probes.think import delta_h
+from isentrope.learning.learner import Learner
+from isentrope.loop.measure import Monitor
+from isentrope.loop.session import RunSession, open_run
 from isentrope.metrics.episodes import rollout_metrics
-from isentrope.metrics.probes.interference import kernel
-from isentrope.metrics.probes.probes import read_episodes, undisturbed
-from isentrope.metrics.probes.similarity import full_kernel, similarity_metrics
-from isentrope.metrics.probes.think import delta_h
 from isentrope.models.load import load_policy
-from isentrope.rollout.arena import Arena
+from isentrope.rollout.collector import Collector, Rollout
+from isentrope.rollout.dynamic_sampling import Groups
 from isentrope.runs.scores import write_scores
-from isentrope.setup import use_threads
-from isentrope.train.learner import Learner
 
 T = TypeVar("T")
 BAR = 0.03
@@ -53,11 +53,10 @@ PROBES = ("all probes", "  thinking (ΔH)", "  hidden states", "  similarity and
 class Bench:
     """One run's parts, and a clock that knows how long each took in each round."""
 
-    def __init__(self, config: RunConfig, folder: Path) -> None:
-        self.config, self.folder = config, folder
-        self.policy, reference = load_policy(config.policy, config.run), load_policy(config.policy, config.run)
-        self.learner = Learner(self.policy, reference, config)
-        self.live = Live(config, folder, self.policy, [], lambda text: None)
+    def __init__(self, run: RunSession) -> None:
+        self.run, self.config, self.policy = run, run.config, run.policy
+        reference = load_policy(self.config.policy, self.config.run)
+        self.learner, self.monitor = Learner(self.policy, reference, self.config), Monitor(run)
         self.seconds: dict[str, list[float]] = defaultdict(list)
 
     def time(self, name: str, work: Callable[[], T]) -> T:
@@ -72,24 +71,23 @@ class Bench:
             return time.perf_counter()
         return time.process_time()
 
-    def round(self, arena: Arena, step: int) -> list[Episode]:
+    def round(self, collector: Collector, step: int) -> list[Episode]:
         plan = RolloutPlan(self.config.agent.order, self.config.rollout.temperature)
-        episodes = self.time("rollout", lambda: arena.train(step, plan))
+        episodes = self.time("rollout", lambda: collector.play_groups(step, plan))
         self.probe(episodes)
-        learnt = self.time("update", lambda: self.learner.update(step, episodes))
+        learnt = self.time("update", lambda: self.learner.learn(step, episodes))
         metrics, observe, write = EVERY_STEP
-        seen = self.time(metrics, lambda: rollout_metrics(episodes)) | learnt
-        scores = self.learner.scores
-        assert scores is not None
-        self.time(PARTS[0], lambda: self.live.observer.of_episodes(episodes, scores))
-        self.time(PARTS[1], lambda: write_scores(self.folder / "scores.parquet", scores))
-        seen |= self.time(observe, lambda: self.live.look(step, episodes, episodes, scores, seen))
-        self.time(write, lambda: self.live.log.write(step, seen))
+        seen, scores = self.time(metrics, lambda: rollout_metrics(episodes)) | learnt.metrics, learnt.scores
+        self.time(PARTS[0], lambda: self.monitor.observer.of_episodes(episodes, scores))
+        self.time(PARTS[1], lambda: write_scores(self.run.folder.path / "scores.parquet", scores))
+        rollout = Rollout(Groups(episodes, [], {}), {}, {})
+        seen |= self.time(observe, lambda: self.monitor.measure(step, rollout, scores, seen)).metrics
+        self.time(write, lambda: self.run.log.write(step, seen))
         return episodes
 
     def probe(self, episodes: list[Episode]) -> None:
         advantages = np.concatenate([np.full(_tokens(e), e.ret, dtype=np.float32) for e in episodes])
-        probes, micro = self.live.probes, self.config.learn.micro_tokens
+        probes, micro = self.monitor.probes, self.config.learn.micro_tokens
         self.time("all probes", lambda: probes.run(self.policy, episodes, advantages))
         with undisturbed(self.policy):
             self.time("  thinking (ΔH)", lambda: delta_h(self.policy, probes.states, micro))
@@ -161,19 +159,17 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="compare with the gradient of all weights")
     arguments = parser.parse_args()
     config = load_config(arguments.recipe, [f"run.device={arguments.device}", "run.threads=1", *arguments.set])
-    use_threads(config)
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "episodes").mkdir()
-        bench = Bench(config, Path(folder))
-        with Arena(config, TorchEngine(bench.policy)) as arena:
+    with tempfile.TemporaryDirectory() as folder, open_run(config, Path(folder) / "run", quiet=True) as run:
+        bench = Bench(run)
+        with Collector(config, TorchEngine(bench.policy)) as collector:
             episodes: list[Episode] = []
             for number in range(arguments.rounds + 1):
-                episodes = bench.round(arena, number + 1)
+                episodes = bench.round(collector, number + 1)
                 print(f"\rround {number}/{arguments.rounds}", end="", flush=True)
         met = report(bench)
         if arguments.full:
             compare(bench, episodes)
-        bench.live.log.close()
+        run.log.close()
     if not met:
         raise SystemExit(1)
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 
 import torch
 
+from isentrope.learning.optimiser import Optimiser
 from isentrope.models.llama import Llama, Shape
-from isentrope.train.optimise import Optimiser
 
 RATES = (1e-6, 1e-5, 1e-4)
 SHAPE = Shape(vocabulary=64, width=64, layers=2, heads=4, kv_heads=2, inner=128)

@@ -25,12 +25,12 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.torch import TorchEngine
+from isentrope.learning.learner import Learner
+from isentrope.loop.session import use_threads
 from isentrope.methods.registry import make_methods
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy
-from isentrope.rollout.arena import Arena
-from isentrope.setup import use_threads
-from isentrope.train.learner import Learner
+from isentrope.rollout.collector import Collector
 
 BARS = {"entropy_bonus": 1.02, "epo": 1.02, "ea": 1.02, "aem": 1.02, "seal": 1.05}
 OTHERS = ("higher_temperature", "actre", "no_think")
@@ -46,22 +46,22 @@ class Variant:
         self.methods = make_methods(self.config)
         self.learner = Learner(policy, reference, self.config, self.methods)
 
-    def play(self, arena: Arena, number: int) -> tuple[list[Episode], float]:
+    def play(self, collector: Collector, number: int) -> tuple[list[Episode], float]:
         plan = RolloutPlan(self.config.agent.order, self.config.rollout.temperature)
         for method in self.methods:
             plan = method.plan(number, plan)
-        begin = clock(arena)
-        episodes = arena.train(number, plan)
-        return episodes, clock(arena) - begin
+        begin = clock(collector)
+        episodes = collector.play_groups(number, plan)
+        return episodes, clock(collector) - begin
 
-    def learn(self, arena: Arena, number: int, episodes: list[Episode]) -> float:
-        begin = clock(arena)
-        self.learner.update(number, episodes)
-        return clock(arena) - begin
+    def learn(self, collector: Collector, number: int, episodes: list[Episode]) -> float:
+        begin = clock(collector)
+        self.learner.learn(number, episodes)
+        return clock(collector) - begin
 
 
-def clock(arena: Arena) -> float:
-    if arena.runner.engine.device.type == "cuda":
+def clock(collector: Collector) -> float:
+    if collector.runner.engine.device.type == "cuda":
         torch.cuda.synchronize()
         return time.perf_counter()
     return time.process_time()
@@ -83,16 +83,16 @@ def main() -> None:
     variants = {name: Variant(config, name, policy, reference) for name in names}
     first = {key: value.clone() for key, value in policy.module.state_dict().items()}
     times: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    with Arena(config, TorchEngine(policy)) as arena:
+    with Collector(config, TorchEngine(policy)) as collector:
         for round_number in range(arguments.rounds + 1):
             random.Random(round_number).shuffle(names)
             number = STEP + round_number
             policy.module.load_state_dict(first)
-            shared = variants[BASELINE].play(arena, number)
+            shared = variants[BASELINE].play(collector, number)
             for name in names:
                 policy.module.load_state_dict(first)
-                episodes, playing = variants[name].play(arena, number) if name in OTHERS else shared
-                learning = variants[name].learn(arena, number, episodes)
+                episodes, playing = variants[name].play(collector, number) if name in OTHERS else shared
+                learning = variants[name].learn(collector, number, episodes)
                 if round_number:  # the first round warms everything up
                     times[name].append({"rollout": playing, "update": learning, "step": playing + learning})
             print(f"\rround {round_number}/{arguments.rounds}", end="", flush=True)

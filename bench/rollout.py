@@ -43,7 +43,7 @@ from isentrope.models.model_adapter import anatomy
 from isentrope.models.policy import Policy
 from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
-from isentrope.rollout.arena import Arena
+from isentrope.rollout.collector import Collector
 
 Row = dict[str, Any]
 SHAPE = llama_settings("smollm2") | {"rope_theta": 100000.0}
@@ -257,22 +257,22 @@ def episodes(config: RunConfig, policy: Policy, games: int, rounds: int) -> list
     makers = {"fast": lambda: fast_engine(policy, config.rollout.batch, config.agent.max_context),
               "torch": lambda: TorchEngine(policy), "generate": lambda: Generate(policy)}  # fmt: skip
     for name, make in makers.items():
-        with Arena(config, make()) as arena:  # type: ignore[arg-type]
+        with Collector(config, make()) as collector:  # type: ignore[arg-type]
             plan = RolloutPlan(config.agent.order, 1.0)
             wanted = replace(config.rollout, groups=games // config.rollout.group_size)
-            instances = [arena.world.instance("train", i) for i in range(wanted.groups)]
+            instances = [collector.world.instance("train", i) for i in range(wanted.groups)]
             for r in range(rounds if name == "fast" else 1):
                 if name == "fast" or r == 0:
                     torch.cuda.synchronize()
                 began = time.perf_counter()
-                played = arena.play(instances, wanted.group_size, plan, "bench")
+                played = collector.play(instances, wanted.group_size, plan, "bench")
                 seconds = time.perf_counter() - began
                 tokens = sum(len(turn.response_ids) for episode in played for turn in episode.turns)
                 turns = sum(len(episode.turns) for episode in played)
                 found.setdefault(name, []).append(tokens / seconds)
                 solved = np.mean([episode.success for episode in played])
                 print(f"  {name}: {len(played)} episodes, {turns} turns, {tokens} tokens, {seconds:.2f} s, "
-                      f"solved {solved:.2f} {arena.notes()}", flush=True)  # fmt: skip
+                      f"solved {solved:.2f} {collector.notes()}", flush=True)  # fmt: skip
     best = {name: max(rates) for name, rates in found.items()}
     for name in ("fast", "torch"):
         rows.append(

@@ -33,8 +33,9 @@ from isentrope.core.tokenizer import Dialect
 from isentrope.core.types import RolloutPlan
 from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
-from isentrope.rollout import runner as runner_module
-from isentrope.rollout.runner import Runner, Seat
+from isentrope.rollout import episode as episode_module
+from isentrope.rollout.collector import Runner
+from isentrope.rollout.episode import Seat
 from isentrope.runs.episodes import write_episodes
 from isentrope.worlds.pool.open import open_tasks
 from isentrope.worlds.registry import make_world
@@ -120,10 +121,10 @@ def watch(owner: Any, method: str, name: str) -> None:
 
 def watch_parts() -> None:
     watch(Context, "prompt", "prompt and tokens")
-    module: Any = sys.modules.get("isentrope.rollout.play", runner_module)
+    module: Any = episode_module
     watch(module, "parse_response", "parsing")
-    watch(module, "stream", "random numbers")
-    watch(module.Rules, "record", "records") if hasattr(module, "Rules") else None
+    watch(module.Streams, "uniforms", "random numbers")
+    watch(module.Rules, "record", "records")
 
 
 def measure(dialect: Dialect, engine: Canned, arguments: argparse.Namespace, workers: int) -> dict[str, float]:
@@ -180,12 +181,11 @@ def measured(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
         from isentrope.models.chat.tokenizer import ChatTokens
 
         dialects[str(arguments.tokenizer.name)] = ChatTokens.load(arguments.tokenizer)
-    flowing = (Path(runner_module.__file__).parent / "flow.py").is_file()
     found: dict[str, dict[str, float]] = {}
     for name, dialect in dialects.items():
         for workers in sorted({0, arguments.workers}):
             where = f"{workers} workers" if workers else "tasks here"
-            for kind, engine in {"together": Canned, **({"at own pace": Streaming} if flowing else {})}.items():
+            for kind, engine in {"together": Canned, "at own pace": Streaming}.items():
                 found[f"{name}, {where}, {kind}"] = measure(dialect, engine(dialect), arguments, workers)
     return found
 

@@ -34,19 +34,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isentrope.batch import batch_of, flatten, micro_batches
 from isentrope.bench.results import Row, finish
 from isentrope.bench.shapes import llama_settings
 from isentrope.core.types import Episode, StepTokens, Targets, TokenBatch, Turn
 from isentrope.kernels.attention import FLASH
 from isentrope.kernels.forward import states_of
-from isentrope.layout import TokenSequence, lay_out
+from isentrope.learning.optimiser import Optimiser
+from isentrope.learning.packing import batch_of, lay_out, micro_batches
+from isentrope.learning.prefix_sharing import Bundle
+from isentrope.learning.tokens import TokenSequence, flatten
 from isentrope.models.hugging_face import HuggingFaceModel, register_attention
 from isentrope.models.model_adapter import anatomy
 from isentrope.models.policy import Policy, before
 from isentrope.models.token_head import plain_token_head
-from isentrope.shared_prefix import Bundle
-from isentrope.train.optimise import Optimiser
 
 CEILING = 790e12
 """Bfloat16 operations a second that an H200 was measured to reach."""

@@ -27,13 +27,13 @@ from isentrope.agent.prompts import NO_ACTION
 from isentrope.config.schema import AgentSettings, PolicySettings, TaskSettings
 from isentrope.core.seeding import stream
 from isentrope.core.types import TokenBatch
+from isentrope.learning.optimiser import Optimiser, learning_rate
 from isentrope.models.load import choose_device, new_model
 from isentrope.models.policy import Policy
 from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.policy.pocket_vocabulary import build_phrases
-from isentrope.rollout.demonstrate import demonstrate
-from isentrope.train.optimise import Optimiser, learning_rate
+from isentrope.rollout.demonstrations import demonstrate
 from isentrope.worlds.household.players import RandomPlayer, Wanderer
 from isentrope.worlds.household.rooms import FURNITURE, OBJECTS
 from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld

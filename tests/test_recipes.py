@@ -15,9 +15,9 @@ import pytest
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import TaskError
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from isentrope.methods.registry import METHODS, make_methods
-from isentrope.pipeline import train
-from isentrope.warmup import warm_up
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 PAPERS = RECIPES / "papers"

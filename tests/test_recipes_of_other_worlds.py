@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from isentrope.config.load import load_config
-from isentrope.pipeline import train
+from isentrope.loop.train import train
 from isentrope.worlds.registry import WORLDS
 from tests.test_recipes import PAPERS, TRACES
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from isentrope.core.stats import Share, mean_and_std, share_of
-from isentrope.core.types import Episode, cut_off, lost_to_faults
+from isentrope.core.types import Episode
 from isentrope.metrics.entropy import key_part
+from isentrope.metrics.episodes import cut_off, lost_to_faults
 
 PAPERS_ORDER = ("pick", "look", "clean", "heat", "cool", "two")  # the columns of the papers' household tables
 

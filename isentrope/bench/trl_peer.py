@@ -23,7 +23,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.core.tokenizer import Dialect
 from isentrope.models.sources.find import find_folder
 from isentrope.models.sources.pocket import PocketTokens
-from isentrope.rollout.arena import pick_instances
+from isentrope.rollout.collector import pick_instances
 from isentrope.worlds.pool.open import open_world
 
 VERSION = "1.16.0"

@@ -16,11 +16,11 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.registry import make_engine
+from isentrope.learning.learner import Learner
+from isentrope.loop.session import use_threads
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy
-from isentrope.rollout.arena import Arena
-from isentrope.setup import use_threads
-from isentrope.train.learner import Learner
+from isentrope.rollout.collector import Collector
 
 
 @dataclass(frozen=True)
@@ -117,20 +117,22 @@ class Ours:
         if work.driven:
             policy = replace(policy, dialect=DrivenDialect(policy.dialect, work.response))
         self.learner = Learner(policy, None, config)
-        self.arena = Arena(config, make_engine(config, policy))
+        self.collector = Collector(config, make_engine(config, policy))
 
     def step(self, number: int) -> Spent:
         use_threads(self.config)
         begin = clock(self.work)
-        episodes = self.arena.train(number, RolloutPlan(self.config.agent.order, self.config.rollout.temperature))
+        episodes = self.collector.play_groups(
+            number, RolloutPlan(self.config.agent.order, self.config.rollout.temperature)
+        )
         middle = clock(self.work)
-        self.learner.update(number, episodes)
-        self.arena.engine.refresh()
+        self.learner.learn(number, episodes)
+        self.collector.engine.refresh()
         end = clock(self.work)
         return Spent(middle - begin, end - middle, *_tokens(episodes))
 
     def close(self) -> None:
-        self.arena.close()
+        self.collector.close()
 
 
 def _tokens(episodes: Sequence[Episode]) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections.abc import Mapping
 
 _TOGETHER = re.compile(r"(?<![\w-])--[a-z][a-z-]*|\b\d[\d.]*e[-+]?\d+\b|\b\d[\d.]* %")
 # Characters without a shape of their own: controls, formats (direction overrides among them), line and
@@ -64,6 +65,19 @@ def duration(seconds: float) -> str:
 def file_name(text: str) -> str:
     """The text as the name of a file, which stays in its folder."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "figure"
+
+
+def filled(page: str, texts: Mapping[str, str]) -> str:
+    """A page of which a command makes a part: with these texts between `<!-- name -->` and `<!-- /name -->`, each on
+    lines of its own; all else stays as it was written."""
+    for name, text in texts.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        count = min(page.count(begin), page.count(end))
+        if page.count(begin) != 1 or page.count(end) != 1:
+            raise ValueError(f"the page has {count} places for <!-- {name} --> and {end}, not 1")
+        new = begin + text.removesuffix("\n") + "\n" + end
+        page = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _, new=new: new, page, flags=re.DOTALL)
+    return page
 
 
 def _shown(char: str) -> str:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from isentrope.claims.record import Verdict
+from isentrope.instruments.probes.interference import EpisodeStates, kernel
 from isentrope.methods.epo import penalty
-from isentrope.metrics.probes.interference import Spoken, kernel
 from isentrope.models.token_head import token_head
 
 TRIALS = 20
@@ -101,7 +101,9 @@ def _interference(seed: int) -> tuple[float, float]:
     ones = torch.ones(length)
     logp = torch.stack([token_head(hidden[i], weight, target[i], ones)[0].sum() for i in range(count)])
     grads = torch.stack([torch.autograd.grad(logp[i], weight, retain_graph=True)[0].flatten() for i in range(count)])
-    measured = torch.from_numpy(kernel([Spoken(hidden[i], target[i], ones) for i in range(count)], weight.detach()))
+    measured = torch.from_numpy(
+        kernel([EpisodeStates(hidden[i], target[i], ones) for i in range(count)], weight.detach())
+    )
     update = torch.autograd.grad((advantage * logp).sum(), weight, retain_graph=True)[0].flatten()
     rate = torch.autograd.grad(logp.mean(), weight)[0].flatten() @ update
     return _apart(grads @ grads.T, measured), _apart(rate, advantage.double() @ measured.mean(0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from isentrope.charts.text import filled
 from isentrope.claims.book import CLAIMS, PAPERS
 from isentrope.claims.computed import compute
 from isentrope.claims.figure_list import FIGURES
@@ -31,7 +32,6 @@ from isentrope.claims.record import Claim, Part, Verdict
 from isentrope.claims.registry import read_book
 from isentrope.claims.select import matches, place
 from isentrope.claims.words import compared, power_in_words, premise_in_words, rule
-from isentrope.marked import filled
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.compact import COMPACT
 from isentrope.study.read import DONE, StudyData

@@ -88,8 +88,8 @@ def evaluate(
     from rich.console import Console
 
     from isentrope.analysis.record import write_record
-    from isentrope.evaluate import Exam, evaluate_model
-    from isentrope.notices import check_prompt
+    from isentrope.loop.evaluate import Exam, evaluate_model
+    from isentrope.loop.messages import check_prompt
 
     exam = Exam(
         all_games=games == "all",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from isentrope.charts.text import filled
 from isentrope.config.algorithms import ALGORITHMS, GIGPO_FORMS
 from isentrope.config.describe import SettingInfo, describe
 from isentrope.config.schema import CriticSettings, LearnSettings, SftSettings
@@ -19,7 +20,6 @@ from isentrope.config.suggest import did_you_mean
 from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
-from isentrope.marked import filled
 from isentrope.methods.registry import METHODS
 from isentrope.metrics.glossary import GLOSSARY, entry_of, sentence
 

@@ -17,7 +17,7 @@ def train(
 ) -> None:
     """Train a policy by reinforcement learning."""
     config = _settings(recipe, out, sets, resume)
-    from isentrope.pipeline import train as run_training
+    from isentrope.loop.train import train as run_training
 
     run_training(config, out, resume=resume)
 
@@ -25,7 +25,7 @@ def train(
 def sft(recipe: RecipeArgument = None, *, out: OutFolder, sets: SetOption = None, resume: ResumeOption = False) -> None:
     """Warm a policy up on games of the world's expert."""
     config = _settings(recipe, out, sets, resume)
-    from isentrope.warmup import warm_up
+    from isentrope.loop.imitate import warm_up
 
     warm_up(config, out, resume=resume)
 
@@ -39,7 +39,7 @@ def rft(recipe: RecipeArgument = None, *, out: OutFolder, sets: SetOption = None
                 f"--set {change}: isentrope rft imitates the policy's own games; for an expert's use isentrope sft"
             )
     config = _settings(recipe, out, [*(sets or ()), "sft.source=own"], resume)
-    from isentrope.warmup import warm_up
+    from isentrope.loop.imitate import warm_up
 
     warm_up(config, out, resume=resume)
 

@@ -19,15 +19,15 @@ False, and the episode becomes two rows.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # keeps `isentrope --help` free of torch
     from torch import Tensor
 
 Ints = NDArray[np.int32]
@@ -68,6 +68,13 @@ class Turn:
         return self.verdict == "ok"
 
 
+# stops that say something about the task or the engine, nothing about the policy
+FAILURES = ("task_error", "time_limit", "worker_died", "garbage", "engine_error")
+# In an evaluation a game that the clock cut off is lost to a fault too: on a faster machine it might have been solved.
+FAULTS = (*FAILURES, "clock")
+CUTS = ("clock", "context_limit")  # stops that an evaluation counts, as a larger limit might have changed the outcome
+
+
 @dataclass(frozen=True)
 class Episode:
     """One play of one task instance."""
@@ -82,8 +89,7 @@ class Episode:
     order: str  # "think_act", "act_think" or "act": the response form it was played with
     turns: tuple[Turn, ...]
     success: bool
-    stop: str  # "terminated", "truncated", "turn_limit", "context_limit", "clock"; or a failure: "task_error",
-    # "time_limit", "worker_died", "garbage", "engine_error"
+    stop: str  # "terminated", "truncated", "turn_limit", "context_limit", "clock"; or one of FAILURES
     detail: str = ""  # the reason in words, for a failure
     score: float | None = None  # 0 to 1, if the task gives one of its own beside the reward (Step.info["score"])
 
@@ -119,20 +125,31 @@ class RolloutPlan:
 class StepTokens:
     """All N response tokens of a step's episodes, in the order of episodes, turns and tokens.
 
-    Methods shape advantages on this; every TokenBatch is a selection of it.
+    Methods shape advantages on this, instruments measure it, and every TokenBatch is a selection of it. U counts the
+    turns that have tokens. learning/tokens.py makes it.
     """
 
     target_N: NDArray[np.int64]
     temperature_N: Floats  # that log-probs and entropies are measured at: see `measured_at`
+    sampled_at_N: Floats  # the temperature of sampling; 0: the likeliest token was taken
     logp_N: Floats  # of the policy that sampled
     entropy_N: Floats  # likewise
     episode_N: NDArray[np.int64]  # index into the step's episodes
     turn_N: NDArray[np.int64]  # number of the turn, counted over the whole step
     group_N: NDArray[np.int64]
-    part_N: NDArray[np.int64]  # 0 other (tags, stray text), 1 think, 2 action
+    part_N: NDArray[np.int64]  # OTHER, THINK or ACTION
     success_N: Floats  # 1.0 if the token's episode was successful
     episode_U: NDArray[np.int64]  # of each turn that turn_N counts
-    place_U: NDArray[np.int64]  # which turn of its episode it is
+    place_U: NDArray[np.int64]  # which turn of its episode it is, from 0
+    valid_U: NDArray[np.bool_]
+    kind_E: tuple[str, ...]
+    solved_E: NDArray[np.bool_]
+    failed_E: NDArray[np.bool_]  # the policy did not solve it; an episode that broke is neither
+
+    @cached_property
+    def length_U(self) -> NDArray[np.int64]:
+        """Tokens of each turn."""
+        return np.bincount(self.turn_N, minlength=len(self.episode_U))
 
 
 @dataclass(frozen=True)
@@ -231,30 +248,3 @@ class Term:
 
     loss: Tensor
     metrics: Mapping[str, float | Tensor] = field(default_factory=dict[str, "float | Tensor"])
-
-
-# Episodes that came out as they did for a reason outside the policy.
-
-
-# stops that say something about the task or the engine, nothing about the policy
-FAILURES = ("task_error", "time_limit", "worker_died", "garbage", "engine_error")
-# In an evaluation a game that the clock cut off is lost to a fault too: on a faster machine it might have been solved.
-FAULTS = (*FAILURES, "clock")
-CUTS = ("clock", "context_limit")  # stops that an evaluation counts, as a larger limit might have changed the outcome
-
-
-def lost_to_faults(episodes: Sequence[Episode]) -> int:
-    """Episodes of an evaluation that are not solved for a reason outside the policy."""
-    return sum(episode.stop in FAULTS and not episode.success for episode in episodes)
-
-
-def failures_by_kind(episodes: Sequence[Episode]) -> dict[str, int]:
-    """How many episodes each of FAILURES ended; those that ended none are left out."""
-    stops = Counter(episode.stop for episode in episodes)
-    return {stop: stops[stop] for stop in FAILURES if stops[stop]}
-
-
-def cut_off(episodes: Sequence[Episode]) -> dict[str, int]:
-    """How many episodes each of CUTS ended; those that ended none are left out."""
-    stops = Counter(episode.stop for episode in episodes)
-    return {stop: stops[stop] for stop in CUTS if stops[stop]}

@@ -17,7 +17,7 @@ from typing import Any
 
 from isentrope.core.types import Episode, Scores
 from isentrope.diagnosis.alarms import Alarm, Alarms
-from isentrope.instruments.spoken import spoken
+from isentrope.learning.tokens import step_tokens
 from isentrope.metrics.degeneracy import LengthDrift, degeneracy_metrics
 from isentrope.metrics.drift import Drift
 from isentrope.metrics.means import Metrics
@@ -70,5 +70,6 @@ class Observer:
 
     def of_episodes(self, episodes: Sequence[Episode], scores: Scores | None) -> Metrics:
         """What this step's episodes say by themselves, beyond `rollout_metrics`."""
-        new = degeneracy_metrics(episodes, spoken(episodes), self.words)
-        return new | (predicted_drift(episodes, scores) if scores is not None else {})
+        step = step_tokens(episodes)
+        new = degeneracy_metrics(episodes, step, self.words)
+        return new | (predicted_drift(step, scores) if scores is not None else {})

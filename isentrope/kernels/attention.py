@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isentrope.core.types import Spans
-from isentrope.layout import on_device
 
 Index = slice | Tensor
 aten: Any = torch.ops.aten
@@ -154,3 +153,11 @@ def _index(columns: NDArray[np.int64], device: torch.device) -> Index:
     if (np.diff(columns) == 1).all():
         return slice(int(columns[0]), int(columns[-1]) + 1)
     return on_device(columns, device)
+
+
+def on_device(values: NDArray[Any], device: torch.device | str) -> torch.Tensor:
+    """On the device, without waiting for what it is doing."""
+    tensor = torch.from_numpy(np.ascontiguousarray(values))
+    if torch.device(device).type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)

@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 
 from isentrope.agent.action_trie import ActionTries, TrieWalk
-from isentrope.batch import ACTION
 from isentrope.config.schema import setting
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 from isentrope.core.stats import quantile
 from isentrope.core.tokenizer import Dialect
 from isentrope.core.types import Floats, RolloutPlan, StepTokens, TokenTemperature
+from isentrope.learning.tokens import ACTION
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from isentrope.config.schema import setting
 from isentrope.core.method import Method
 from isentrope.core.types import Term, TokenBatch, TokenStats
-from isentrope.masked import number
+from isentrope.learning.records import number
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from torch.nn import functional
 from isentrope.config.schema import setting
 from isentrope.core.method import Method
 from isentrope.core.types import Floats, StepTokens, Term, TokenBatch, TokenStats
-from isentrope.masked import number
+from isentrope.learning.records import number
 
 
 @dataclass(frozen=True)

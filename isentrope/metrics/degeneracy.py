@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from isentrope.core.types import Episode, Turn
-from isentrope.instruments.spoken import ACTION, Spoken
+from isentrope.core.types import Episode, StepTokens, Turn
+from isentrope.learning.tokens import ACTION
 from isentrope.metrics.means import Metrics
 from isentrope.runs.token_texts import TokenTexts
 
@@ -103,7 +103,7 @@ _ENDS = re.compile(r"(?<=[.!?])\s+|[\n\r]+|</?\w+>")
 _LETTER = re.compile(r"\w")
 
 
-def degeneracy_metrics(episodes: Sequence[Episode], step: Spoken, words: TokenTexts | None) -> Metrics:
+def degeneracy_metrics(episodes: Sequence[Episode], step: StepTokens, words: TokenTexts | None) -> Metrics:
     """Without `words` nothing is said about sentences."""
     metrics: Metrics = {}
     sentences, twice = duplicated(step, words) if words is not None else (0, 0)
@@ -125,11 +125,11 @@ def sentences_of(text: str) -> list[str]:
     return [piece for piece in pieces if _LETTER.search(piece)]
 
 
-def duplicated(step: Spoken, words: TokenTexts) -> tuple[int, int]:
+def duplicated(step: StepTokens, words: TokenTexts) -> tuple[int, int]:
     """(sentences in all responses, those of them that stand more than once in their response)."""
     spoken_N = step.part_N != ACTION
-    ids = step.ids_N[spoken_N].tolist()
-    lengths = np.bincount(step.response_N[spoken_N], minlength=len(step.length_U)).tolist()
+    ids = step.target_N[spoken_N].tolist()
+    lengths = np.bincount(step.turn_N[spoken_N], minlength=len(step.length_U)).tolist()
     total = twice = at = 0
     seen: dict[tuple[int, ...], tuple[int, int]] = {}  # a small model says the same thing many times
     for length in lengths:
@@ -142,9 +142,9 @@ def duplicated(step: Spoken, words: TokenTexts) -> tuple[int, int]:
     return total, twice
 
 
-def looping(step: Spoken) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def looping(step: StepTokens) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Which responses hold a loop. With period p it is a run of tokens equal to the token p places before."""
-    ids_N, response_N = step.ids_N, step.response_N
+    ids_N, response_N = step.target_N, step.turn_N
     found_U = np.zeros(len(step.length_U), dtype=np.bool_)
     longest = int(step.length_U.max(initial=0))
     for period in range(1, min(LONGEST_PERIOD, longest // TIMES) + 1):

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from isentrope.instruments.spoken import ACTION, OTHER, THINK, Spoken
-from isentrope.metrics.means import Metrics, known, mean_of_known, means_by
+from isentrope.core.types import StepTokens
+from isentrope.learning.tokens import ACTION, OTHER, THINK
+from isentrope.metrics.means import Metrics, Vector, known, mean_of_known, means_by
 
 # Names from a task as parts of metric keys.
 
@@ -29,14 +30,15 @@ def key_part(name: str) -> str:
 # that sampled them, so nothing has to be computed again.
 
 
-def likelihood_metrics(step: Spoken) -> Metrics:
+def likelihood_metrics(step: StepTokens) -> Metrics:
     """Mean log-probability a token over valid responses, and over all responses of solved and of failed episodes."""
+    logp_N = step.logp_N.astype(np.float64)
     chosen = {
-        "valid": step.valid_U[step.response_N],
+        "valid": step.valid_U[step.turn_N],
         "solved": step.solved_E[step.episode_N],
         "failed": step.failed_E[step.episode_N],
     }
-    return known({f"likelihood/{name}": mean_of_known(step.logp_N[where]) for name, where in chosen.items()})
+    return known({f"likelihood/{name}": mean_of_known(logp_N[where]) for name, where in chosen.items()})
 
 
 EDGE = 10  # tokens at the start and at the end of an episode that have an entropy of their own
@@ -44,9 +46,9 @@ FEW = 20  # one response in so many, those with most entropy
 FROM_TURN = (1, 2, 4, 8, 16, 32)  # each bucket of turns reaches up to the next
 
 
-def entropy_metrics(step: Spoken) -> Metrics:
-    entropy_N, episodes = step.entropy_N, step.episodes
-    entropy_U = means_by(entropy_N, step.response_N, len(step.length_U))
+def entropy_metrics(step: StepTokens) -> Metrics:
+    entropy_N, episodes = step.entropy_N.astype(np.float64), len(step.kind_E)
+    entropy_U = means_by(entropy_N, step.turn_N, len(step.length_U))
     parts = {"think": THINK, "action": ACTION, "other": OTHER}
     return known(
         {
@@ -55,45 +57,46 @@ def entropy_metrics(step: Spoken) -> Metrics:
             "entropy/response": mean_of_known(entropy_U),
             "entropy/turn": mean_of_known(means_by(entropy_U, step.episode_U, episodes)),
             "entropy/episode": mean_of_known(means_by(entropy_N, step.episode_N, episodes)),
-            "entropy/concentration": _concentration(step),
-            **_edges(step),
+            "entropy/concentration": _concentration(step, entropy_N),
+            **_edges(step, entropy_N),
             **_by_turn(step, entropy_U),
-            **_by_kind(step),
+            **_by_kind(step, entropy_N),
             "entropy/outcome/solved": mean_of_known(entropy_N[step.solved_E[step.episode_N]]),
             "entropy/outcome/failed": mean_of_known(entropy_N[step.failed_E[step.episode_N]]),
         }
     )
 
 
-def _concentration(step: Spoken) -> float:
+def _concentration(step: StepTokens, entropy_N: Vector) -> float:
     """NaN where there is no entropy at all, or none that is known."""
-    sums_U = np.bincount(step.response_N, np.nan_to_num(step.entropy_N), minlength=len(step.length_U))
+    sums_U = np.bincount(step.turn_N, np.nan_to_num(entropy_N), minlength=len(step.length_U))
     few = -(-len(sums_U) // FEW)
     total = float(sums_U.sum())
     return float(np.sort(sums_U)[::-1][:few].sum()) / total if total > 0 else float("nan")
 
 
-def _edges(step: Spoken) -> Metrics:
+def _edges(step: StepTokens, entropy_N: Vector) -> Metrics:
     """The first and the last tokens of each episode, all its responses taken together."""
-    tokens_E = np.bincount(step.episode_N, minlength=step.episodes)
+    episodes = len(step.kind_E)
+    tokens_E = np.bincount(step.episode_N, minlength=episodes)
     start_E = np.cumsum(tokens_E) - tokens_E
-    at_N = np.arange(len(step.entropy_N)) - start_E[step.episode_N]
+    at_N = np.arange(len(entropy_N)) - start_E[step.episode_N]
     edges = {"first10": at_N < EDGE, "last10": at_N >= tokens_E[step.episode_N] - EDGE}
     return {
-        f"entropy/{name}": mean_of_known(means_by(step.entropy_N[edge], step.episode_N[edge], step.episodes))
+        f"entropy/{name}": mean_of_known(means_by(entropy_N[edge], step.episode_N[edge], episodes))
         for name, edge in edges.items()
     }
 
 
-def _by_turn(step: Spoken, entropy_U: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Metrics:
-    bucket_U = np.searchsorted(FROM_TURN, step.place_U, side="right") - 1
+def _by_turn(step: StepTokens, entropy_U: Vector) -> Metrics:
+    bucket_U = np.searchsorted(FROM_TURN, step.place_U + 1, side="right") - 1
     means = means_by(entropy_U, bucket_U, len(FROM_TURN))
     return {f"entropy/turns/{first}": float(value) for first, value in zip(FROM_TURN, means, strict=True)}
 
 
-def _by_kind(step: Spoken) -> Metrics:
+def _by_kind(step: StepTokens, entropy_N: Vector) -> Metrics:
     kinds = [key_part(kind) for kind in step.kind_E]
     number = {kind: place for place, kind in enumerate(sorted(set(kinds)))}
     kind_E = np.array([number[kind] for kind in kinds], dtype=np.int64)
-    means = means_by(step.entropy_N, kind_E[step.episode_N], len(number))
+    means = means_by(entropy_N, kind_E[step.episode_N], len(number))
     return {f"entropy/kind/{kind}": float(means[place]) for kind, place in number.items()}

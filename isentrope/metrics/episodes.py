@@ -12,21 +12,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from isentrope.core.stats import wilson
-from isentrope.core.types import FAILURES, Episode, cut_off, failures_by_kind, lost_to_faults
-from isentrope.instruments.spoken import spoken
+from isentrope.core.types import CUTS, FAILURES, FAULTS, Episode
+from isentrope.learning.tokens import step_tokens
 from isentrope.metrics.entropy import entropy_metrics, key_part, likelihood_metrics
 from isentrope.metrics.means import Metrics, known_means, mean
 from isentrope.metrics.surprisal import surprisal_metrics
 from isentrope.metrics.temperature import temperature_metrics
 
-__all__ = ["FAILURES", "Metrics", "eval_metrics", "key_part", "rollout_metrics"]
+__all__ = ["Metrics", "eval_metrics", "key_part", "rollout_metrics"]
 
 
 def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
     """Everything that can be said about a step before its update, and without knowing what tokens read as."""
     if not episodes:
         return {}
-    step = spoken(episodes)
+    step = step_tokens(episodes)
     return {
         **outcome_metrics(episodes),
         **length_metrics(episodes),
@@ -64,6 +64,26 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
         metrics["failures"] = float(faults)
         metrics |= {f"failures/{kind}": float(count) for kind, count in failures_by_kind(episodes).items()}
     return {f"eval/{key_part(split)}/{key}": value for key, value in metrics.items()}
+
+
+def lost_to_faults(episodes: Sequence[Episode]) -> int:
+    """Episodes of an evaluation that are not solved for a reason outside the policy."""
+    return sum(episode.stop in FAULTS and not episode.success for episode in episodes)
+
+
+def failures_by_kind(episodes: Sequence[Episode]) -> dict[str, int]:
+    """How many episodes each of FAILURES ended; those that ended none are left out."""
+    return _stops(episodes, FAILURES)
+
+
+def cut_off(episodes: Sequence[Episode]) -> dict[str, int]:
+    """How many episodes each of CUTS ended; those that ended none are left out."""
+    return _stops(episodes, CUTS)
+
+
+def _stops(episodes: Sequence[Episode], kinds: Sequence[str]) -> dict[str, int]:
+    stops = Counter(episode.stop for episode in episodes)
+    return {stop: stops[stop] for stop in kinds if stops[stop]}
 
 
 def outcome_metrics(episodes: Sequence[Episode]) -> Metrics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,10 +48,6 @@ def means_by(values: Vector, group: Ids, count: int) -> Vector:
     numbers = np.bincount(group[there], minlength=count)
     totals = np.bincount(group[there], weights=values[there], minlength=count)
     return np.divide(totals, numbers, out=np.full(count, np.nan), where=numbers > 0)
-
-
-def joined(parts: Iterable[NDArray[Any]]) -> Vector:
-    return np.concatenate([np.empty(0), *parts]).astype(np.float64)
 
 
 def sums_by(values: Vector, group: Ids, count: int) -> Vector:

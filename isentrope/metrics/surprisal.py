@@ -12,8 +12,8 @@ that a was drawn from by
 With a plus: learning more of what is rarer than usual (A > 0, S > H) raises entropy, learning more of the usual lowers
 it, and a negative advantage turns both round. Here a token is the draw and what stands before it the state, because
 there H is known exactly. The forecast of a step is the mean of A_j · (S_j - H_j) over the tokens that were learnt from,
-each with the weight w_j that its policy loss had in the update (masked.py, by learn.aggregation, times the correction
-of losses/mismatch.py where there is one):
+each with the weight w_j that its policy loss had in the update (token_weights.py, by learn.aggregation, times the
+correction of losses/mismatch.py where there is one):
 
     drift/predicted = Σ_j w_j A_j (S_j - H_j) / Σ_j w_j
 
@@ -27,30 +27,31 @@ why it is compared with the drift that was measured (`drift.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from isentrope.core.types import Episode, Scores
-from isentrope.instruments.spoken import Spoken
-from isentrope.metrics.means import Metrics, joined, known, mean_of_known, sums_by, weighed_mean
+from isentrope.core.types import Scores, StepTokens
+from isentrope.metrics.means import Metrics, known, mean_of_known, sums_by, weighed_mean
 
 
-def surprisal_metrics(step: Spoken) -> Metrics:
+def surprisal_metrics(step: StepTokens) -> Metrics:
+    logp_N, entropy_N = step.logp_N.astype(np.float64), step.entropy_N.astype(np.float64)
     return known(
         {
-            "surprisal/response": mean_of_known(-sums_by(step.logp_N, step.response_N, len(step.length_U))),
-            "surprisal/token": mean_of_known(-step.logp_N),
-            "surprisal/relative": mean_of_known(-step.logp_N - step.entropy_N),
+            "surprisal/response": mean_of_known(-sums_by(logp_N, step.turn_N, len(step.length_U))),
+            "surprisal/token": mean_of_known(-logp_N),
+            "surprisal/relative": mean_of_known(-logp_N - entropy_N),
         }
     )
 
 
-def predicted_drift(episodes: Sequence[Episode], scores: Scores) -> Metrics:
-    """The forecast for the next step. Tokens that were not learnt from, or of which something is not known, are left
-    out; a step without any has no forecast. Scores of an older version know no weights: all tokens count the same."""
-    turns = [episodes[episode].turns[turn] for episode, turn, _ in scores.responses()]
-    logp_N, entropy_N = joined(turn.logprobs for turn in turns), joined(turn.entropies for turn in turns)
+def predicted_drift(step: StepTokens, scores: Scores) -> Metrics:
+    """The forecast for the next step, from the tokens of all its episodes and the scores of those that were learnt
+    from. Tokens that were not, or of which something is not known, are left out; a step without any has no forecast.
+    Scores of an older version know no weights: all tokens count the same."""
+    scored = {(episode, turn) for episode, turn, _ in scores.responses()}
+    places = zip(step.episode_U.tolist(), step.place_U.tolist(), strict=True)
+    here_N = np.array([place in scored for place in places], dtype=np.bool_)[step.turn_N]
+    logp_N, entropy_N = step.logp_N[here_N].astype(np.float64), step.entropy_N[here_N].astype(np.float64)
     learnt_N = ~np.isnan(scores.ratio_N)
     terms_N = scores.advantage_N.astype(np.float64) * (-logp_N - entropy_N)
     weight_N = learnt_N if scores.weight_N is None else np.where(learnt_N, scores.weight_N, 0)

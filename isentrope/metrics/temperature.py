@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from isentrope.core.types import measured_at
-from isentrope.instruments.spoken import Spoken
+from isentrope.core.types import StepTokens
 from isentrope.metrics.means import Metrics, known_means, mean
 
 MARK = "†"
@@ -21,9 +20,9 @@ _MEASURED = ("entropy/", "surprisal/", "likelihood/")  # metrics that depend on 
 _ALL = 0.9995  # of the tokens
 
 
-def temperature_metrics(step: Spoken) -> Metrics:
-    elsewhere_N = measured_at(step.temperature_N.astype(np.float32)) != 1
-    return known_means({MEAN: step.temperature_N, NOT_ONE: elsewhere_N.astype(np.float64)})
+def temperature_metrics(step: StepTokens) -> Metrics:
+    elsewhere_N = step.temperature_N != 1
+    return known_means({MEAN: step.sampled_at_N.astype(np.float64), NOT_ONE: elsewhere_N.astype(np.float64)})
 
 
 def entropy_temperature(settings: Mapping[str, Any], rows: Iterable[Mapping[str, Any]] = ()) -> str | None:

@@ -17,7 +17,8 @@ from isentrope.config.schema import RunConfig
 from isentrope.core.engine import Engine
 from isentrope.core.errors import ConfigError
 from isentrope.engines.registry import make_engine
-from isentrope.evaluate import evaluation_plan
+from isentrope.loop.evaluate import evaluation_plan
+from isentrope.loop.session import use_threads
 from isentrope.models.load import load_policy
 from isentrope.models.sources.find import find_folder
 from isentrope.net.app import WITHOUT_KEY, Door, Guarded, Refusal, json_app, json_object, path_of
@@ -25,7 +26,6 @@ from isentrope.net.keys import server_key
 from isentrope.net.server import Limits, Server
 from isentrope.serving.chat import BadRequest, read_chat
 from isentrope.serving.speaker import Reply, Speaker
-from isentrope.setup import use_threads
 
 LIMITS = Limits()
 SLOTS = 16  # conversations whose keys and values are kept; so many are sampled together at most

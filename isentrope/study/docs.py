@@ -16,8 +16,8 @@ from pathlib import Path
 from isentrope.analysis.tables import markdown_safe, one_line
 from isentrope.charts.grid import grid_file
 from isentrope.charts.svg import picture
+from isentrope.charts.text import filled
 from isentrope.core.errors import RunError
-from isentrope.marked import filled
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.compact import COMPACT
 from isentrope.study.curves import VALID, Drawn, charts

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from isentrope.config.load import load_config
-from isentrope.setup import use_threads
+from isentrope.loop.session import use_threads
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 from isentrope.bench.against_trl import Compared, compare, rows_of
 from isentrope.bench.trl_peer import TrlPeer, missing
 from isentrope.bench.work import Ours, Spent, Work
-from isentrope.rollout.arena import pick_instances
+from isentrope.rollout.collector import pick_instances
 
 WORK = Work("pocket", groups=2, group_size=2, turns=4, response=6, rooms="small", prompt="brief")
 
@@ -58,7 +58,7 @@ def test_first_prompts_are_ours() -> None:
     ours = Ours(WORK, WORK.config(["run.threads=1"]))
     from isentrope.core.types import RolloutPlan
 
-    episodes = ours.arena.train(1, RolloutPlan("think_act", 1.0))
+    episodes = ours.collector.play_groups(1, RolloutPlan("think_act", 1.0))
     ours.close()
     assert [episode.turns[0].context_ids.tolist() for episode in episodes] == generator.asked[0]
 

@@ -36,7 +36,7 @@ from isentrope.claims.words import (
 from isentrope.cli.main import app
 from isentrope.core.errors import ConfigError, RunError
 from isentrope.core.stats import Interval
-from isentrope.metrics.probes.interference import Spoken
+from isentrope.instruments.probes.interference import EpisodeStates
 from isentrope.study.compact import write_compact
 from isentrope.study.read import FAILED, StudyData
 from tests.claims.made import POCKET, in_setting, made_run, made_study, of_model, with_train
@@ -375,7 +375,7 @@ def test_mathematics_by_computation() -> None:
 def test_a_broken_kernel_or_head_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     real_kernel, real_head, real_penalty = computed.kernel, computed.token_head, computed.penalty
 
-    def louder(episodes: list[Spoken], weight: torch.Tensor) -> object:
+    def louder(episodes: list[EpisodeStates], weight: torch.Tensor) -> object:
         return 1.01 * real_kernel(episodes, weight)
 
     def vaguer(*given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

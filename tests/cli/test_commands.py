@@ -92,8 +92,8 @@ def test_every_command_is_listed_and_teaches_by_example() -> None:
 
 
 @pytest.mark.parametrize(("command", "module", "name"), [
-    ("train", "isentrope.pipeline", "train"),
-    ("sft", "isentrope.warmup", "warm_up"),
+    ("train", "isentrope.loop.train", "train"),
+    ("sft", "isentrope.loop.imitate", "warm_up"),
 ])  # fmt: skip
 def test_train_and_sft(stand_in: Any, tmp_path: Path, command: str, module: str, name: str) -> None:
     called = stand_in(module, name)
@@ -107,7 +107,7 @@ def test_train_and_sft(stand_in: Any, tmp_path: Path, command: str, module: str,
 
 
 def test_resuming_needs_no_recipe(stand_in: Any, tmp_path: Path) -> None:
-    called = stand_in("isentrope.pipeline", "train")
+    called = stand_in("isentrope.loop.train", "train")
     (tmp_path / "config.toml").write_text("[run]\nseed = 9")
     assert invoke("train", "--out", str(tmp_path), "--resume").exit_code == 0
     assert called.calls[0][0].run.seed == 9
@@ -127,7 +127,7 @@ def test_report(stand_in: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_our_errors_are_one_panel(stand_in: Any) -> None:
-    stand_in("isentrope.pipeline", "train", RunError("the disk [red]is full[/red]\x1b[2J"))
+    stand_in("isentrope.loop.train", "train", RunError("the disk [red]is full[/red]\x1b[2J"))
     done = invoke("train", "--out", "x")
     assert done.exit_code == 2
     assert "Run folder" in done.stderr
@@ -164,12 +164,12 @@ def test_the_example_of_a_server_names_its_address() -> None:
 
 
 def test_a_bug_keeps_its_traceback(stand_in: Any) -> None:
-    stand_in("isentrope.pipeline", "train", ZeroDivisionError("bug"))
+    stand_in("isentrope.loop.train", "train", ZeroDivisionError("bug"))
     assert isinstance(invoke("train", "--out", "x").exception, ZeroDivisionError)
 
 
 def test_interrupting(stand_in: Any) -> None:
-    stand_in("isentrope.pipeline", "train", KeyboardInterrupt())
+    stand_in("isentrope.loop.train", "train", KeyboardInterrupt())
     done = invoke("train", "--out", "x")
     assert done.exit_code == 130
     assert done.stderr == "loading pocket …\nStopped. The run continues with --resume.\n"
@@ -242,7 +242,7 @@ def test_faults_of_methods_and_settings_come_together() -> None:
 
 @pytest.mark.parametrize("value", ["expert", "'expert'", "nonsense"])
 def test_rft_does_not_imitate_an_expert(stand_in: Any, value: str) -> None:
-    called = stand_in("isentrope.warmup", "warm_up")
+    called = stand_in("isentrope.loop.imitate", "warm_up")
     done = invoke("rft", "--out", "x", "--set", f"sft.source={value}")
     assert done.exit_code == 2
     assert "for an expert's use isentrope sft" in " ".join(done.stderr.replace("│", " ").split())
@@ -252,7 +252,7 @@ def test_rft_does_not_imitate_an_expert(stand_in: Any, value: str) -> None:
 
 
 def test_resuming_nothing_needs_a_recipe(stand_in: Any, tmp_path: Path) -> None:
-    called = stand_in("isentrope.pipeline", "train")
+    called = stand_in("isentrope.loop.train", "train")
     done = invoke("train", "--out", str(tmp_path / "a"), "--resume")
     assert done.exit_code == 2
     assert "nothing to resume" in done.stderr

@@ -19,9 +19,9 @@ from isentrope.config.load import load_config
 from isentrope.config.text import config_to_toml
 from isentrope.core.errors import RunError
 from isentrope.engines.torch import TorchEngine
-from isentrope.evaluate import checkpoints_of
+from isentrope.loop.evaluate import checkpoints_of
+from isentrope.loop.train import train
 from isentrope.models.load import load_policy
-from isentrope.pipeline import train
 from isentrope.runs.episodes import read_episodes
 from tests.runs.helpers import make_model, toy_config
 from tests.server.helpers import address, served

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from isentrope.cli.main import app
 from isentrope.core.errors import EngineError, RunError
 from isentrope.export import export
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from isentrope.models.load import load_folder, load_policy
-from isentrope.pipeline import train
-from isentrope.warmup import warm_up
 from tests.policy.test_hugging_face import make_folder
 from tests.runs.helpers import make_model, toy_config
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from isentrope.config.schema import RunConfig
-from isentrope.pipeline import train
-from isentrope.warmup import warm_up
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from tests.runs.helpers import toy_config
 
 MODEL = Path(__file__).with_name("model")  # 7,000 weights, warmed up on the toy world in all forms of a response

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from isentrope.console import Watch
-from isentrope.metrics.timings import CROWDED, Cores, waited
-from isentrope.notices import Crowd, crowded
+from isentrope.loop.cores import CROWDED, Cores, Crowd, crowded, waited
+from isentrope.loop.progress import Progress
 
 CPU = torch.device("cpu")
 
@@ -92,7 +91,7 @@ def test_it_is_said_once_and_measured_in_every_step(tmp_path: Path, monkeypatch:
     times = iter(float(second) for second in range(100))
     monkeypatch.setattr(time, "perf_counter", lambda: next(times))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    watch = Watch(quiet=True)
+    watch = Progress(quiet=True)
     monkeypatch.setattr(watch, "say", said.append)
     tell(tmp_path, a=0.0)
     crowd = Crowd(watch, CPU, Cores(tmp_path))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.core.types import Episode
-from isentrope.instruments.spoken import spoken
+from isentrope.learning.tokens import step_tokens
 from isentrope.metrics.degeneracy import (
     LengthDrift,
     degeneracy_metrics,
@@ -39,16 +39,16 @@ def test_sentences() -> None:
 def test_duplication_by_hand() -> None:
     twice = written("I look. I wait. i  look. Fine.")  # two of four stand more than once
     once = written("I look. I wait.")  # that another response said so too does not count
-    assert duplicated(spoken([twice, once]), LETTERS) == (6, 2)
-    assert degeneracy_metrics([twice, once], spoken([twice, once]), LETTERS)["degeneracy/duplication"] == 2 / 6
+    assert duplicated(step_tokens([twice, once]), LETTERS) == (6, 2)
+    assert degeneracy_metrics([twice, once], step_tokens([twice, once]), LETTERS)["degeneracy/duplication"] == 2 / 6
 
 
 def test_the_action_may_repeat_the_thought() -> None:
     text = "<think>go left</think><action>go left</action>"
     at = text.index("<action>") + 8
     free = written(text, action_span=(at, at + 7))
-    assert duplicated(spoken([free]), LETTERS) == (1, 0)
-    assert duplicated(spoken([written(text)]), LETTERS) == (2, 2)
+    assert duplicated(step_tokens([free]), LETTERS) == (1, 0)
+    assert duplicated(step_tokens([written(text)]), LETTERS) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,19 @@ def test_the_action_may_repeat_the_thought() -> None:
     ],
 )
 def test_loops(ids: list[int], loops: bool) -> None:
-    step = spoken([episode(said(ids))]) if ids else spoken([episode(turn([]))])
+    step = step_tokens([episode(said(ids))]) if ids else step_tokens([episode(turn([]))])
     assert looping(step).tolist() == ([loops] if ids else [])
     assert naive.looping(ids) == loops
 
 
 def test_a_loop_does_not_reach_into_the_next_response() -> None:
-    assert looping(spoken([episode(said([7] * 8), said([7] * 8)), episode(said([7] * 8))])).tolist() == [False] * 3
+    assert looping(step_tokens([episode(said([7] * 8), said([7] * 8)), episode(said([7] * 8))])).tolist() == [False] * 3
 
 
 @given(st.lists(st.lists(st.integers(0, 1), max_size=40), max_size=4))
 @settings(max_examples=80, deadline=None)
 def test_loops_equal_plain_loops(all_ids: list[list[int]]) -> None:
-    step = spoken([episode(*(said(ids) for ids in all_ids))])
+    step = step_tokens([episode(*(said(ids) for ids in all_ids))])
     assert looping(step).tolist() == [naive.looping(ids) for ids in all_ids if ids]
 
 
@@ -131,17 +131,17 @@ def test_repeated_actions_and_nothing_at_all() -> None:
         episode(*(turn([1.0], action=action) for action in ("look", "look", "go", None, None, "go"))),
         episode(turn([1.0], action="go")),
     ]
-    assert degeneracy_metrics(step, spoken(step), None)["degeneracy/repeated_actions"] == 1 / 5
+    assert degeneracy_metrics(step, step_tokens(step), None)["degeneracy/repeated_actions"] == 1 / 5
     for nothing in ([], [episode()]):
-        assert degeneracy_metrics(nothing, spoken(nothing), LETTERS) == {}
+        assert degeneracy_metrics(nothing, step_tokens(nothing), LETTERS) == {}
     unknown = [episode(said([300, -1, 999]))]  # ids that are not in the table read as nothing
-    assert "degeneracy/duplication" not in degeneracy_metrics(unknown, spoken(unknown), LETTERS)
+    assert "degeneracy/duplication" not in degeneracy_metrics(unknown, step_tokens(unknown), LETTERS)
 
 
 @given(episodes, st.randoms(use_true_random=False))
 @settings(max_examples=40, deadline=None)
 def test_equals_plain_loops_in_any_order(step: list[Episode], order: random.Random) -> None:
-    found = degeneracy_metrics(step, spoken(step), LETTERS)
+    found = degeneracy_metrics(step, step_tokens(step), LETTERS)
     responses = [each.response_ids.tolist() for one in step for each in one.turns if len(each.response_ids)]
     loops = naive.mean([float(naive.looping(ids)) for ids in responses])
     assert found.get("degeneracy/loops") == (None if loops is None else pytest.approx(loops))
@@ -149,7 +149,7 @@ def test_equals_plain_loops_in_any_order(step: list[Episode], order: random.Rand
     assert found.get("degeneracy/repeated_actions") == (None if repeated is None else pytest.approx(repeated))
     mixed = list(step)
     order.shuffle(mixed)
-    assert degeneracy_metrics(mixed, spoken(mixed), LETTERS) == found
+    assert degeneracy_metrics(mixed, step_tokens(mixed), LETTERS) == found
 
 
 def test_length_drift_is_told_against_the_first_five_steps() -> None:

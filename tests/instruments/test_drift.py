@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.core.types import Episode, Scores
-from isentrope.masked import MODES, token_weights
+from isentrope.learning.token_weights import MODES, token_weights
+from isentrope.learning.tokens import step_tokens
 from isentrope.metrics.drift import Drift
 from isentrope.metrics.surprisal import predicted_drift
 from tests.instruments import naive
@@ -34,22 +35,22 @@ def test_the_forecast_by_hand() -> None:
     step = [episode(turn([0.5, 1.0], [-2.0, -0.5])), episode(turn([9.0], [-9.0]), turn([1.0], [-3.0]))]
     # 2 · (2 - 0.5) + 2 · (0.5 - 1) = 2 of the first response, -1 · (3 - 1) = -2 of the second
     rows = [(0, 0, [2.0, 2.0], [1.0, 1.1]), (1, 1, [-1.0], [0.9])]
-    assert predicted_drift(step, scores(rows)) == pytest.approx({"drift/predicted": 0.0})
-    assert predicted_drift(step, scores(rows[:1])) == pytest.approx({"drift/predicted": 1.0})
+    assert predicted_drift(step_tokens(step), scores(rows)) == pytest.approx({"drift/predicted": 0.0})
+    assert predicted_drift(step_tokens(step), scores(rows[:1])) == pytest.approx({"drift/predicted": 1.0})
 
 
 @pytest.mark.parametrize(("advantage", "surprisal", "sign"), [(1, 3, 1), (1, 1, -1), (-1, 3, -1), (-1, 1, 1)])
 def test_its_sign(advantage: float, surprisal: float, sign: int) -> None:
     """Learning more of what is rarer than usual raises entropy; a negative advantage turns it round."""
-    found = predicted_drift([episode(turn([2.0], [-surprisal]))], scores([(0, 0, [advantage], [1.0])]))
+    found = predicted_drift(step_tokens([episode(turn([2.0], [-surprisal]))]), scores([(0, 0, [advantage], [1.0])]))
     assert math.copysign(1, found["drift/predicted"]) == sign
 
 
 def test_what_was_not_learnt_from_or_is_not_known_is_left_out() -> None:
     step = [episode(turn([1.0, math.nan, 1.0], [-2.0, -2.0, -4.0]))]
-    assert predicted_drift(step, scores([(0, 0, [1, 1, 1], [1, 1, math.nan])])) == {"drift/predicted": 1.0}
-    assert predicted_drift(step, scores([(0, 0, [1, 1, 1], [math.nan] * 3)])) == {}
-    assert predicted_drift(step, scores([])) == {}
+    assert predicted_drift(step_tokens(step), scores([(0, 0, [1, 1, 1], [1, 1, math.nan])])) == {"drift/predicted": 1.0}
+    assert predicted_drift(step_tokens(step), scores([(0, 0, [1, 1, 1], [math.nan] * 3)])) == {}
+    assert predicted_drift(step_tokens(step), scores([])) == {}
 
 
 @given(episodes, st.data())
@@ -62,7 +63,7 @@ def test_the_forecast_equals_plain_loops(step: list[Episode], data: st.DataObjec
             values = st.lists(st.floats(-3, 3, width=32), min_size=size, max_size=size)
             ratios = st.lists(st.sampled_from([1.0, math.nan]), min_size=size, max_size=size)
             rows.append((e, t, data.draw(values), data.draw(ratios)))
-    found = predicted_drift(step, scores(rows)).get("drift/predicted")
+    found = predicted_drift(step_tokens(step), scores(rows)).get("drift/predicted")
     turns = [step[e].turns[t] for e, t, _, _ in rows]
     learnt = [[not math.isnan(x) for x in ratio] for _, _, _, ratio in rows]
     value = naive.forecast(turns, [a for _, _, a, _ in rows], learnt)
@@ -85,7 +86,7 @@ def test_the_weights_of_the_update_turn_the_sign() -> None:
     # as tokens: (4 - 2)/5 = 0.4; as turns: (1 - 2)/2 = -0.5
     expected = {"token": 0.4, "turn": -0.5, "sequence": -0.5, "episode": 0.4, "constant": 0.4}
     for mode in MODES:
-        value = predicted_drift(step, weighed(step, found, mode))["drift/predicted"]
+        value = predicted_drift(step_tokens(step), weighed(step, found, mode))["drift/predicted"]
         assert value == pytest.approx(expected[mode], rel=1e-6), mode
 
 
@@ -106,7 +107,7 @@ def test_the_forecast_is_aggregated_as_the_loss_is(mode: str, step: list[Episode
             terms += (a.astype(float) * surprisal)[learnt].tolist()
             episode_of += [e] * int(learnt.sum())
             turn_of += [len(rows)] * int(learnt.sum())
-    found = predicted_drift(step, weighed(step, scores(rows), mode)).get("drift/predicted")
+    found = predicted_drift(step_tokens(step), weighed(step, scores(rows), mode)).get("drift/predicted")
     if not terms:
         assert found is None
         return
@@ -114,16 +115,19 @@ def test_the_forecast_is_aggregated_as_the_loss_is(mode: str, step: list[Episode
     value = reference.mean_over(terms, episode_of, turn_of, "token" if mode == "constant" else mode)
     assert found == pytest.approx(value, rel=1e-5, abs=1e-6)
     if mode == "token":
-        assert found == predicted_drift(step, scores(rows))["drift/predicted"]  # to the last bit what it was before
+        # to the last bit what it was before
+        assert (
+            found == predicted_drift(step_tokens(step), scores(rows))["drift/predicted"]
+        )  # to the last bit what it was before
 
 
 def test_several_mini_batches_weigh_alike_however_large_they_are() -> None:
     step = [episode(turn([1.0] * 3, [-2.0] * 3)), episode(turn([1.0], [-3.0]))]
     found = scores([(0, 0, [1.0] * 3, [1.0] * 3), (1, 0, [-1.0], [1.0])])
     two = replace(found, weight_N=np.array([1 / 3, 1 / 3, 1 / 3, 1.0], dtype=np.float32))
-    assert predicted_drift(step, two)["drift/predicted"] == pytest.approx((1 - 2) / 2)
+    assert predicted_drift(step_tokens(step), two)["drift/predicted"] == pytest.approx((1 - 2) / 2)
     none = replace(found, weight_N=np.zeros(4, dtype=np.float32))  # its updates were left out
-    assert predicted_drift(step, none) == {}
+    assert predicted_drift(step_tokens(step), none) == {}
 
 
 def told(drift: Drift, entropy: float | None, forecast: float | None) -> dict[str, float]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.core.types import Episode
-from isentrope.instruments.spoken import spoken
+from isentrope.learning.tokens import step_tokens
 from isentrope.metrics.entropy import FROM_TURN, entropy_metrics, likelihood_metrics
 from isentrope.metrics.episodes import rollout_metrics
 from isentrope.metrics.surprisal import surprisal_metrics
@@ -20,7 +20,7 @@ from tests.instruments.made import episode, episodes, turn
 
 def test_turns_fall_into_buckets_that_double() -> None:
     long = episode(*(turn([float(number)]) for number in range(1, 41)))
-    found = entropy_metrics(spoken([long]))
+    found = entropy_metrics(step_tokens([long]))
     means = {1: 1, 2: 2.5, 4: 5.5, 8: 11.5, 16: 23.5, 32: 36}
     assert {key: found[f"entropy/turns/{key}"] for key in means} == means
 
@@ -31,13 +31,13 @@ def test_a_broken_episode_is_neither_solved_nor_failed() -> None:
         episode(turn([2.0, 4.0], [-2.0, -4.0], verdict="no_action")),
         episode(turn([9.0], [-9.0]), stop="worker_died"),
     ]
-    found = entropy_metrics(spoken(step)) | likelihood_metrics(spoken(step))
+    found = entropy_metrics(step_tokens(step)) | likelihood_metrics(step_tokens(step))
     assert (found["entropy/outcome/solved"], found["entropy/outcome/failed"]) == (1.0, 3.0)
     assert (found["likelihood/solved"], found["likelihood/failed"], found["likelihood/valid"]) == (-1.0, -3.0, -5.0)
 
 
 def test_surprisal_by_hand() -> None:
-    found = surprisal_metrics(spoken([episode(turn([0.5, 1.0], [-2.0, -0.5]), turn([1.0], [-3.0]))]))
+    found = surprisal_metrics(step_tokens([episode(turn([0.5, 1.0], [-2.0, -0.5]), turn([1.0], [-3.0]))]))
     assert found == pytest.approx(
         {"surprisal/response": 2.75, "surprisal/token": 5.5 / 3, "surprisal/relative": (1.5 - 0.5 + 2.0) / 3}
     )
@@ -49,7 +49,7 @@ def test_what_is_not_known_is_left_out() -> None:
     assert (found["entropy/kind/heat"], found["entropy/turns/2"], found["likelihood/solved"]) == (1.0, 1.0, -2.0)
     assert not {"entropy/turns/1", "surprisal/response", "surprisal/relative", "likelihood/failed"} & set(found)
     for nothing in ([], [episode()], [episode(turn([]))]):
-        step = spoken(nothing)
+        step = step_tokens(nothing)
         assert entropy_metrics(step) == surprisal_metrics(step) == likelihood_metrics(step) == {}
 
 

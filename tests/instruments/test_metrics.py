@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.core.stats import wilson
-from isentrope.core.types import Episode, Turn
-from isentrope.metrics.episodes import FAILURES, eval_metrics, rollout_metrics
+from isentrope.core.types import FAILURES, Episode, Turn
+from isentrope.metrics.episodes import eval_metrics, rollout_metrics
 from isentrope.metrics.glossary import explain
 
 

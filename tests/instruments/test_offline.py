@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from isentrope.cli.main import app
 from isentrope.core.errors import RunError
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from isentrope.metrics.recompute import analyze
-from isentrope.pipeline import train
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import scores_path, train_path
 from isentrope.runs.scores import read_scores, write_scores
 from isentrope.runs.token_texts import read_token_texts
-from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config
 
 FEW = ("run.eval_every=0", "eval.games=3", "run.steps=7", "learn.mini_batches=2", "learn.epochs=2", "methods=aem")

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isentrope.loop.train import train
 from isentrope.metrics.episodes import rollout_metrics
 from isentrope.metrics.temperature import MARK, entropy_temperature, footnotes, marked, note_for
-from isentrope.pipeline import train
 from isentrope.report.compare import comparison, read_groups
 from isentrope.report.overlay import overlays
 from isentrope.runs.folder import Run, leaves

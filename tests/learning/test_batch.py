@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.batch import flatten, micro_batches, pack
 from isentrope.core.types import measured_at
+from isentrope.learning.packing import micro_batches, pack
+from isentrope.learning.tokens import flatten
 from tests.learning.helpers import make_episodes
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isentrope.batch import flatten
 from isentrope.config.schema import LearnSettings
 from isentrope.core.types import Episode
-from isentrope.train.credit import assign_credit
+from isentrope.learning.credit import assign_credit
+from isentrope.learning.tokens import flatten
 from tests.learning.helpers import make_episodes
 from tests.reference import naive, naive_credit
 

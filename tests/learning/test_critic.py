@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
 from isentrope.core.types import Targets
+from isentrope.learning.critic import Critic, explained_variance
+from isentrope.learning.learner import Learner
+from isentrope.learning.optimiser import Optimiser
+from isentrope.learning.packing import micro_batches
+from isentrope.learning.tokens import flatten
 from isentrope.models.load import load_folder
 from isentrope.models.policy import Policy, before
-from isentrope.train.critic import Critic, explained_variance
-from isentrope.train.learner import Learner
-from isentrope.train.optimise import Optimiser
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 
@@ -47,13 +48,13 @@ def test_it_learns_the_returns_and_the_policy_waits(kind: str) -> None:
     settings = CriticSettings(kind=kind, lr=3e-2, value_clip=0, warmup=40)
     learning = learner(policy, settings, old_logprobs="recompute")
     first = weights(policy)
-    seen = [learning.update(step, episodes) for step in range(1, 41)]
+    seen = [learning.learn(step, episodes).metrics for step in range(1, 41)]
     assert seen[0]["critic/explained"] == 0  # its head begins at zero
     assert seen[-1]["critic/loss"] < 0.5 * seen[0]["critic/loss"]
     assert seen[-1]["critic/explained"] > (0.3 if kind == "separate" else 0.01)  # a head alone is a weak critic
     assert torch.equal(weights(policy), first)
     assert "loss/total" not in seen[-1]
-    learning.update(41, episodes)
+    learning.learn(41, episodes)
     assert not torch.equal(weights(policy), first)
 
 
@@ -76,7 +77,7 @@ def gradient(policy: Policy, critic: CriticSettings, **changes: object) -> tuple
     keep(learning.critic.optimiser)
     keep(learning.optimiser)
     policy.module.zero_grad()
-    learning.update(1, make_episodes(4))
+    learning.learn(1, make_episodes(4))
     of_critic, of_policy = taken
     return of_policy, of_critic
 
@@ -115,7 +116,7 @@ def test_the_gradient_of_the_head_is_that_of_the_equation() -> None:
     hidden = before(policy.states(batch), batch).detach()
     error = hidden @ critic.head.weight.detach()[0] + critic.head.bias.detach() - batch.return_N
     expected = ((batch.weights["turn"] * error)[:, None] * hidden).sum(0)
-    from isentrope.train.objective import critic_objective
+    from isentrope.learning.learner import critic_objective
 
     loss, _ = critic_objective(batch, hidden, critic, replace(LEARN, aggregation="turn"))
     loss.backward()
@@ -128,10 +129,10 @@ def test_its_state_brings_everything_back() -> None:
     policy, episodes = small_policy(), make_episodes(3)
     one = learner(policy, CriticSettings(lr=1e-2, warmup=99))
     for step in range(1, 4):
-        one.update(step, episodes)
+        one.learn(step, episodes)
     other = learner(small_policy(), CriticSettings(lr=1e-2, warmup=99))
     other.load_state_dict(copy.deepcopy(one.state_dict()))
-    assert one.update(4, episodes) == other.update(4, episodes)
+    assert one.learn(4, episodes).metrics == other.learn(4, episodes).metrics
 
 
 def test_a_module_under_two_names_is_saved_once(tmp_path: Path) -> None:

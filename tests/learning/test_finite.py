@@ -13,21 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from isentrope.advantages.grpo import grpo
-from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
 from isentrope.core.errors import TrainError
 from isentrope.core.method import Method
 from isentrope.core.types import Episode, Floats, StepTokens
+from isentrope.learning import learner as learner_of
+from isentrope.learning.advantages.grpo import grpo
+from isentrope.learning.learner import Learner, Update
+from isentrope.learning.packing import micro_batches
+from isentrope.learning.tokens import finite, flatten, only, renumbered, rows, spread
 from isentrope.methods.actre import ActRe
 from isentrope.methods.aem import Aem
 from isentrope.methods.ea import Ea
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
 from isentrope.methods.epo import Epo, EpoOptions
 from isentrope.methods.seal import Seal, SealOptions
-from isentrope.train import learner as learner_of
-from isentrope.train.finite import finite, only, renumbered, rows, spread
-from isentrope.train.learner import Learner
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 from tests.reference import naive
@@ -58,6 +58,11 @@ def learner_with(s: LearnSettings, methods: list[Method], steps: int = 1) -> Lea
 
 def gradient(learner: Learner, episodes: list[Episode]) -> tuple[torch.Tensor, dict[str, float]]:
     """Of every update of a step, taken before the optimiser uses it; and the metrics."""
+    taken, update = gradient_and_update(learner, episodes)
+    return taken, update.metrics
+
+
+def gradient_and_update(learner: Learner, episodes: list[Episode]) -> tuple[torch.Tensor, Update]:
     taken: list[torch.Tensor] = []
 
     def keep(loss: float, rate: float) -> float:
@@ -66,8 +71,8 @@ def gradient(learner: Learner, episodes: list[Episode]) -> tuple[torch.Tensor, d
         return 0.0
 
     learner.optimiser.step = keep  # type: ignore[method-assign]
-    metrics = learner.update(1, episodes)
-    return torch.cat(taken), metrics
+    update = learner.learn(1, episodes)
+    return torch.cat(taken), update
 
 
 def written_down(episodes: list[Episode], s: LearnSettings, left_out: set[int]) -> torch.Tensor:
@@ -146,9 +151,9 @@ def test_nothing_else_is_poisoned(name: str, change: str, monkeypatch: pytest.Mo
     chosen = list(METHODS) if name == "all" else [name]
     names = [one for one in chosen if one != "seal-mixed" or name != "all"]
 
-    def update(games: list[Episode]) -> tuple[torch.Tensor, dict[str, float], Learner]:
+    def update(games: list[Episode]) -> tuple[torch.Tensor, Update, Learner]:
         learner = learner_with(s, [METHODS[one]() for one in names], 4)
-        return *gradient(learner, games), learner
+        return *gradient_and_update(learner, games), learner
 
     found = [update(poisoned(episodes, *what)) for what in (("logprobs", np.nan), ("entropies", np.inf))]
     whole: list[int] = []
@@ -158,16 +163,14 @@ def test_nothing_else_is_poisoned(name: str, change: str, monkeypatch: pytest.Mo
         return np.arange(len(first_N)) != BAD if len(whole) == 1 else finite(first_N, *others)
 
     monkeypatch.setattr(learner_of, "finite", told)
-    expected, metrics, sound = update(episodes)
+    expected, sound_update, sound = update(episodes)
     assert torch.isfinite(expected).all()
     assert float(expected.norm()) > 1e-3
     for taken, seen, learner in found:
         assert torch.equal(taken, expected)
-        assert seen == metrics
-        assert learner.scores is not None
-        assert sound.scores is not None
-        for column, values in vars(sound.scores).items():
-            np.testing.assert_array_equal(getattr(learner.scores, column), values)
+        assert seen.metrics == sound_update.metrics
+        for column, values in vars(sound_update.scores).items():
+            np.testing.assert_array_equal(getattr(seen.scores, column), values)
         for one, other in zip(learner.methods, sound.methods, strict=True):
             assert str(one.state_dict()) == str(other.state_dict())
 
@@ -192,14 +195,13 @@ def test_an_advantage_that_is_none() -> None:
         def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
             return np.where(np.arange(len(advantage_N)) == BAD, np.float32(np.nan), advantage_N)
 
-    told: list[Floats] = []
     episodes, learner = make_episodes(3), learner_with(SETTINGS, [Odd()])
     ours, metrics = gradient(learner, episodes)
     torch.testing.assert_close(ours, written_down(episodes, SETTINGS, {BAD}), rtol=1e-3, atol=1e-4)
     assert metrics["update/dropped_tokens"] == 1
-    learner.update(1, episodes, lambda advantage_N: told.append(advantage_N) or {})
-    assert np.isfinite(told[0]).all()
-    assert len(told[0]) == sum(len(turn.response_ids) for e in episodes for turn in e.turns)
+    told = learner.credit(1, episodes).advantage_N
+    assert np.isfinite(told).all()
+    assert len(told) == sum(len(turn.response_ids) for e in episodes for turn in e.turns)
 
 
 def test_a_whole_response_without_numbers() -> None:
@@ -221,14 +223,14 @@ def test_no_token_with_numbers(change: str) -> None:
     episodes = make_episodes(3)
     everything = poisoned(episodes, "logprobs", np.nan, tuple(range(1000)))
     for step in (1, 2):
-        metrics = learner.update(step, everything)
+        metrics = learner.learn(step, everything).metrics
         assert metrics["update/dropped_share"] == 1
         assert metrics["update/skipped"] == step * s.epochs * s.mini_batches
         assert metrics["update/count"] == 0
     assert all(torch.equal(a, b) for a, b in zip(before, learner.policy.module.parameters(), strict=True))
     with pytest.raises(TrainError, match="in a row had no token to learn from: a log-prob, entropy or advantage"):
-        learner.update(3, everything)
-    assert learner_with(s, []).update(1, episodes)["update/skipped"] == 0
+        learner.learn(3, everything)
+    assert learner_with(s, []).learn(1, episodes).metrics["update/skipped"] == 0
 
 
 @settings(max_examples=40, deadline=None)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.advantages.gigpo import discounted_returns, exact_anchors, similar_anchors, step_advantages
+from isentrope.learning.advantages.gigpo import discounted_returns, exact_anchors, similar_anchors, step_advantages
 from tests.reference import naive_credit
 
 Reward = st.sampled_from([-0.1, 0.0, 0.0, 1.0, 10.0])

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.losses.kl import ESTIMATORS, kl_estimate
+from isentrope.learning.losses.kl import ESTIMATORS, kl_estimate
 from tests.reference import naive, naive_torch
 
 Logp = st.floats(-8, 0)

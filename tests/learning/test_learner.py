@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.advantages.grpo import grpo
-from isentrope.batch import flatten
 from isentrope.config.schema import LearnSettings, RunConfig, RunSettings
 from isentrope.core.errors import TrainError
 from isentrope.core.method import Method
 from isentrope.core.types import Episode, Term, TokenBatch, TokenStats
+from isentrope.learning.advantages.grpo import grpo
+from isentrope.learning.learner import Learner
+from isentrope.learning.optimiser import Optimiser, learning_rate
+from isentrope.learning.tokens import flatten
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
 from isentrope.models.policy import Policy
-from isentrope.train.learner import Learner
-from isentrope.train.optimise import Optimiser, learning_rate
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 from tests.reference import naive
@@ -45,7 +45,7 @@ def gradient(policy: Policy, settings: LearnSettings, episodes: list[Episode], m
 
     policy.module.zero_grad()
     learner.optimiser.step = keep  # type: ignore[method-assign]
-    metrics = learner.update(0, episodes)
+    metrics = learner.learn(0, episodes).metrics
     return torch.cat([g.flatten() for g in taken]), metrics
 
 
@@ -148,7 +148,7 @@ def test_mini_batches_cover_all_groups_once() -> None:
     assert len(parts) == 3
     assert sorted(s.group for part in parts for s in part) == sorted(s.group for s in sequences)
     assert all({s.group for s in a}.isdisjoint({s.group for s in b}) for a in parts for b in parts if a is not b)
-    assert learner.update(0, episodes)["update/count"] == 3
+    assert learner.learn(0, episodes).metrics["update/count"] == 3
 
 
 class Poison(Method):
@@ -162,11 +162,11 @@ def test_a_non_finite_update_is_skipped_counted_and_in_the_end_refused() -> None
     episodes, policy = make_episodes(11), small_policy()
     before = copy.deepcopy(policy.module.state_dict())
     learner = Learner(policy, None, config_of(replace(SETTINGS, kl=0.0, max_skips=2), 9), [Poison()])
-    assert learner.update(0, episodes)["update/skipped"] == 1
-    assert learner.update(1, episodes)["update/skipped"] == 2
+    assert learner.learn(0, episodes).metrics["update/skipped"] == 1
+    assert learner.learn(1, episodes).metrics["update/skipped"] == 2
     assert all(torch.equal(before[name], value) for name, value in policy.module.state_dict().items())
     with pytest.raises(TrainError, match=r"3 updates in a row .* smaller learn\.lr"):
-        learner.update(2, episodes)
+        learner.learn(2, episodes)
 
 
 def test_learning_rate_rises_falls_and_ends_at_the_floor() -> None:
@@ -194,5 +194,5 @@ def test_optimiser_clips_the_norm_and_restores_its_state() -> None:
 
 def test_an_update_without_any_response_changes_nothing() -> None:
     policy = small_policy()
-    metrics = Learner(policy, None, config_of(SETTINGS)).update(0, [])
+    metrics = Learner(policy, None, config_of(SETTINGS)).learn(0, []).metrics
     assert metrics["update/count"] == 0

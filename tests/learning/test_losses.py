@@ -11,9 +11,9 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from isentrope.losses.clipped import clipped_loss
-from isentrope.losses.kl import ESTIMATORS, kl_estimate
-from isentrope.losses.policy_gradient import policy_gradient_loss
+from isentrope.learning.losses.clipped import clipped_loss
+from isentrope.learning.losses.kl import ESTIMATORS, kl_estimate
+from isentrope.learning.losses.policy_gradient import policy_gradient_loss
 from tests.reference import naive, naive_torch
 
 Logp = st.floats(-8, 0)

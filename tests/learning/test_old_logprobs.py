@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.batch import flatten
 from isentrope.config.schema import LearnSettings, RunConfig, RunSettings
 from isentrope.config.validate import impossible
 from isentrope.core.types import Episode
-from isentrope.train.learner import Learner
-from isentrope.train.objective import Metrics, accumulate, brought
+from isentrope.learning.learner import Learner
+from isentrope.learning.records import Metrics, accumulate, brought
+from isentrope.learning.tokens import flatten
 from tests.learning.helpers import make_episodes
 from tests.learning.test_shared_prefix import alike
 from tests.policy.helpers import small_policy
@@ -56,7 +56,7 @@ def test_the_pass_is_left_out_while_the_two_agree_and_comes_back_when_they_do_no
     learner, passes = learner_of(AUTO)
     history = []
     for step, off in enumerate((0.0, 0.0, 0.3, 0.3, 0.0, 0.0), 1):
-        metrics = learner.update(step, sampled(learner, step, off))
+        metrics = learner.learn(step, sampled(learner, step, off)).metrics
         history.append((len(passes), metrics["mismatch/recomputed"]))
         assert metrics["mismatch/kl"] == pytest.approx(np.cosh(off) - 1, rel=0.05, abs=1e-5)
     assert history == [(1, 1.0), (1, 0.0), (1, 0.0), (2, 1.0), (3, 1.0), (3, 0.0)]
@@ -67,17 +67,17 @@ def test_a_step_that_takes_the_samplers_learns_as_with_sampler() -> None:
     for old in ("auto", "sampler"):
         learner, _ = learner_of(replace(AUTO, old_logprobs=old))
         learner.mismatch.trusted = True
-        learner.update(1, sampled(learner, 1, 0.1))
+        learner.learn(1, sampled(learner, 1, 0.1))
         found.append(torch.cat([p.detach().flatten() for p in learner.policy.module.parameters()]))
     assert torch.equal(found[0], found[1])
 
 
 def test_what_was_found_survives_a_restart() -> None:
     learner, _ = learner_of(AUTO)
-    learner.update(1, sampled(learner, 1))
+    learner.learn(1, sampled(learner, 1))
     again, passes = learner_of(AUTO)
     again.load_state_dict(learner.state_dict())
-    again.update(2, sampled(again, 2))
+    again.learn(2, sampled(again, 2))
     assert passes == []
     old = {key: value for key, value in learner.state_dict().items() if key != "mismatch"}
     learner_of(AUTO)[0].load_state_dict(old)  # of a run from before there was such a thing
@@ -109,7 +109,7 @@ def test_sharing_leaves_the_update_as_it_is(share: str) -> None:
         episodes = alike(3, full=True, prompt=60)
         sequences, tokens = flatten(episodes)
         shares.append(any(batch.parents_BT is not None for batch in learner._pieces(sequences, tokens, None)))
-        learner.update(1, episodes)
+        learner.learn(1, episodes)
         moments = [state["exp_avg"].flatten() for state in learner.optimiser.adam.state.values()]
         found.append(torch.cat(moments))
     assert shares == [False, True]

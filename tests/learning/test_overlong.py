@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.advantages.overlong import overlong_penalty
+from isentrope.learning.advantages.overlong import overlong_penalty
 from tests.reference import naive_credit
 
 

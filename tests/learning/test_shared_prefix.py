@@ -11,11 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope import shared_prefix
-from isentrope.batch import flatten, micro_batches
 from isentrope.core.types import Episode
+from isentrope.learning import prefix_sharing
+from isentrope.learning.packing import micro_batches
+from isentrope.learning.prefix_sharing import PARENT_COST, Beginning, bundles
+from isentrope.learning.tokens import flatten
 from isentrope.models.policy import before
-from isentrope.shared_prefix import PRICE, Beginning, bundles
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_model, small_policy
 
@@ -55,18 +56,18 @@ def test_groups_do_not_mix_and_a_bundle_fits_a_row() -> None:
 def test_nothing_is_shared_where_it_does_not_pay() -> None:
     """Little in common with long answers, or a beginning shorter than what one more parent costs."""
     assert all(not b.shared for b in bundles(beginnings([list(range(60))] * 3, rest=2000), 10_000))
-    assert all(not b.shared for b in bundles(beginnings([list(range(PRICE // 2))] * 2, rest=1), 10_000))
+    assert all(not b.shared for b in bundles(beginnings([list(range(PARENT_COST // 2))] * 2, rest=1), 10_000))
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 2), min_size=0, max_size=9), min_size=1, max_size=7), st.integers(1, 60))
 def test_members_really_begin_alike_and_everyone_is_there_once(prompts: list[list[int]], capacity: int) -> None:
-    known, price = beginnings(prompts), shared_prefix.PRICE
-    shared_prefix.PRICE = 0
+    known, price = beginnings(prompts), prefix_sharing.PARENT_COST
+    prefix_sharing.PARENT_COST = 0
     try:
         found = bundles(known, capacity)
     finally:
-        shared_prefix.PRICE = price
+        prefix_sharing.PARENT_COST = price
     assert sorted(n for b in found for n in b.members) == list(range(len(prompts)))
     for b in found:
         heads = [prompts[n][: b.shared] for n in b.members]
@@ -96,7 +97,7 @@ def alike(seed: int, full: bool, prompt: int = 30) -> list[Episode]:
 @pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize("row", [0, 150, 400])
 def test_shared_rows_give_the_same_numbers_states_and_gradients(full: bool, row: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(shared_prefix, "PRICE", 4)
+    monkeypatch.setattr(prefix_sharing, "PARENT_COST", 4)
     policy = small_policy()
     sequences, tokens = flatten(alike(5, full))
     found: list[tuple[dict[int, tuple[Any, ...]], torch.Tensor]] = []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.advantages.grpo import grpo
+from isentrope.learning.advantages.grpo import grpo
 from tests.reference import naive
 
 Pairs = list[tuple[float, int]]

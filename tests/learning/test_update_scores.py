@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.advantages.grpo import grpo
 from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
 from isentrope.core.method import Method
 from isentrope.core.types import Episode, Floats, Scores, StepTokens, Term, TokenBatch, TokenStats
-from isentrope.masked import MODES
-from isentrope.train import objective as objective_of
-from isentrope.train.learner import Learner
-from isentrope.train.objective import policy_loss
+from isentrope.learning import learner as objective_of
+from isentrope.learning.advantages.grpo import grpo
+from isentrope.learning.learner import Learner, policy_loss
+from isentrope.learning.token_weights import MODES
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 
@@ -36,9 +35,8 @@ def update(
 ) -> tuple[Scores, dict[str, float]]:
     config = RunConfig(run=RunSettings(steps=3), learn=settings, critic=CriticSettings(warmup=critic))
     learner = Learner(small_policy(), None, config, [Halved()])
-    metrics = learner.update(1, episodes)
-    assert learner.scores is not None
-    return learner.scores, metrics
+    update = learner.learn(1, episodes)
+    return update.scores, update.metrics
 
 
 def test_advantages_are_those_after_the_methods() -> None:
@@ -101,17 +99,11 @@ def test_the_probe_is_asked_before_anything_changes() -> None:
     episodes, policy = make_episodes(3), small_policy()
     learner = Learner(policy, None, RunConfig(run=RunSettings(steps=3), learn=SETTINGS), [Halved()])
     before = [p.clone() for p in policy.module.parameters()]
-    told: list[Floats] = []
-
-    def probe(advantage_N: Floats) -> dict[str, float]:
-        assert all(torch.equal(a, b) for a, b in zip(before, policy.module.parameters(), strict=True))
-        told.append(advantage_N)
-        return {"probe/delta_h": 0.5}
-
-    metrics = learner.update(1, episodes, probe)
-    assert metrics["probe/delta_h"] == 0.5
-    assert learner.scores is not None
-    np.testing.assert_array_equal(told[0], learner.scores.advantage_N)
+    credited = learner.credit(1, episodes)
+    told = credited.advantage_N
+    assert all(torch.equal(a, b) for a, b in zip(before, policy.module.parameters(), strict=True))
+    update = learner.update(credited)
+    np.testing.assert_array_equal(told, update.scores.advantage_N)
     assert not all(torch.equal(a, b) for a, b in zip(before, policy.module.parameters(), strict=True))
 
 
@@ -143,7 +135,7 @@ def test_an_update_that_was_left_out_gives_no_weights() -> None:
             return Term(stats.logp_N.sum() * float("nan"))
 
     learner = Learner(small_policy(), None, RunConfig(run=RunSettings(steps=3), learn=SETTINGS), [Broken()])
-    assert learner.update(1, make_episodes(3))["update/skipped"] == 2
-    assert learner.scores is not None
-    assert learner.scores.weight_N is not None
-    assert not learner.scores.weight_N.any()
+    update = learner.learn(1, make_episodes(3))
+    assert update.metrics["update/skipped"] == 2
+    assert update.scores.weight_N is not None
+    assert not update.scores.weight_N.any()

@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from isentrope.losses.value import value_loss
+from isentrope.learning.losses.value import value_loss
 from tests.reference import naive, naive_torch
 
 Number = st.floats(-3, 3)

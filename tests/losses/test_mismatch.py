@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.batch import flatten
 from isentrope.config.schema import LearnSettings, RunConfig
 from isentrope.config.validate import impossible
 from isentrope.core.types import Episode, TokenBatch
-from isentrope.losses.mismatch import mismatch_metrics, mismatch_ratio
-from isentrope.train.learner import Learner
-from isentrope.train.objective import policy_loss
+from isentrope.learning.learner import Learner, policy_loss
+from isentrope.learning.losses.mismatch import mismatch_metrics, mismatch_ratio
+from isentrope.learning.tokens import flatten
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 
@@ -38,7 +37,7 @@ def learner_of(settings: LearnSettings) -> Learner:
 def batch_of(learner: Learner, seed: int = 0) -> TokenBatch:
     episodes = games(seed)
     sequences, tokens = flatten(episodes)
-    targets, _ = learner._targets(0, episodes, tokens, learner._passes(sequences, tokens))
+    targets, _ = learner._targets(episodes, tokens, learner._passes(sequences, tokens))
     (batch,) = learner._pieces(sequences, tokens, targets)
     return batch
 
@@ -52,7 +51,7 @@ def gradient(learner: Learner, seed: int = 0) -> torch.Tensor:
         return 0.0
 
     learner.optimiser.step = keep  # type: ignore[method-assign]
-    learner.update(0, games(seed))
+    learner.learn(0, games(seed))
     return torch.cat(taken)
 
 
@@ -153,11 +152,11 @@ def test_a_sampler_that_agrees_changes_nothing_and_keep_is_the_loss_without_weig
 
 
 def test_metrics_of_an_update_with_and_without_recomputed_log_probs() -> None:
-    said = learner_of(SETTINGS).update(0, games(1))
+    said = learner_of(SETTINGS).learn(0, games(1)).metrics
     assert 0 < said["mismatch/truncated"] < 1
     assert said["mismatch/ratio_max"] > said["mismatch/ratio_mean"] > 0
     assert said["mismatch/kl"] > 0
-    free = learner_of(replace(SETTINGS, old_logprobs="sampler", mismatch="keep")).update(0, games(1))
+    free = learner_of(replace(SETTINGS, old_logprobs="sampler", mismatch="keep")).learn(0, games(1)).metrics
     assert free["mismatch/ratio_mean"] == pytest.approx(said["mismatch/ratio_mean"], rel=1e-4)
     assert free["mismatch/ratio_max"] == pytest.approx(said["mismatch/ratio_max"], rel=1e-4)
     assert free["mismatch/kl"] == pytest.approx(said["mismatch/kl"], rel=1e-3)  # what the alarm looks at
@@ -168,8 +167,8 @@ def test_metrics_of_an_update_with_and_without_recomputed_log_probs() -> None:
 def test_the_mismatch_of_the_first_update_alone_is_said(loss: str) -> None:
     """Later updates differ from the sampler because they have learnt, which is no mismatch."""
     settings = replace(SETTINGS, loss=loss, old_logprobs="sampler", mismatch="keep", mini_batches=1)
-    once = learner_of(settings).update(0, games(1))
-    often = learner_of(replace(settings, epochs=3)).update(0, games(1))
+    once = learner_of(settings).learn(0, games(1)).metrics
+    often = learner_of(replace(settings, epochs=3)).learn(0, games(1)).metrics
     assert {key: often[key] for key in often if key.startswith("mismatch/")} == {
         key: once[key] for key in once if key.startswith("mismatch/")
     }

@@ -10,12 +10,12 @@ import torch
 
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.core.types import Episode
+from isentrope.learning.optimiser import Optimiser
+from isentrope.learning.sft_step import imitate
 from isentrope.models.llama import Llama, Shape
 from isentrope.models.policy import Policy
 from isentrope.models.sources.pocket import PocketTokens
-from isentrope.rollout.demonstrate import demonstrate
-from isentrope.train.imitate import imitate
-from isentrope.train.optimise import Optimiser
+from isentrope.rollout.demonstrations import demonstrate
 from isentrope.worlds.contract import Instance, Move, View
 from tests.methods.runs import play_run
 from tests.toys import ACTIONS, ToyOptions, ToyWorld

@@ -11,14 +11,15 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import LearnSettings, RunConfig, RunSettings
 from isentrope.core.method import Method
 from isentrope.core.types import Episode, StepTokens, TokenBatch, TokenStats, Turn
+from isentrope.learning.credit import assign_credit
+from isentrope.learning.learner import Learner
+from isentrope.learning.packing import micro_batches
+from isentrope.learning.tokens import flatten
 from isentrope.models.llama import Llama
 from isentrope.models.policy import Policy
-from isentrope.train.credit import assign_credit
-from isentrope.train.learner import Learner
 from tests.policy.helpers import small_policy
 from tests.reference import naive
 
@@ -211,7 +212,7 @@ def one_update(
 
     policy.module.zero_grad()
     learner.optimiser.step = keep  # type: ignore[method-assign]
-    metrics = learner.update(step, episodes)
+    metrics = learner.learn(step, episodes).metrics
     policy.module.zero_grad()
     return Update(taken[0], metrics)
 

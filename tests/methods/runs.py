@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.config.schema import RunConfig
-from isentrope.pipeline import train
+from isentrope.loop.train import train
 from tests.runs.helpers import toy_config
 
 FEW = (

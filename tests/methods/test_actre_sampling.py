@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.batch import flatten, micro_batches
 from isentrope.core.engine import Request, Sampled
 from isentrope.core.tokenizer import neutral
 from isentrope.core.types import Episode, RolloutPlan, TokenTemperature
 from isentrope.engines.torch import TorchEngine
+from isentrope.learning.packing import micro_batches
+from isentrope.learning.tokens import flatten
 from isentrope.methods.actre import ActRe, ActReOptions
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy
-from isentrope.rollout.arena import Arena
+from isentrope.rollout.collector import Collector
 from tests.methods.helpers import shape, some_advantages
 from tests.methods.runs import config_for, play_run, steps_of
 from tests.policy.helpers import small_policy
@@ -59,8 +60,8 @@ def rescored(policy: Policy, episodes: Sequence[Episode], at: float | None = Non
 def played(model: Path, method: ActRe, step: int, context: str) -> tuple[Policy, list[Episode]]:
     config = config_for(model, f"agent.context={context}", "rollout.group_size=6")
     policy = load_policy(config.policy, config.run)
-    with Arena(config, TorchEngine(policy)) as arena:
-        return policy, arena.train(step, method.plan(step, RolloutPlan("think_act", BASE)))
+    with Collector(config, TorchEngine(policy)) as collector:
+        return policy, collector.play_groups(step, method.plan(step, RolloutPlan("think_act", BASE)))
 
 
 @pytest.mark.parametrize("context", ["full", "window"])

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from isentrope.batch import flatten
 from isentrope.core.types import Episode
+from isentrope.learning.tokens import flatten
 from isentrope.methods.aem import Aem, AemOptions, response_entropies, response_weights
 from tests.methods.helpers import (
     EPISODES,

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.batch import flatten
 from isentrope.core.types import Episode
+from isentrope.learning.tokens import flatten
 from isentrope.methods.ea import Ea, EaOptions
 from tests.methods.helpers import (
     EPISODES,

@@ -16,7 +16,7 @@ from isentrope.config.schema import AgentSettings, RunConfig
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 from isentrope.core.types import Episode, RolloutPlan
-from isentrope.evaluate import evaluation_plan
+from isentrope.loop.evaluate import evaluation_plan
 from isentrope.methods.higher_temperature import HigherTemperature, HigherTemperatureOptions
 from isentrope.methods.no_think import NoThink
 from isentrope.methods.registry import METHODS, make_methods

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from isentrope.config.schema import RunConfig, RunSettings
 from isentrope.core.types import Episode, TokenBatch
+from isentrope.learning.learner import Learner
 from isentrope.methods.seal import Seal, SealOptions, make_classifier
-from isentrope.train.learner import Learner
 from tests.methods.helpers import (
     EPISODES,
     PACKINGS,
@@ -144,7 +144,7 @@ def test_mixed_is_a_mean_in_every_mini_batch() -> None:
     learn = replace(SETTINGS, lr=0.0, mini_batches=2)
     learner = Learner(policy, None, RunConfig(run=RunSettings(steps=9), learn=learn), [seal(groups="mixed")])
     alone = one_update(policy, episodes[2:], [seal()]).metrics["seal/bce"]
-    assert learner.update(1, episodes)["seal/bce"] <= alone + 1e-6
+    assert learner.learn(1, episodes).metrics["seal/bce"] <= alone + 1e-6
 
 
 def test_the_label_may_be_the_sign_of_the_advantage() -> None:

@@ -13,10 +13,10 @@ from torch import Tensor
 from isentrope.config.schema import RunConfig, RunSettings
 from isentrope.core.method import Method
 from isentrope.core.types import Term, TokenBatch, TokenStats
+from isentrope.learning.learner import Learner
 from isentrope.methods.seal import Seal
 from isentrope.models.policy import Policy
 from isentrope.runs.checkpoints import join_tensors, split_tensors
-from isentrope.train.learner import Learner
 from tests.methods.helpers import SETTINGS, one_update, sampled_by, sharp_policy, usual, write_down
 from tests.methods.runs import check_resumed, steps_of
 from tests.methods.test_seal import classifier_weights, seal, written_loss
@@ -40,7 +40,7 @@ def test_the_classifier_takes_the_step_of_its_own_adamw() -> None:
     for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
         weight.grad = gradient
     torch.optim.AdamW(weights, lr=0.01, weight_decay=0.0).step()
-    learner_of(policy, [method]).update(1, episodes)
+    learner_of(policy, [method]).learn(1, episodes)
     for ours, theirs in zip(parameters_of(method), weights, strict=True):
         torch.testing.assert_close(ours, theirs.detach().float(), rtol=1e-4, atol=1e-5)
 
@@ -49,7 +49,7 @@ def test_each_optimiser_moves_its_own_weights_only() -> None:
     policy, method = sharp_policy(), seal(lr=0.01)
     episodes, before = sampled_by(policy, usual(6)), copy.deepcopy(policy.module.state_dict())
     learner = learner_of(policy, [method], lr=0.0)
-    learner.update(1, episodes)
+    learner.learn(1, episodes)
     assert all(torch.equal(before[name], value) for name, value in policy.module.state_dict().items())
     fresh = [weight.detach() for weight in classifier_weights(32, kind=torch.float32)]
     assert all(not torch.equal(a, b) for a, b in zip(parameters_of(method), fresh, strict=True))
@@ -63,7 +63,7 @@ def test_the_policys_gradient_limit_does_not_see_the_classifier() -> None:
     policy = sharp_policy()
     episodes = sampled_by(policy, usual(6))
     expected = one_update(policy, episodes, [seal(alpha=50.0)]).gradient.norm()
-    metrics = learner_of(policy, [seal(alpha=50.0)]).update(1, episodes)
+    metrics = learner_of(policy, [seal(alpha=50.0)]).learn(1, episodes).metrics
     assert metrics["grad_norm"] == pytest.approx(float(expected), rel=1e-4)
 
 
@@ -85,14 +85,14 @@ def test_a_skipped_update_does_not_move_the_classifier() -> None:
     policy, method = sharp_policy(), seal(lr=0.01)
     episodes = sampled_by(policy, usual(7))
     learner = learner_of(policy, [method, Poison()])
-    assert learner.update(1, episodes)["update/skipped"] == 1
+    assert learner.learn(1, episodes).metrics["update/skipped"] == 1
     fresh = [weight.detach() for weight in classifier_weights(32, kind=torch.float32)]
     assert all(torch.equal(a, b) for a, b in zip(parameters_of(method), fresh, strict=True))
     assert method.optimiser is not None
     assert not method.optimiser.state_dict()["state"]  # not even its moments
-    assert learner.update(2, episodes)["update/skipped"] == 1
+    assert learner.learn(2, episodes).metrics["update/skipped"] == 1
     clean = seal(lr=0.01)
-    learner_of(sharp_policy(), [clean]).update(1, episodes)
+    learner_of(sharp_policy(), [clean]).learn(1, episodes)
     for a, b in zip(parameters_of(method), parameters_of(clean), strict=True):
         assert torch.equal(a, b)  # and the gradient of the skipped update is gone
 
@@ -101,7 +101,7 @@ def test_it_learns_to_tell_outcomes_apart() -> None:
     policy, method = sharp_policy(), seal(lr=0.01)
     episodes = sampled_by(policy, usual(8, equal=True))
     learner = learner_of(policy, [method], lr=0.0, steps=60)
-    seen = [learner.update(step, episodes) for step in range(1, 61)]
+    seen = [learner.learn(step, episodes).metrics for step in range(1, 61)]
     assert seen[-1]["seal/bce"] < 0.5 * seen[0]["seal/bce"]
     assert seen[-1]["seal/accuracy"] > 0.9
 
@@ -127,7 +127,7 @@ def test_state_survives_a_checkpoint_with_the_moments() -> None:
     whole = seal(lr=0.01)
     learner = learner_of(policy, [whole], lr=0.0)
     for step in (1, 2):
-        learner.update(step, episodes)
+        learner.learn(step, episodes)
     tensors, tree = split_tensors(whole.state_dict())
     again = seal(lr=0.01, seed=99)  # its own first weights are others, and are not used
     again.load_state_dict(join_tensors(tree, tensors))
@@ -136,7 +136,7 @@ def test_state_survives_a_checkpoint_with_the_moments() -> None:
     assert all(torch.equal(untouched[name], value) for name, value in tensors.items())
     assert sum(name.endswith(("exp_avg", "exp_avg_sq")) for name in tensors) == 8
     for method in (whole, again):
-        learner_of(policy, [method], lr=0.0).update(3, episodes)
+        learner_of(policy, [method], lr=0.0).learn(3, episodes)
     assert all(torch.equal(a, b) for a, b in zip(parameters_of(whole), parameters_of(again), strict=True))
     assert whole.optimiser is not None
     assert again.optimiser is not None

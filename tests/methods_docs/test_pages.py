@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from isentrope.charts.text import filled
 from isentrope.cli.method_pages import (
     ADVANTAGES,
     DOCS,
@@ -27,11 +28,10 @@ from isentrope.cli.method_pages import (
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.load import load_config
 from isentrope.config.schema import LearnSettings, RunConfig
-from isentrope.marked import filled
-from isentrope.masked import MODES, token_weights
+from isentrope.learning.token_weights import MODES, token_weights
+from isentrope.loop.train import train
 from isentrope.methods.registry import METHODS, make_methods
 from isentrope.metrics.glossary import GLOSSARY, INSTRUMENTS
-from isentrope.pipeline import train
 
 ROOT = DOCS.parent
 SHEETS = [*sheets().values(), imitation_sheet()]

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.advantages.gae import whiten
-from isentrope.advantages.grpo import grpo
-from isentrope.advantages.overlong import overlong_penalty
-from isentrope.advantages.rloo import rloo
-from isentrope.losses.clipped import clipped_loss
-from isentrope.losses.kl import kl_estimate
-from isentrope.losses.sequence import sequence_loss
-from isentrope.losses.value import value_loss
-from isentrope.masked import token_weights
+from isentrope.learning.advantages.gae import whiten
+from isentrope.learning.advantages.grpo import grpo
+from isentrope.learning.advantages.overlong import overlong_penalty
+from isentrope.learning.advantages.rloo import rloo
+from isentrope.learning.losses.clipped import clipped_loss
+from isentrope.learning.losses.kl import kl_estimate
+from isentrope.learning.losses.sequence import sequence_loss
+from isentrope.learning.losses.value import value_loss
+from isentrope.learning.token_weights import token_weights
 from tests.oracle.padded import INSTALL, actor, core_algos, episodes
 
 core = core_algos()
@@ -80,7 +80,7 @@ def test_a_single_token_can_be_whitened() -> None:
 def test_there_is_no_third_clip() -> None:
     """verl's dual clip (arXiv:1912.09729) stops negative advantages at a ratio of 3; the equation of PPO does not."""
     logp, old, advantage = single(math.log(5)).requires_grad_(), single(0.0), single(-2.0)
-    ours = clipped_loss(logp, old, advantage, 0.2, 0.2).sum()
+    ours = clipped_loss(logp[0], old[0], advantage[0], 0.2, 0.2).sum()
     theirs, _ = core.compute_policy_loss_vanilla(old, logp, advantage, ONE, "token-mean", actor(core, dual=3.0))
     assert (ours.item(), theirs.item()) == pytest.approx((10.0, 6.0))
     slopes = [float(torch.autograd.grad(loss, logp)[0]) for loss in (ours, theirs)]
@@ -90,7 +90,7 @@ def test_there_is_no_third_clip() -> None:
 def test_k3_has_no_bound_of_ten() -> None:
     """verl's low_var_kl is cut at 10, and a token that far below the reference is no longer pulled back."""
     logp, ref = single(-5.0).requires_grad_(), single(0.0)
-    ours, theirs = kl_estimate(logp, ref, "k3"), core.kl_penalty(logp, ref, "low_var_kl")
+    ours, theirs = kl_estimate(logp[0], ref[0], "k3"), core.kl_penalty(logp, ref, "low_var_kl")
     assert (ours.item(), theirs.item()) == pytest.approx((math.exp(5) - 6, 10.0))
     slopes = [float(torch.autograd.grad(loss.sum(), logp)[0]) for loss in (ours, theirs)]
     assert slopes == pytest.approx([1 - math.exp(5), 0.0])
@@ -99,7 +99,7 @@ def test_k3_has_no_bound_of_ten() -> None:
 def test_far_above_the_reference_k3_goes_on_growing() -> None:
     """verl bounds the linear term too; ours bounds the exponential only."""
     logp, ref = single(30.0).requires_grad_(), single(0.0)
-    ours, theirs = kl_estimate(logp, ref, "k3"), core.kl_penalty(logp, ref, "low_var_kl")
+    ours, theirs = kl_estimate(logp[0], ref[0], "k3"), core.kl_penalty(logp, ref, "low_var_kl")
     assert (ours.item(), theirs.item()) == pytest.approx((29.0, 10.0))
     slopes = [float(torch.autograd.grad(loss.sum(), logp)[0]) for loss in (ours, theirs)]
     assert slopes == pytest.approx([1.0, 0.0])
@@ -119,7 +119,7 @@ def test_a_value_clip_of_zero_is_no_clip() -> None:
     """verl takes 0 as a range: a value may not move at all."""
     value, old, target = single(0.5), single(0.0), single(1.0)
     theirs, _ = core.compute_value_loss(value, target, old, ONE, 0.0)
-    assert value_loss(value, old, target, 0.0).item() == pytest.approx(0.125)
+    assert value_loss(value[0], old[0], target[0], 0.0).item() == pytest.approx(0.125)
     assert float(theirs) == pytest.approx(0.5)
 
 

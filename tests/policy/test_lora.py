@@ -9,19 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import CriticSettings, LearnSettings, PolicySettings, RunSettings
 from isentrope.core.errors import ConfigError, EngineError
 from isentrope.core.types import TokenBatch
+from isentrope.learning.critic import Critic
+from isentrope.learning.optimiser import make_optimiser
+from isentrope.learning.packing import micro_batches
+from isentrope.learning.sft_step import imitate
+from isentrope.learning.tokens import flatten
 from isentrope.methods.seal import Seal
 from isentrope.models.load import load_folder, load_policy
 from isentrope.models.lora.adapters import merged, reference_of
 from isentrope.models.lora.model import Base, LoraModel, plain_weights
 from isentrope.models.policy import Policy
 from isentrope.models.sources.available import base_folder
-from isentrope.train.critic import Critic
-from isentrope.train.imitate import imitate
-from isentrope.train.learner import make_optimiser
 from tests.learning.helpers import make_episodes
 from tests.policy.test_hugging_face import make_folder
 from tests.runs.helpers import make_model

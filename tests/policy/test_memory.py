@@ -10,6 +10,9 @@ import torch
 
 from isentrope.config.schema import CriticSettings, LearnSettings
 from isentrope.core.errors import EngineError
+from isentrope.learning.critic import Critic
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from isentrope.models import memory
 from isentrope.models.memory import (
     BFLOAT16,
@@ -21,9 +24,6 @@ from isentrope.models.memory import (
     gib,
     training_need,
 )
-from isentrope.pipeline import train
-from isentrope.train.critic import Critic
-from isentrope.warmup import warm_up
 from tests.policy.helpers import small_policy
 from tests.runs.helpers import make_model, toy_config
 

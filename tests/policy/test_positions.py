@@ -10,11 +10,11 @@ import torch
 
 from isentrope.config.schema import LearnSettings, PolicySettings, RunSettings
 from isentrope.core.errors import ConfigError
-from isentrope.evaluate import Exam, evaluate_model
+from isentrope.loop.evaluate import Exam, evaluate_model
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from isentrope.models.load import load_checkpoint, load_policy
 from isentrope.models.sources.catalogue import read_facts
-from isentrope.pipeline import train
-from isentrope.warmup import warm_up
 from tests.policy.families import make_folder
 from tests.runs.helpers import toy_config
 

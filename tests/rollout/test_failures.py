@@ -9,9 +9,10 @@ import pytest
 
 from isentrope.cli.options import recipe_or_run
 from isentrope.core.types import Episode, RolloutPlan
+from isentrope.loop.messages import failures_in_words
 from isentrope.metrics.episodes import rollout_metrics
-from isentrope.notices import failures_in_words
-from isentrope.rollout.runner import Runner, Seat
+from isentrope.rollout.collector import Runner
+from isentrope.rollout.episode import Seat
 from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.pool.open import LocalTasks

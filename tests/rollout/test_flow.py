@@ -18,7 +18,8 @@ from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.torch import TorchEngine
 from isentrope.models.policy import Policy
 from isentrope.models.sources.pocket import PocketTokens
-from isentrope.rollout.runner import Runner, Seat
+from isentrope.rollout.collector import Runner
+from isentrope.rollout.episode import Seat
 from isentrope.worlds.contract import Step
 from isentrope.worlds.pool.base import TaskPool
 from isentrope.worlds.pool.open import LocalTasks

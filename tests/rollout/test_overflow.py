@@ -10,16 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.torch import TorchEngine
+from isentrope.learning.packing import micro_batches
+from isentrope.learning.tokens import flatten
 from isentrope.metrics.episodes import rollout_metrics
 from isentrope.models.load import load_folder
 from isentrope.models.policy import Policy
 from isentrope.models.sources.find import POCKET
-from isentrope.rollout.demonstrate import demonstrations, longest_sequence
-from isentrope.rollout.runner import Runner, Seat
+from isentrope.rollout.collector import Runner
+from isentrope.rollout.demonstrations import demonstrations, longest_sequence
+from isentrope.rollout.episode import Seat
 from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.worlds.pool.open import LocalTasks
 from tests.policy.helpers import small_policy

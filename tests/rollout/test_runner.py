@@ -13,9 +13,9 @@ from isentrope.core.engine import Request, Sampled
 from isentrope.core.tokenizer import Dialect
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.torch import TorchEngine
-from isentrope.rollout.arena import pick_instances
-from isentrope.rollout.demonstrate import demonstrations, longest_sequence
-from isentrope.rollout.runner import Runner, Seat
+from isentrope.rollout.collector import Runner, pick_instances
+from isentrope.rollout.demonstrations import demonstrations, longest_sequence
+from isentrope.rollout.episode import Seat
 from isentrope.worlds.contract import Step
 from isentrope.worlds.pool.open import LocalTasks
 from isentrope.worlds.pool.workers import WorkerTasks

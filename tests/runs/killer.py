@@ -24,13 +24,13 @@ try:  # once here instead of in every child: it takes seconds
 except ImportError:
     pass
 
-from isentrope import pipeline, warmup
 from isentrope.instruments import log
+from isentrope.learning.optimiser import Optimiser
+from isentrope.loop import imitate, train
 from isentrope.models.policy import Policy
-from isentrope.rollout.runner import Runner
+from isentrope.rollout.collector import Runner
 from isentrope.runs import checkpoints, episodes
 from isentrope.runs.log import _line
-from isentrope.train.optimise import Optimiser
 from tests.runs.helpers import toy_config
 
 
@@ -92,7 +92,7 @@ def half_removed(count: int) -> None:
 
 POINTS: dict[str, Callable[[int], None]] = {
     "rollout": lambda n: at(Runner, "_turn", n),
-    "evaluation": lambda n: at(pipeline, "evaluate", n, "after"),
+    "evaluation": lambda n: at(train, "evaluate", n, "after"),
     "before_update": lambda n: at(Optimiser, "step", n),
     "after_update": lambda n: at(Optimiser, "step", n, "after"),
     "episodes": lambda n: at(episodes, "write_atomically", n),
@@ -143,7 +143,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 def run(model: str, out: str, kind: str, point: str, count: int) -> None:
     POINTS[point](count)
-    start = warmup.warm_up if kind in ("sft", "rft") else pipeline.train
+    start = imitate.warm_up if kind in ("sft", "rft") else train.train
     config = toy_config(Path(model), *KINDS[kind])
     start(config, Path(out), resume=(Path(out) / "config.toml").exists(), quiet=True)
 

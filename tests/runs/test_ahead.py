@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import torch
 
-from isentrope import pipeline
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import ConfigError
 from isentrope.core.types import RolloutPlan
 from isentrope.engines.torch import TorchEngine
+from isentrope.learning.learner import Learner
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.session import settled
+from isentrope.loop.train import train
 from isentrope.methods.registry import make_methods
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy, follow, snapshot
-from isentrope.rollout.arena import Arena
+from isentrope.rollout.collector import Collector
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import train_path
-from isentrope.setup import settled
-from isentrope.train.learner import Learner
-from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config
 
 AHEAD = ("rollout.ahead=1", "learn.old_logprobs=recompute", "learn.mismatch=truncate")
@@ -65,19 +65,19 @@ def naive(config: RunConfig) -> tuple[list[torch.Tensor], list[list[str]]]:
     learner = Learner(policy, None, config, methods)
     said: list[list[str]] = []
 
-    def play(step: int, arena: Arena) -> Any:
+    def play(step: int, collector: Collector) -> Any:
         plan = RolloutPlan(config.agent.order, config.rollout.temperature)
         for method in methods:
             plan = method.plan(step, plan)
-        return arena.train(step, plan)
+        return collector.play_groups(step, plan)
 
-    with Arena(config, TorchEngine(older)) as arena:
-        waiting = play(1, arena)  # with the first weights
+    with Collector(config, TorchEngine(older)) as collector:
+        waiting = play(1, collector)  # with the first weights
         for step in range(1, config.run.steps + 1):
             before = [tensor.clone() for tensor in policy.module.state_dict().values()]
             older.module.load_state_dict(dict(zip(policy.module.state_dict(), before, strict=True)))
-            coming = play(step + 1, arena) if step < config.run.steps else []
-            learner.update(step, waiting)
+            coming = play(step + 1, collector) if step < config.run.steps else []
+            learner.learn(step, waiting)
             said.append([episode.order for episode in waiting])
             waiting = coming
     return weights(policy), said
@@ -87,7 +87,7 @@ def test_a_run_in_advance_equals_the_naive_one(model: Path, tmp_path: Path) -> N
     config = settled(toy_config(model, *SETTINGS))
     torch.set_num_threads(1)
     expected, orders = naive(config)
-    pipeline.train(config, tmp_path / "run", quiet=True)
+    train(config, tmp_path / "run", quiet=True)
     last = load_policy(toy_config(tmp_path / "run", *SETTINGS).policy, config.run)
     for ours, theirs in zip(weights(last), expected, strict=True):
         assert torch.equal(ours, theirs)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from isentrope import console
-from isentrope.console import Watch
+from isentrope.loop import progress
+from isentrope.loop.progress import Progress
 
 
 class Clock:
@@ -18,12 +18,12 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(console, "time", made)
+    monkeypatch.setattr(progress, "time", made)
     return made
 
 
 def test_steps_are_lines_now_and_then(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with Watch() as watch:
+    with Progress() as watch:
         watch.begin("train", 100, 10)
         for _ in range(90):
             clock.now += 4
@@ -36,7 +36,7 @@ def test_steps_are_lines_now_and_then(clock: Clock, capsys: pytest.CaptureFixtur
 
 
 def test_a_long_stage_is_heard_of_beside_the_output(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with Watch() as watch:
+    with Progress() as watch:
         for _ in range(20):  # short stages say nothing, and take no line from the steps
             with watch.stage("play", 8) as moved:
                 clock.now += 10
@@ -56,7 +56,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J[red]household[/red] :bomb:\u202e"
 def test_foreign_words_do_not_act_on_the_terminal(
     clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Watch() as watch:
+    with Progress() as watch:
         watch.say(f"train: {HOSTILE}")
         with watch.stage(HOSTILE, 2) as moved:
             clock.now += 20
@@ -65,7 +65,7 @@ def test_foreign_words_do_not_act_on_the_terminal(
     assert said.out == "train: [red]household[/red] :bomb:\n"
     assert said.err == "  [red]household[/red] :bomb: 1/2\n"
     monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal, with bars
-    with Watch() as watch:
+    with Progress() as watch:
         watch.begin(HOSTILE, 2)
         with watch.stage(HOSTILE, 2):
             watch.advance(HOSTILE)
@@ -75,10 +75,10 @@ def test_foreign_words_do_not_act_on_the_terminal(
 
 
 def test_long_lines_are_not_broken_and_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    with Watch() as watch:
+    with Progress() as watch:
         watch.say("word " * 60 + "[red]end")
     assert capsys.readouterr().out == "word " * 60 + "[red]end\n"
-    with Watch(quiet=True) as watch:
+    with Progress(quiet=True) as watch:
         watch.begin("train", 1)
         watch.say("x")
         watch.advance()

@@ -12,15 +12,15 @@ import torch
 
 from isentrope.config.load import load_config
 from isentrope.core.errors import RunError, TaskError
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from isentrope.methods.options import with_options
 from isentrope.models.load import load_folder
 from isentrope.models.sources.find import find_folder
-from isentrope.pipeline import train
 from isentrope.runs.checkpoints import Keeper, best_checkpoint, join_tensors, split_tensors
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import TENSORS
 from isentrope.runs.writer import RunFolder, differences
-from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config
 
 

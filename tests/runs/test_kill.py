@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.warmup import warm_up
+from isentrope.loop.imitate import warm_up
 from tests.runs.helpers import make_model, toy_config
 from tests.runs.killer import KINDS
 

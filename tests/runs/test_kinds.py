@@ -10,13 +10,14 @@ import pytest
 
 from isentrope.config.schema import LearnSettings
 from isentrope.core.errors import ConfigError, RunError, TaskError, TrainError
-from isentrope.pipeline import train
+from isentrope.learning.learner import Learner
+from isentrope.learning.optimiser import make_optimiser
+from isentrope.learning.sft_step import imitate
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from isentrope.runs.checkpoints import latest_checkpoint, load_state
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.log import read_records
-from isentrope.train.imitate import imitate
-from isentrope.train.learner import Learner, make_optimiser
-from isentrope.warmup import warm_up
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 from tests.runs.helpers import make_model, toy_config
@@ -53,7 +54,7 @@ def test_a_fault_in_a_methods_settings_leaves_no_folder(model: Path, tmp_path: P
 
 
 def test_the_step_whose_update_fails_is_kept(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Learner, step: int, episodes: object, probe: object) -> dict[str, float]:
+    def fail(self: Learner, credited: object) -> None:
         raise TrainError("not finite")
 
     monkeypatch.setattr(Learner, "update", fail)

@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
-from isentrope.setup import lasting_objects
+from isentrope.loop.session import lasting_objects
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isentrope import pipeline
 from isentrope.core.engine import Request, Sampled
 from isentrope.engines.torch import TorchEngine
+from isentrope.loop import session
+from isentrope.loop.train import train
 from isentrope.metrics.recompute import analyze
-from isentrope.pipeline import train
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import scores_path, train_path
 from isentrope.runs.scores import read_scores
@@ -40,7 +40,7 @@ class Stumbling(TorchEngine):
 
 
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any, name: str) -> list[dict[str, Any]]:
-    monkeypatch.setattr(pipeline, "make_engine", lambda config, policy: engine(policy))
+    monkeypatch.setattr(session, "make_engine", lambda config, policy: engine(policy))
     model = make_model(tmp_path / "model")
     changes = ("run.steps=4", "learn.kl=0.01", "methods=['epo', 'aem', 'seal', 'ea']", "run.store_episodes=1")
     train(toy_config(model, *changes, "learn.mini_batches=1"), tmp_path / name, quiet=True)

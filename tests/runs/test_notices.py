@@ -11,11 +11,11 @@ from isentrope import __version__
 from isentrope.config.load import load_config
 from isentrope.config.text import config_to_toml
 from isentrope.core.errors import ConfigError, TaskError
-from isentrope.notices import summary
-from isentrope.pipeline import train
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.messages import summary
+from isentrope.loop.train import train
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.log import read_records
-from isentrope.warmup import warm_up
 from isentrope.worlds.contract import Instance, View
 from tests.runs.helpers import make_model, toy_config
 from tests.toys import ToyTask, ToyWorld
@@ -87,7 +87,7 @@ def test_resuming_from_a_checkpoint_names_it(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = toy_config(model, *SHORT, "run.checkpoint_every=1")
-    monkeypatch.setattr("isentrope.pipeline.say_end", lambda *_: 1 / 0)
+    monkeypatch.setattr("isentrope.loop.train.say_end", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train(config, tmp_path / "a", quiet=True)
     for name in ("step-000002",):

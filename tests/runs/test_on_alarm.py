@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.core.errors import ConfigError
+from isentrope.loop.train import train
 from isentrope.methods.options import option_problems
-from isentrope.pipeline import train
 from isentrope.runs.checkpoints import remove_old
 from tests.runs.helpers import make_model, toy_config
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from isentrope import __version__
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy
-from isentrope.pipeline import train
 from isentrope.study.read import recorded
-from isentrope.warmup import warm_up
 from tests.runs.helpers import make_model, toy_config
 
 SHORT = ("run.steps=2", "run.eval_every=0", "eval.games=2", "methods=[]", "learn.mini_batches=1")
@@ -91,7 +91,7 @@ def test_adapters_are_no_part_of_the_start(model: Path, tmp_path: Path) -> None:
 def test_the_start_survives_a_resume(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights that the run goes on with are others by then."""
     config = toy_config(model, *SHORT, "run.checkpoint_every=1", "methods=['entropy_bonus']")
-    monkeypatch.setattr("isentrope.pipeline.say_end", lambda *_: 1 / 0)
+    monkeypatch.setattr("isentrope.loop.train.say_end", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train(config, tmp_path / "a", quiet=True)
     before = told(tmp_path / "a")

@@ -17,7 +17,7 @@ from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.openai.engine import OpenAIEngine
 from isentrope.engines.torch import TorchEngine
 from isentrope.models.load import load_policy
-from isentrope.rollout.arena import Arena
+from isentrope.rollout.collector import Collector
 from isentrope.runs.episodes import read_episodes
 from tests.server.faulty import faulty, refuse, say
 from tests.server.helpers import KEY, address, engine_at, served
@@ -45,8 +45,8 @@ def pocket_config(*sets: str) -> RunConfig:
 
 
 def play(config: RunConfig, engine: OpenAIEngine | TorchEngine, games: int) -> list[Episode]:
-    with Arena(config, engine) as arena:
-        return arena.evaluate("seen", games, RolloutPlan(config.agent.order, temperature=0.0))
+    with Collector(config, engine) as collector:
+        return collector.evaluate("seen", games, RolloutPlan(config.agent.order, temperature=0.0))
 
 
 @pytest.mark.parametrize("context", ["full", "window"])

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.batch import flatten, micro_batches
 from isentrope.core.engine import Request
 from isentrope.core.types import TokenBatch
 from isentrope.engines.torch import TorchEngine
+from isentrope.learning.packing import micro_batches
+from isentrope.learning.tokens import flatten
 from isentrope.models.load import load_folder
 from isentrope.models.policy import Policy
 from tests.learning.helpers import make_episodes

@@ -9,13 +9,11 @@ import torch
 from torch import nn
 
 from isentrope.config.schema import CriticSettings, LearnSettings
+from isentrope.learning.critic import Critic
+from isentrope.learning.optimiser import Masters, Optimiser, make_optimiser
+from isentrope.learning.sft_step import imitate
 from isentrope.models.policy import Policy
 from isentrope.runs.checkpoints import join_tensors, split_tensors
-from isentrope.train.critic import Critic
-from isentrope.train.imitate import imitate
-from isentrope.train.learner import make_optimiser
-from isentrope.train.masters import Masters
-from isentrope.train.optimise import Optimiser
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 
@@ -115,7 +113,8 @@ def test_the_critic_learns_on_bfloat16_states(kind: str) -> None:
     policy = half(small_policy())
     make_optimiser(policy, LearnSettings())  # its hooks must not follow the copy
     critic = Critic(policy, CriticSettings(kind=kind, lr=1e-2), LearnSettings())
-    from isentrope.batch import flatten, micro_batches
+    from isentrope.learning.packing import micro_batches
+    from isentrope.learning.tokens import flatten
 
     sequences, tokens = flatten(make_episodes(2))
     [batch] = micro_batches(sequences, tokens, micro_tokens=10**6)
@@ -134,7 +133,8 @@ def test_the_critic_learns_on_bfloat16_states(kind: str) -> None:
 
 
 def test_scores_of_bfloat16_weights_are_near_those_of_float32() -> None:
-    from isentrope.batch import flatten, micro_batches
+    from isentrope.learning.packing import micro_batches
+    from isentrope.learning.tokens import flatten
 
     sequences, tokens = flatten(make_episodes(3))
     [batch] = micro_batches(sequences, tokens, micro_tokens=10**6)

@@ -14,9 +14,9 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import PolicySettings, RunConfig, RunSettings
 from isentrope.core.errors import EngineError
 from isentrope.engines.registry import make_engine
+from isentrope.learning.learner import Learner
+from isentrope.loop.train import train
 from isentrope.models.load import load_policy
-from isentrope.pipeline import train
-from isentrope.train.learner import Learner
 from tests.runs.helpers import make_model
 from tests.vllm.helpers import config_of, requests_of, vllm_engine
 

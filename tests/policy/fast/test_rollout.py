@@ -12,7 +12,8 @@ import pytest
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.core.types import RolloutPlan
 from isentrope.engines.torch import TorchEngine
-from isentrope.rollout.runner import Runner, Seat
+from isentrope.rollout.collector import Runner
+from isentrope.rollout.episode import Seat
 from isentrope.worlds.pool.open import LocalTasks
 from tests.policy.fast.test_engine import TOLERANCE, fast, policy
 from tests.toys import ToyWorld

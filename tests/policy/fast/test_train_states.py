@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from isentrope.batch import flatten, micro_batches
 from isentrope.core.types import Spans
 from isentrope.kernels.attention import FLASH, Kernels, Pass, attention, make_pattern
 from isentrope.kernels.forward import states_of, trains_fast
+from isentrope.learning.packing import micro_batches
+from isentrope.learning.tokens import flatten
 from isentrope.models.hugging_face import HuggingFaceModel
 from isentrope.models.model_adapter import anatomy
 from tests.learning.helpers import make_episodes

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from isentrope.engines.native.weights import Weights
+from isentrope.learning.optimiser import Optimiser
 from isentrope.models.hugging_face import HuggingFaceModel
 from isentrope.models.llama import Llama
 from isentrope.models.model_adapter import anatomy
-from isentrope.train.optimise import Optimiser
 from tests.policy.fast.small import MODELS, our_llama
 
 

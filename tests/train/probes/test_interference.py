@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isentrope.metrics.probes import interference
-from isentrope.metrics.probes.interference import Group, Spoken, interference_metrics, kernel
+from isentrope.instruments.probes import interference
+from isentrope.instruments.probes.interference import EpisodeStates, Group, interference_metrics, kernel
 from isentrope.models import token_head
 
 Matrix = NDArray[np.float64]
 
 
-def spoken(seed: int, lengths: list[int], words: int, size: int) -> tuple[list[Spoken], Tensor]:
+def spoken(seed: int, lengths: list[int], words: int, size: int) -> tuple[list[EpisodeStates], Tensor]:
     generator = torch.Generator().manual_seed(seed)
     episodes = [
-        Spoken(
+        EpisodeStates(
             torch.randn(n, size, generator=generator),
             torch.randint(words, (n,), generator=generator),
             torch.rand(n, generator=generator) + 0.5,
@@ -30,10 +30,10 @@ def spoken(seed: int, lengths: list[int], words: int, size: int) -> tuple[list[S
     return episodes, torch.randn(words, size, generator=generator)
 
 
-def by_pairs(episodes: list[Spoken], weight: Tensor) -> Matrix:
+def by_pairs(episodes: list[EpisodeStates], weight: Tensor) -> Matrix:
     """Lemma 3.2 as it is written: Σ over pairs of tokens of <q, q'> <h, h'>."""
 
-    def residuals(one: Spoken) -> list[tuple[Tensor, Tensor]]:
+    def residuals(one: EpisodeStates) -> list[tuple[Tensor, Tensor]]:
         found: list[tuple[Tensor, Tensor]] = []
         for h, y, t in zip(one.hidden_ND.double(), one.target_N, one.temperature_N.double(), strict=True):
             q = -torch.softmax(weight.double() @ h / t, dim=0)
@@ -46,7 +46,7 @@ def by_pairs(episodes: list[Spoken], weight: Tensor) -> Matrix:
     return np.array(pairs)
 
 
-def by_autograd(episodes: list[Spoken], weight: Tensor) -> Matrix:
+def by_autograd(episodes: list[EpisodeStates], weight: Tensor) -> Matrix:
     """The whole gradient of each episode's log-likelihood, held at once."""
     gradients: list[Tensor] = []
     for one in episodes:
@@ -87,9 +87,9 @@ def test_slices_do_not_change_the_kernel(monkeypatch: pytest.MonkeyPatch, room: 
 def test_by_hand() -> None:
     """Two words, equally likely; h = 2. q = ±(1/2, -1/2), so K = ±(1/2) · 4."""
 
-    def one(*targets: int) -> Spoken:
+    def one(*targets: int) -> EpisodeStates:
         n = len(targets)
-        return Spoken(torch.full((n, 1), 2.0), torch.tensor(targets), torch.ones(n))
+        return EpisodeStates(torch.full((n, 1), 2.0), torch.tensor(targets), torch.ones(n))
 
     weight = torch.zeros(2, 1)
     found = kernel([one(0), one(1), one(0, 0)], weight)
@@ -111,7 +111,7 @@ def test_by_hand() -> None:
 
 def test_a_temperature_scales_the_gradient() -> None:
     """At τ = 2 and equal words the softmax is the same and q is halved."""
-    episode = Spoken(torch.ones(1, 1), torch.tensor([0]), torch.tensor([2.0]))
+    episode = EpisodeStates(torch.ones(1, 1), torch.tensor([0]), torch.tensor([2.0]))
     assert kernel([episode], torch.zeros(2, 1)) == pytest.approx(np.array([[0.125]]))
 
 
@@ -158,5 +158,5 @@ def test_no_advantage_no_sum_and_a_missing_sign_no_key() -> None:
 
 def test_lower_precision_is_close() -> None:
     episodes, weight = spoken(2, [30, 40], 50, 16)
-    half = [Spoken(one.hidden_ND.bfloat16(), one.target_N, one.temperature_N) for one in episodes]
+    half = [EpisodeStates(one.hidden_ND.bfloat16(), one.target_N, one.temperature_N) for one in episodes]
     assert kernel(half, weight.bfloat16()) == pytest.approx(kernel(episodes, weight), rel=0.05, abs=1.0)

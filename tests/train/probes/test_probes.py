@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from isentrope.batch import flatten, micro_batches
 from isentrope.config.schema import InstrumentSettings, LearnSettings, PolicySettings, RunConfig, RunSettings
-from isentrope.metrics.probes.interference import kernel
-from isentrope.metrics.probes.probes import Probes, read_episodes, undisturbed
+from isentrope.instruments.probes.interference import kernel
+from isentrope.instruments.probes.probes import Probes, read_episodes, undisturbed
+from isentrope.learning.learner import Learner
+from isentrope.learning.packing import micro_batches
+from isentrope.learning.tokens import flatten
 from isentrope.models.load import load_folder, load_policy
 from isentrope.models.policy import Policy, before
 from isentrope.models.token_head import token_head
 from isentrope.runs.checkpoints import load_state, save_checkpoint
-from isentrope.train.learner import Learner
 from tests.policy.helpers import small_policy
 from tests.runs.helpers import make_model
 from tests.train.probes.helpers import advantages_of, episode_of, games, spoken_turn
@@ -135,7 +135,9 @@ def test_learning_goes_on_as_without_probes() -> None:
         seen: list[dict[str, float]] = []
         for step in range(1, 4):
             episodes = games(policy.dialect)
-            metrics = learner.update(step, episodes, partial(probes.run, policy, episodes) if probed else None)
+            credited = learner.credit(step, episodes)
+            metrics = probes.run(policy, episodes, credited.advantage_N) if probed else {}
+            metrics |= learner.update(credited).metrics
             assert probed == ("probe/delta_h" in metrics)
             seen.append({key: value for key, value in metrics.items() if not key.startswith("probe/")})
         results.append((seen, dict(policy.module.state_dict())))

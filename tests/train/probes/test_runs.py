@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from isentrope.pipeline import train
-from isentrope.warmup import warm_up
+from isentrope.loop.imitate import warm_up
+from isentrope.loop.train import train
 from tests.runs.helpers import make_model, toy_config
 
 

@@ -1,0 +1,363 @@
+"""One update from one step's episodes: score, assign credit, shape, then policy-gradient updates.
+
+    credited = learner.credit(step, episodes)      # nothing has changed yet: the moment for probes
+    update = learner.update(credited)              # update.metrics, update.scores, update.seconds
+
+Losses are sums of weight · value with a denominator over the whole mini-batch (see token_weights.py), so accumulating
+over micro-batches gives the gradient of the whole mini-batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isentrope.config.schema import LearnSettings, RunConfig
+from isentrope.core.method import Method
+from isentrope.core.seeding import stream
+from isentrope.core.types import Episode, Floats, Scores, StepTokens, Targets, TokenBatch, TokenStats
+from isentrope.learning.credit import assign_credit
+from isentrope.learning.critic import Critic, explained_variance
+from isentrope.learning.losses.clipped import MAX_LOG_RATIO, clipped_loss
+from isentrope.learning.losses.kl import ESTIMATORS, kl_estimate
+from isentrope.learning.losses.policy_gradient import policy_gradient_loss
+from isentrope.learning.losses.sequence import mean_log_ratio, sequence_loss
+from isentrope.learning.losses.value import value_loss
+from isentrope.learning.off_policy import Mismatch
+from isentrope.learning.optimiser import learning_rate, make_optimiser
+from isentrope.learning.packing import micro_batches
+from isentrope.learning.records import (
+    Figures,
+    Metrics,
+    accumulate,
+    add_weights,
+    brought,
+    merged,
+    number,
+    scores_of,
+    write_values,
+)
+from isentrope.learning.tokens import Ids, Mask, TokenSequence, finite, flatten, only, renumbered, rows, spread
+from isentrope.models.policy import Policy, before
+
+CUT_OFF = ("turn_limit", "context_limit", "truncated", "clock")  # stops that are not the task's own end
+
+
+@dataclass(frozen=True)
+class Credited:
+    """What a step's update learns from: its episodes scored, credited and shaped."""
+
+    step: int
+    episodes: Sequence[Episode]
+    table: StepTokens  # all tokens of the step
+    keep_N: Mask  # those of the table whose numbers are finite: `tokens` and `targets` have these alone
+    tokens: StepTokens
+    targets: Targets
+    learnable_N: Mask  # of `tokens`
+    sequences: list[TokenSequence]  # with the tokens that can be learnt from
+    from_sampler: bool  # whether the old log-probs are the sampler's
+    metrics: Metrics
+    seconds: Metrics
+
+    @property
+    def advantage_N(self) -> Floats:
+        """Of all tokens of the table, as they are learnt from."""
+        return spread(np.where(self.learnable_N, self.targets.advantage_N, 0), self.keep_N, 0.0)
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update did."""
+
+    metrics: Metrics  # those of its credit included
+    scores: Scores
+    seconds: Metrics  # by what stands before its first change
+
+
+class Learner:
+    def __init__(
+        self, policy: Policy, reference: Policy | None, config: RunConfig, methods: Sequence[Method] = ()
+    ) -> None:
+        self.policy, self.reference, self.config, self.methods = policy, reference, config, methods
+        self.settings = config.learn
+        self.total_updates = config.run.steps * config.learn.epochs * config.learn.mini_batches
+        self.constant_length = config.learn.constant_length or config.task.max_turns * config.agent.max_response
+        self.optimiser = make_optimiser(policy, config.learn)
+        self.critic = Critic(policy, config.critic, config.learn) if config.learn.advantage == "gae" else None
+        self.mismatch = Mismatch(config.learn)
+
+    def credit(self, step: int, episodes: Sequence[Episode]) -> Credited:
+        """Score the episodes, turn rewards into advantages, let methods shape them. The policy stays as it is."""
+        sequences, table = flatten(episodes)
+        from_sampler, begin = self.mismatch.trusted, time.perf_counter()
+        passes = self._passes(sequences, table)
+        keep_N = finite(table.logp_N, table.entropy_N, passes.old_logp_N, passes.ref_logp_N, passes.value_N)
+        tokens, sequences = rows(table, keep_N), renumbered(sequences, keep_N)
+        targets, metrics = self._targets(episodes, tokens, rows(passes, keep_N))
+        scored = time.perf_counter()
+        targets, shaped = self._shaped(step, tokens, targets)
+        seconds = {"score": scored - begin} | ({"shape": time.perf_counter() - scored} if self.methods else {})
+        learnable_N = finite(targets.advantage_N, targets.return_N)
+        dropped, count = len(table.logp_N) - int(learnable_N.sum()), len(table.logp_N)
+        metrics |= shaped | {"update/dropped_tokens": dropped, "update/dropped_share": dropped / max(1, count)}
+        sequences = only(sequences, learnable_N)
+        return Credited(
+            step, episodes, table, keep_N, tokens, targets, learnable_N, sequences, from_sampler, metrics, seconds
+        )
+
+    def update(self, credited: Credited) -> Update:
+        """Improve the policy."""
+        step, tokens, targets, sequences = credited.step, credited.tokens, credited.targets, credited.sequences
+        lost = not sequences and credited.metrics["update/dropped_tokens"] > 0
+        metrics = dict(credited.metrics)
+        first_logp_N = np.full_like(tokens.logp_N, np.nan)  # of each token, when it was first learnt from
+        if self.settings.mask_truncated:
+            whole = [s for s in sequences if credited.episodes[s.episode].stop not in CUT_OFF]
+            metrics["update/masked"] = 1 - len({s.episode for s in whole}) / max(1, len({s.episode for s in sequences}))
+            sequences = whole
+        policy_too = self.critic is None or step > self.config.critic.warmup
+        seen: list[Metrics] = []
+        weight_N = np.zeros_like(tokens.logp_N)
+        for epoch in range(self.settings.epochs):
+            for mini in self._mini_batches(step, epoch, sequences):
+                skipped_before = self.optimiser.skipped
+                seen.append(self._update_once(mini, tokens, targets, policy_too, first_logp_N))
+                if policy_too and self.optimiser.skipped == skipped_before:
+                    add_weights(weight_N, mini, tokens, targets, self.settings.aggregation, self.constant_length)
+                if len(seen) == 1 and credited.from_sampler:
+                    metrics |= self.mismatch.look_back(first_logp_N, tokens)
+        scores = scores_of(credited.table, targets, first_logp_N, weight_N, credited.keep_N)
+        for _ in range(self.settings.epochs * self.settings.mini_batches - len(seen)):  # groups may be missing
+            self._pass_by(lost)
+        metrics |= merged(seen) | {"update/skipped": self.optimiser.skipped, "update/count": len(seen)}
+        return Update(metrics, scores, credited.seconds)
+
+    def learn(self, step: int, episodes: Sequence[Episode]) -> Update:
+        """Credit and update at once."""
+        return self.update(self.credit(step, episodes))
+
+    def _passes(self, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Targets:
+        """What forward passes say about the tokens: old and reference log-probs, values. No advantages yet."""
+        old_N = tokens.logp_N if self.mismatch.trusted else self.score(self.policy, sequences, tokens)
+        ref_N = self.score(self.reference, sequences, tokens) if self.reference else None
+        value_N = self._values(sequences, tokens) if self.critic else None
+        return Targets(np.zeros_like(tokens.logp_N), old_N, ref_N, value_N=value_N)
+
+    def _targets(self, episodes: Sequence[Episode], tokens: StepTokens, passes: Targets) -> tuple[Targets, Metrics]:
+        """Correct for the sampler and assign credit."""
+        s, metrics, mismatch_N = self.settings, Metrics(), None
+        old_N, ref_N, value_N = passes.old_logp_N, passes.ref_logp_N, passes.value_N
+        if not self.mismatch.trusted:
+            mismatch_N, metrics = self.mismatch.weigh(old_N, tokens)
+        penalty_N = None
+        if ref_N is not None and s.kl_in == "reward":
+            kl_N = kl_estimate(torch.from_numpy(old_N), torch.from_numpy(ref_N), s.kl_estimator)
+            penalty_N = (s.kl * kl_N).numpy()
+        credit = assign_credit(episodes, tokens, s, self.config.agent.max_response, penalty_N, value_N)
+        metrics |= credit.metrics
+        if value_N is not None and credit.return_N is not None and len(value_N):
+            estimate, target = torch.from_numpy(value_N), torch.from_numpy(credit.return_N)
+            metrics["critic/explained"] = explained_variance(estimate, target)
+        return Targets(credit.advantage_N, old_N, ref_N, credit.return_N, value_N, mismatch_N), metrics
+
+    def _shaped(self, step: int, tokens: StepTokens, targets: Targets) -> tuple[Targets, Metrics]:
+        """The targets with advantages as the methods leave them."""
+        advantage_N, metrics = targets.advantage_N, Metrics()
+        for method in self.methods:
+            advantage_N = method.shape(step, tokens, advantage_N)
+            metrics |= method.seen
+        return replace(targets, advantage_N=advantage_N), metrics
+
+    def score(self, policy: Policy, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Floats:
+        """Log-probs that a policy gives to the response tokens, at the temperatures they were sampled with."""
+        return self._per_token(lambda batch: policy.stats(batch).logp_N, sequences, tokens)
+
+    def _values(self, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Floats:
+        critic = self.critic
+        assert critic is not None
+        if critic.body:
+            return self._per_token(lambda batch: critic.values(batch, None), sequences, tokens)
+        return self._per_token(
+            lambda batch: critic.values(batch, before(self.policy.states(batch), batch)), sequences, tokens
+        )
+
+    @torch.no_grad()
+    def _per_token(
+        self, compute: Callable[[TokenBatch], Tensor], sequences: Sequence[TokenSequence], tokens: StepTokens
+    ) -> Floats:
+        values_N = np.zeros_like(tokens.logp_N)
+        write_values(values_N, [(batch.number_N, compute(batch)) for batch in self._pieces(sequences, tokens, None)])
+        return values_N
+
+    def _pieces(
+        self, sequences: Sequence[TokenSequence], tokens: StepTokens, targets: Targets | None
+    ) -> Iterator[TokenBatch]:
+        s, fast = self.settings, self.policy.trains_fast
+        return micro_batches(
+            sequences,
+            tokens,
+            targets,
+            row_tokens=s.row_tokens or (s.micro_tokens if fast else 0),  # attention by segments has no use for rows
+            micro_tokens=s.micro_tokens,
+            constant_length=self.constant_length,
+            device=self.policy.device,
+            share=s.share_prefixes == "on" or (s.share_prefixes == "auto" and fast),
+        )
+
+    def _mini_batches(self, step: int, epoch: int, sequences: Sequence[TokenSequence]) -> list[list[TokenSequence]]:
+        """The sequences in `mini_batches` parts; the episodes of a group stay together."""
+        if not sequences:
+            return []
+        if self.settings.mini_batches == 1:
+            return [list(sequences)]
+        groups = sorted({sequence.group for sequence in sequences})
+        order = stream(self.config.run.seed, "mini_batches", step, epoch).permutation(len(groups))
+        parts = np.array_split(np.array(groups)[order], self.settings.mini_batches)
+        members: list[set[int]] = [set(part.tolist()) for part in parts if len(part)]
+        return [[s for s in sequences if s.group in chosen] for chosen in members]
+
+    def _update_once(
+        self,
+        mini: Sequence[TokenSequence],
+        tokens: StepTokens,
+        targets: Targets,
+        policy_too: bool,
+        first_logp_N: Floats,
+    ) -> Metrics:
+        """One step of the optimisers; log-probs of a first pass over tokens are put into `first_logp_N`."""
+        s = self.settings
+        figures: list[Figures] = []
+        first: list[tuple[Ids, Tensor]] = []
+        for batch in self._pieces(mini, tokens, targets):
+            hidden_ND, both = None, list[Tensor]()  # losses that go back through the policy together
+            if policy_too:
+                stats = self.policy.stats(batch)
+                if len(batch.number_N) and np.isnan(first_logp_N[batch.number_N[0]]):
+                    first.append((batch.number_N, stats.logp_N.detach()))  # of the first pass over these tokens alone
+                loss, seen = objective(batch, stats, s, self.methods)
+                figures.append(seen)
+                hidden_ND = stats.hidden_ND
+                if self.critic and self.critic.reaches_policy:
+                    both.append(loss)
+                else:
+                    loss.backward()
+            if self.critic:
+                if hidden_ND is None and self.critic.body is None:
+                    hidden_ND = before(self.policy.states(batch), batch).detach()
+                loss, seen = critic_objective(batch, hidden_ND, self.critic, s)
+                figures.append(seen)
+                torch.autograd.backward([*both, loss])
+        sums: Metrics = {}
+        for each in brought(figures):
+            accumulate(sums, each)
+        write_values(first_logp_N, first)
+        rate = learning_rate(self.optimiser.updates, self.total_updates, s.lr, s.warmup, s.floor)
+        if self.critic:
+            peak = self.config.critic.lr
+            critic_rate = learning_rate(self.critic.optimiser.updates, self.total_updates, peak, s.warmup, s.floor)
+            sums["critic/grad_norm"] = self.critic.optimiser.step(sums["critic/loss"], critic_rate)
+        if not policy_too:
+            self.optimiser.pass_by()
+            return sums
+        skipped_before = self.optimiser.skipped
+        sums["grad_norm"] = self.optimiser.step(sums.get("loss/total", 0.0), rate)
+        for method in self.methods:
+            method.updated(self.optimiser.skipped == skipped_before)
+        return sums | {"lr": rate}
+
+    def _pass_by(self, lost: bool) -> None:
+        """Let the schedules go on over an update that was not made. `lost`: because no token was left to learn from."""
+        if lost:
+            self.optimiser.skip("had no token to learn from: a log-prob, entropy or advantage of each was not finite")
+        else:
+            self.optimiser.pass_by()
+        if self.critic:
+            self.critic.optimiser.pass_by()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "optimiser": self.optimiser.state_dict(),
+            "critic": self.critic.state_dict() if self.critic else {},
+            "methods": {method.name: method.state_dict() for method in self.methods},
+            "mismatch": self.mismatch.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.mismatch.load_state_dict(state.get("mismatch", {}))
+        if self.critic:
+            self.critic.load_state_dict(state["critic"])
+        for method in self.methods:
+            method.load_state_dict(state["methods"][method.name])
+
+
+def policy_loss(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Tensor:
+    """Per token, by `learn.loss`; corrected for what sampler and trainer differ by (losses/mismatch.py)."""
+    loss_N = _uncorrected(batch, stats, s)
+    return loss_N if batch.mismatch_N is None else batch.mismatch_N * loss_N
+
+
+def _uncorrected(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Tensor:
+    if s.loss == "policy_gradient":
+        return policy_gradient_loss(stats.logp_N, batch.advantage_N)
+    if s.loss == "sequence":
+        return sequence_loss(stats.logp_N, batch.old_logp_N, batch.advantage_N, batch.turn_N, s.clip_low, s.clip_high)
+    return clipped_loss(stats.logp_N, batch.old_logp_N, batch.advantage_N, s.clip_low, s.clip_high)
+
+
+def objective(
+    batch: TokenBatch, stats: TokenStats, s: LearnSettings, methods: Sequence[Method]
+) -> tuple[Tensor, Figures]:
+    """The policy's loss."""
+    weight_N = batch.weights[s.aggregation]
+    loss = (weight_N * policy_loss(batch, stats, s)).sum()
+    metrics: Figures = {"loss/policy": number(loss)} | _policy_metrics(batch, stats, s)
+    if batch.ref_logp_N is not None and s.kl_in == "loss":
+        kl = (weight_N * kl_estimate(stats.logp_N, batch.ref_logp_N, s.kl_estimator)).sum()
+        loss = loss + s.kl * kl
+        metrics["loss/kl"] = s.kl * number(kl)
+    for method in methods:
+        term = method.loss(batch, stats)
+        if term is not None:
+            loss = loss + term.loss
+            metrics |= term.metrics
+    return loss, metrics | {"loss/total": number(loss)}
+
+
+def critic_objective(
+    batch: TokenBatch, hidden_ND: Tensor | None, critic: Critic, s: LearnSettings
+) -> tuple[Tensor, Figures]:
+    """The critic's loss."""
+    assert batch.return_N is not None
+    assert batch.old_value_N is not None
+    value_N = critic.values(batch, hidden_ND)
+    per_token = value_loss(value_N, batch.old_value_N, batch.return_N, critic.settings.value_clip)
+    loss = (batch.weights[s.aggregation] * per_token).sum()
+    mean = number((batch.weights["token"] * value_N.detach()).sum())
+    return loss, {"critic/loss": number(loss), "critic/value": mean}
+
+
+@torch.no_grad()
+def _policy_metrics(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Figures:
+    """Token means, each as this micro-batch's share of the mini-batch's mean; extremes as they are."""
+    weight_N = batch.weights["token"]
+    log_ratio = stats.logp_N - batch.old_logp_N
+    if s.loss == "sequence":
+        log_ratio = mean_log_ratio(log_ratio, batch.turn_N)
+    ratio = torch.exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+    means = {"ratio/mean": ratio, "kl/old": kl_estimate(stats.logp_N, batch.old_logp_N, "k3")}
+    if s.loss != "policy_gradient":
+        low = (ratio < 1 - s.clip_low) & (batch.advantage_N < 0)
+        high = (ratio > 1 + s.clip_high) & (batch.advantage_N > 0)
+        means |= {"clip/low": low.float(), "clip/high": high.float(), "clip/fraction": (low | high).float()}
+    if batch.ref_logp_N is not None:
+        for name in ESTIMATORS:
+            means[f"kl/{name}"] = kl_estimate(stats.logp_N, batch.ref_logp_N, name)
+    metrics = {key: number((weight_N * values).sum()) for key, values in means.items()}
+    return metrics | {"ratio/min": number(ratio.min()), "ratio/max": number(ratio.max())}

@@ -1,0 +1,15 @@
+"""The plain policy gradient (Williams 1992), per token: loss = -A · logp.
+
+Without a ratio it is right only for the policy that sampled, so it belongs to one update per step.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from isentrope.learning.shapes import expect_vectors
+
+
+def policy_gradient_loss(logp_N: Tensor, advantage_N: Tensor) -> Tensor:
+    expect_vectors(logp_N=logp_N, advantage_N=advantage_N)
+    return -advantage_N * logp_N

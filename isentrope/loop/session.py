@@ -1,0 +1,169 @@
+"""What every run opens: its folder, policy, world and engine, for train, sft, rft and eval alike.
+
+with open_run(config, out, resume, quiet, kind="train") as run:     # a run folder: train, sft, rft
+    with run.collector() as collector: ...
+with model_session(config, "runs/first").collector() as collector: ...    # no folder: eval
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from isentrope.config.schema import RunConfig
+from isentrope.config.validate import trackers_of
+from isentrope.core.method import Method
+from isentrope.engines.registry import make_engine
+from isentrope.instruments.log import MetricsLog
+from isentrope.loop.messages import check_prompt, say_start, warn_of_rate
+from isentrope.loop.progress import Progress
+from isentrope.methods.options import with_options
+from isentrope.methods.registry import make_methods
+from isentrope.models.load import choose_device, load_checkpoint, load_folder, load_policy
+from isentrope.models.lora.adapters import reference_of
+from isentrope.models.policy import Policy, snapshot
+from isentrope.rollout.collector import Collector
+from isentrope.rollout.prefetch import Prefetch
+from isentrope.runs.checkpoints import Keeper, latest_checkpoint
+from isentrope.runs.layout import POLICY
+from isentrope.runs.writer import RunFolder
+from isentrope.worlds.pool.open import open_world
+
+
+@dataclass(frozen=True)
+class Session:
+    config: RunConfig
+    policy: Policy | None  # None: a model behind a server
+
+    def collector(self) -> Collector:
+        """Opens the world and the engine, which plays with the policy."""
+        return Collector(self.config, make_engine(self.config, self.policy))
+
+
+@dataclass(frozen=True)
+class RunSession(Session):
+    """A session in a run folder."""
+
+    policy: Policy
+    reference: Policy | None  # the policy as it was at step 0, kept in the run folder; None: nothing asks for it
+    methods: list[Method]
+    folder: RunFolder
+    checkpoint: Path | None  # that the run goes on from
+    progress: Progress
+
+    @cached_property
+    def keeper(self) -> Keeper:
+        return Keeper(self.folder.checkpoints, self.config)
+
+    @cached_property
+    def log(self) -> MetricsLog:
+        return MetricsLog(self.folder.path, trackers_of(self.config.run.track), self.progress.say)
+
+    def training_collector(self) -> Collector | Prefetch:
+        """Of episodes that are played as the methods say, one step ahead if the settings say so."""
+        if not self.config.rollout.ahead:
+            return Collector(self.config, make_engine(self.config, self.policy), self.methods)
+        sampler = snapshot(self.policy)
+        collector = Collector(self.config, make_engine(self.config, sampler), self.methods)
+        return Prefetch(collector, self.policy, sampler)
+
+
+@contextmanager
+def open_run(
+    config: RunConfig, out: Path, resume: bool = False, quiet: bool = False, kind: str = "train"
+) -> Generator[RunSession]:
+    """A session in the run folder `out`, which no other process may write to while it lasts."""
+    config = prepared(config)
+    check_prompt(config)
+    methods = make_methods(config)  # a fault in their settings is to be found before anything is written
+    with RunFolder(out, config, resume, kind, complete=with_options) as folder, Progress(quiet) as progress:
+        checkpoint = latest_checkpoint(folder.checkpoints) if resume else None
+        policy = _policy(config, folder, checkpoint)
+        reference = _reference(config, folder, policy)
+        if kind != "train":
+            warn_of_rate(progress, policy, config.sft.lr)
+        say_start(progress, config, policy, folder, checkpoint)
+        yield RunSession(config, policy, reference, methods, folder, checkpoint, progress)
+
+
+def model_session(config: RunConfig, model: str | None) -> Session:
+    """A session to play with a model: a folder or a name, or (None) the one behind the engine's server."""
+    if model is None:
+        return Session(config, None)
+    # adapters of the folder are taken into the weights: nothing learns here, so no new ones are wanted
+    config = replace(config, policy=replace(config.policy, model=model, lora_rank=0))
+    return Session(config, load_policy(config.policy, config.run, max_context=config.agent.max_context))
+
+
+def _policy(config: RunConfig, folder: RunFolder, checkpoint: Path | None) -> Policy:
+    """The policy as it is now; that of step 0 leaves its marks in the run folder."""
+    trains, longest = folder.kind == "train", config.agent.max_context
+    learn = config.learn if trains else replace(config.learn, kl=0.0)  # imitation has no reference
+    critic = config.critic if trains else None
+    if checkpoint:
+        policy = load_checkpoint(checkpoint / POLICY, config.policy, config.run, learn, critic, longest)
+    else:
+        policy = load_policy(config.policy, config.run, learn, critic, longest)
+        folder.write_start(policy)
+        if trains:
+            folder.write_reference(policy)
+    folder.write_tokens(policy.dialect)
+    if learn.gradient_checkpointing:
+        policy.model.compute_twice()
+    return policy
+
+
+def _reference(config: RunConfig, folder: RunFolder, policy: Policy) -> Policy | None:
+    if folder.kind != "train" or config.learn.kl == 0:
+        return None
+    if config.policy.lora_rank:
+        return reference_of(policy, folder.reference)
+    reference = load_folder(folder.reference, policy.device, config.run.dtype, config.run.weights)
+    reference.module.requires_grad_(False)
+    return reference
+
+
+def prepared(config: RunConfig) -> RunConfig:
+    """The settings as a run records them; the machine is set up for them."""
+    use_threads(config)
+    return settled(config)
+
+
+def settled(config: RunConfig) -> RunConfig:
+    """The settings with the splits to evaluate on written out: all but those of training, if none were named."""
+    if config.eval.splits:
+        return config
+    world = open_world(config.task)
+    splits = tuple(world.splits())
+    if close := getattr(world, "close", None):
+        close()
+    chosen = tuple(split for split in splits if split != "train") or splits
+    return replace(config, eval=replace(config.eval, splits=chosen))
+
+
+def use_threads(config: RunConfig) -> None:
+    """Torch threads: what was asked for, here or by OMP_NUM_THREADS, else one per core that task workers leave. More
+    threads than free cores make everything many times slower."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    known = int(asked) if asked.isdecimal() else 0
+    torch.set_num_threads(config.run.threads or known or max(1, min(8, cores) - config.task.workers))
+    torch.use_deterministic_algorithms(choose_device(config.run.device).type == "cpu", warn_only=True)
+
+
+@contextmanager
+def lasting_objects() -> Generator[None]:
+    """What exists now lives as long as the loop: the garbage collector need not look at it again and again. Torch and
+    its neighbours alone are some 300,000 objects."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

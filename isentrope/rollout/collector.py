@@ -1,0 +1,256 @@
+"""Collects episodes: the groups of a training step, or the games of an evaluation.
+
+`Collector.collect` plays a step when it is asked for; prefetch.py wraps a collector, with the same interface, and plays
+the next step ahead. `Runner` plays a list of seats with an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from isentrope.config.schema import AgentSettings, RunConfig, TaskSettings
+from isentrope.core.engine import Engine, Flowing
+from isentrope.core.errors import TaskError
+from isentrope.core.method import Method
+from isentrope.core.seeding import stream
+from isentrope.core.types import FAILURES, Episode, RolloutPlan
+from isentrope.rollout.dynamic_sampling import Groups, sample_groups
+from isentrope.rollout.episode import EpisodesEnded, Play, Rules, Seat
+from isentrope.rollout.streaming import StreamingRollout
+from isentrope.rollout.timings import Clock, Metrics
+from isentrope.worlds.contract import Instance, World
+from isentrope.worlds.pool.base import TaskPool
+from isentrope.worlds.pool.open import open_tasks, open_world
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """The episodes of one step."""
+
+    groups: Groups
+    metrics: Metrics  # what the plan, the engine and the tasks have to tell
+    seconds: Metrics  # by part; none are known of a rollout that was restored
+
+    @property
+    def episodes(self) -> list[Episode]:
+        """All that were played."""
+        return self.groups.kept + self.groups.dropped
+
+    @property
+    def learnt(self) -> list[Episode]:
+        """Those that are learnt from: a task that broke says nothing about the policy, so its episode is stored and
+        counted, but left out here."""
+        return [episode for episode in self.groups.kept if episode.stop not in FAILURES]
+
+
+class Collector:
+    """A world, its tasks and an engine that plays them: for training, imitation and evaluation.
+
+    `methods` may change how the episodes of training are played.
+    """
+
+    def __init__(self, config: RunConfig, engine: Engine, methods: Sequence[Method] = ()) -> None:
+        self.config, self.engine, self.methods = config, engine, methods
+        task = config.task
+        self.world: World = open_world(task)
+        self.tasks = open_tasks(
+            task.world, task.options, config.rollout.batch, task.workers, task.step_seconds, task.where, self.world
+        )
+        self.runner = Runner(engine, self.tasks, config.agent, task, config.rollout.batch)
+
+    def collect(self, step: int, progress: EpisodesEnded = lambda ended: None) -> Rollout:
+        """The episodes of a training step."""
+        return self.play_step(step, self.plan(step), progress)
+
+    def plan(self, step: int) -> RolloutPlan:
+        """How the episodes of a step are played: as the recipe says, changed by each method in turn."""
+        plan = RolloutPlan(self.config.agent.order, self.config.rollout.temperature)
+        for method in self.methods:
+            plan = method.plan(step, plan)
+        return plan
+
+    def play_step(self, step: int, plan: RolloutPlan, progress: EpisodesEnded) -> Rollout:
+        self.runner.clock.take()  # an evaluation before this step is not part of it
+        play = partial(self.play_groups, step, plan, progress)
+        groups = sample_groups(play, self.config.rollout.groups, self.config.learn)
+        metrics = {f"plan/{name}": value for name, value in plan.notes.items()} | self.notes()
+        return Rollout(groups, metrics, self.runner.clock.take())
+
+    def refresh(self) -> None:
+        """The policy has changed."""
+        self.engine.refresh()
+
+    def settle(self) -> Collector:
+        """Itself, when nothing is being played and the engine has the policy's weights (see prefetch.py)."""
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """There is nothing to go on from: each step is played when it is asked for."""
+
+    def play_groups(
+        self,
+        step: int,
+        plan: RolloutPlan,
+        progress: EpisodesEnded = lambda ended: None,
+        attempt: int = 0,
+        groups: int = 0,
+    ) -> list[Episode]:
+        """The episodes of a training step: groups on instances that are new at every step, and at every attempt."""
+        if attempt == 0:
+            self.notes()  # an evaluation before this step is not part of it
+        rollout, seed = self.config.rollout, self.config.run.seed
+        instances = pick_instances(self.world, "train", groups or rollout.groups, seed, step, attempt)
+        name = f"train/{step}" if attempt == 0 else f"train/{step}/{attempt}"
+        first = attempt * rollout.groups  # so that no two groups of a step have the same number
+        return self.play(instances, rollout.group_size, plan, name, progress, first)
+
+    def play(
+        self,
+        instances: Sequence[Instance],
+        samples: int,
+        plan: RolloutPlan,
+        name: str,
+        progress: EpisodesEnded = lambda ended: None,
+        first_group: int = 0,
+    ) -> list[Episode]:
+        """A group of `samples` episodes on each instance. `name` names the random numbers."""
+        seats = [Seat(instance, first_group + g, m) for g, instance in enumerate(instances) for m in range(samples)]
+        return self.runner.play(seats, plan, self.config.run.seed, name, progress)
+
+    def evaluate(
+        self,
+        split: str,
+        games: int,
+        plan: RolloutPlan,
+        progress: EpisodesEnded = lambda ended: None,
+        samples: int = 1,
+    ) -> list[Episode]:
+        """`samples` episodes on each of `games` instances of a split from `eval.first_game` on: always the same."""
+        known = self.world.splits()
+        if split not in known:
+            raise TaskError(f"{self.world.name} has no split {split!r}; it has {', '.join(known)}")
+        instances = self.instances(split, games, self.config.eval.first_game, "eval.first_game")
+        return self.play(instances, samples, plan, f"eval/{split}", progress)
+
+    def instances(self, split: str, count: int, first: int, setting: str) -> list[Instance]:
+        """`count` instances of a split from `first` on, or as many as there are. An error names `setting`."""
+        size = self.world.size(split)
+        there = count if size is None else min(count, size - first)
+        if there <= 0:
+            raise TaskError(f"{setting} = {first}: {self.world.name} has only {size} games in {split!r}")
+        return [self.world.instance(split, first + i) for i in range(there)]
+
+    def notes(self) -> dict[str, float]:
+        """What the engine and the tasks have to tell since this was asked last, under the names of metrics."""
+        engine = {f"engine/{name}": value for name, value in self.engine.notes().items()}
+        return engine | {f"tasks/{name}": value for name, value in self.tasks.notes().items()}
+
+    def close(self) -> None:
+        self.tasks.close()
+        self.engine.close()
+
+    def __enter__(self) -> Collector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def pick_instances(world: World, split: str, count: int, seed: int, step: int, attempt: int = 0) -> Sequence[Instance]:
+    """The instances of one step. Consecutive ones, so that kinds stay balanced where a world deals them in turn;
+    a split of limited size is gone through in a new order each time. Further attempts draw at random."""
+    size = world.size(split)
+    if size is None:
+        names = (step,) if attempt == 0 else (step, attempt)
+        first = int(stream(seed, "instances", *names).integers(2**31))
+        return [world.instance(split, first + i) for i in range(count)]
+    if attempt:
+        drawn = stream(seed, "instances", step, attempt).integers(size, size=count)
+        return [world.instance(split, int(i)) for i in drawn]
+    picked: list[Instance] = []
+    for position in range(step * count, (step + 1) * count):
+        order = stream(seed, "instances", "pass", position // size).permutation(size)
+        picked.append(world.instance(split, int(np.asarray(order)[position % size])))
+    return picked
+
+
+class Runner:
+    """Plays episodes: many at once, turn by turn, each bounded in turns, tokens and time.
+
+    All conversations of a batch answer together, then all their tasks take a step together; with an engine that takes
+    requests while others are being answered (`Flowing`) every conversation goes on at its own pace instead
+    (streaming.py). The episodes are the same. Whatever a task does wrong becomes a recorded failure of its episode; the
+    others go on.
+    """
+
+    def __init__(self, engine: Engine, tasks: TaskPool, agent: AgentSettings, task: TaskSettings, batch: int) -> None:
+        self.engine, self.tasks, self.agent, self.task, self.batch = engine, tasks, agent, task, batch
+        self.clock = Clock()
+
+    def play(
+        self,
+        seats: Sequence[Seat],
+        plan: RolloutPlan,
+        seed: int,
+        name: str,
+        progress: EpisodesEnded = lambda ended: None,
+    ) -> list[Episode]:
+        """All episodes, in the order of the seats. `name` names the random numbers, e.g. "train/12"."""
+        rules = Rules(self.engine.dialect, self.agent, self.task, plan, seed, name)
+        with self.clock("play"):
+            if isinstance(self.engine, Flowing):
+                episodes = StreamingRollout(self.engine, self.tasks, rules, self.batch, self.clock).play(
+                    seats, progress
+                )
+            else:
+                episodes: list[Episode] = []
+                for at in range(0, len(seats), self.batch):
+                    episodes += self._together(seats[at : at + self.batch], rules, progress)
+            self.engine.open(())  # the update that follows needs the memory
+        return episodes
+
+    def _together(self, seats: Sequence[Seat], rules: Rules, progress: EpisodesEnded) -> list[Episode]:
+        """Turn by turn, all at the same time."""
+        with self.clock("tasks"):
+            views = self.tasks.start({slot: seat.instance for slot, seat in enumerate(seats)})
+        plays = [rules.seated(seat, views[slot]) for slot, seat in enumerate(seats)]
+        self.engine.open(range(len(plays)))
+        live = {slot: play for slot, play in enumerate(plays) if not play.stop}
+        progress(len(plays) - len(live))
+        while live:
+            self._turn(live, rules)
+            ended = [slot for slot, play in live.items() if play.stop]
+            for slot in ended:
+                del live[slot]
+            progress(len(ended))
+            self.engine.keep(list(live))
+        return [rules.episode(play) for play in plays]
+
+    def _turn(self, live: dict[int, Play], rules: Rules) -> None:
+        """One response of every live conversation and the step that follows from it."""
+        requests = [request for slot, play in live.items() if (request := rules.request(slot, play)) is not None]
+        if not requests:
+            return
+        with self.clock("engine", "tasks_idle"):
+            sampled = self.engine.sample(requests)
+        answers = dict(zip([request.slot for request in requests], sampled, strict=True))
+        for slot, answer in answers.items():
+            if answer.stop == "error":
+                live[slot].fail("engine_error", answer.detail)
+        parsed = {slot: rules.read(answer) for slot, answer in answers.items() if answer.stop != "error"}
+        actions = {slot: read.action for slot, read in parsed.items() if read.action is not None}
+        with self.clock("tasks"):
+            steps = self.tasks.step(actions) if actions else {}
+        for slot, read in parsed.items():
+            rules.record(live[slot], answers[slot], read, steps.get(slot))
