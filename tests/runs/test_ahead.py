@@ -21,8 +21,7 @@ from isentrope.rollout.arena import Arena
 from isentrope.rollout.store import read_episodes, train_path
 from isentrope.setup import settled
 from isentrope.train.learner import Learner
-from isentrope.warmup import warm_up
-from tests.runs.helpers import make_model, toy_config
+from tests.runs.helpers import WARM_MODEL, toy_config
 
 AHEAD = ("rollout.ahead=1", "learn.old_logprobs=recompute", "learn.mismatch=truncate")
 SETTINGS = (
@@ -40,15 +39,8 @@ SETTINGS = (
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("model")
-    forms = "sft.orders=['think_act','act_think']"
-    warm_up(
-        toy_config(make_model(place / "fresh"), "sft.epochs=8", "sft.lr=1e-2", "run.eval_every=0", forms),
-        place / "warm",
-        quiet=True,
-    )
-    return place / "warm"
+def model() -> Path:
+    return WARM_MODEL
 
 
 def weights(policy: Policy) -> list[torch.Tensor]:

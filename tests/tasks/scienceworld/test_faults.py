@@ -133,8 +133,10 @@ def test_out_of_memory_is_said() -> None:
 
 def test_more_games_than_one_process_has_room_for() -> None:
     world = ScienceWorld(ScienceWorldOptions(tasks=ONE, jvms=1, memory=64))
+    assert world.machines._room == 4  # pyright: ignore[reportPrivateUsage]
+    world.machines._room = 1  # pyright: ignore[reportPrivateUsage]
     instance = world.instance("train", 0)
-    tasks = [world.open() for _ in range(6)]
+    tasks = [world.open() for _ in range(2)]
     assert len({task.start(instance) for task in tasks}) == 1
     assert len(world.machines.processes()) == 2
     world.close()
