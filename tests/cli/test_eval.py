@@ -146,6 +146,7 @@ def test_how_the_checkpoint_was_chosen_is_recorded(run: Path, recipe: Path, tmp_
     assert chosen("--recipe", recipe) is None
 
 
+@pytest.mark.slow(4)
 def test_the_digest_is_of_what_was_played(recipe: Path, run: Path, tmp_path: Path) -> None:
     def of(*options: object) -> str:
         return evaluated(tmp_path, "--recipe", recipe, *options)[0].config_digest

@@ -59,7 +59,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.slow(15)
 def test_a_study_that_is_killed_goes_on_where_it_was(here: Path) -> None:
     folder = here / "runs" / "tiny"
     listed = study("--dry-run")

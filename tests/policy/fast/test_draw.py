@@ -78,6 +78,7 @@ def test_many_blocks_of_words_give_what_the_plain_way_gives(seed: int, words: in
         np.testing.assert_allclose([found[1, i], found[2, i]], [logp, entropy], atol=2e-5)
 
 
+@pytest.mark.slow(4)
 def test_frequencies_follow_the_probabilities():
     """With uniform numbers at equal distances the count of the first k words is off by one draw at most.
 

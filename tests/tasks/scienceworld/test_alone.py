@@ -43,6 +43,7 @@ def alone(world: ScienceWorld, game: tuple[str, int, str, list[str]]) -> tuple[l
     return seen, valid
 
 
+@pytest.mark.slow(8)
 def test_turn_by_turn_with_others_in_one_process(world: ScienceWorld) -> None:
     expected = [alone(world, game) for game in GAMES]
     simulators = [world.machines.take() for _ in GAMES]
@@ -90,6 +91,7 @@ def test_members_of_a_group_play_the_same_game(world: ScienceWorld) -> None:
             member.close()
 
 
+@pytest.mark.slow(8)
 def test_scores_and_ends_are_those_of_the_packages_own_wrapper(world: ScienceWorld) -> None:
     """The gold path, a failure and the move limit, by `ScienceWorldEnv.step` and by ours."""
     from scienceworld import ScienceWorldEnv
@@ -122,7 +124,7 @@ def test_scores_and_ends_are_those_of_the_packages_own_wrapper(world: ScienceWor
     env.close()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(15)
 def test_gold_episodes_in_parallel_all_score_100(world: ScienceWorld) -> None:
     """8 threads over 2 processes. Without the lock, or without each game's own random numbers, some come out wrong.
 
