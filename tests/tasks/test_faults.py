@@ -10,9 +10,9 @@ import pytest
 from isentrope.worlds.pool.open import LocalTasks, WorkerTasks
 from tests.tasks.faulty import FAULTS, NAME, FaultyHousehold, FaultyOptions, account, fault_of, play
 
-SHARE = 0.1
-HANGING = [index for index in range(300) if fault_of(index, SHARE) == "hang"]
-GAMES = sorted(set(range(300)) - set(HANGING[2:]))  # each that hangs takes its whole time
+SHARE = 0.05
+HANGING = [index for index in range(600) if fault_of(index, SHARE) == "hang"]
+GAMES = sorted(set(range(600)) - set(HANGING[2:]))  # each that hangs takes its whole time
 STEP_SECONDS = 3.0  # of which a step takes a thousandth, unless the machine is busy with something else
 
 

@@ -127,7 +127,7 @@ def test_a_java_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow(6)
 def test_out_of_memory_is_said() -> None:
     """64 megabytes are room for three games by the pool's own count; more are pressed in here."""
-    world = ScienceWorld(ScienceWorldOptions(tasks=ONE, jvms=1, memory=64))
+    world = ScienceWorld(ScienceWorldOptions(tasks=ONE, jvms=1, memory=64, call_seconds=120))
     world.machines._room = 99  # pyright: ignore[reportPrivateUsage]
     instance = world.instance("train", 0)
     with pytest.raises(TaskError, match="ran out of memory"):
