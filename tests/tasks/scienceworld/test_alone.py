@@ -126,7 +126,7 @@ def test_scores_and_ends_are_those_of_the_packages_own_wrapper(world: ScienceWor
 
 @pytest.mark.slow(15)
 def test_gold_episodes_in_parallel_all_score_100(world: ScienceWorld) -> None:
-    """8 threads over 2 processes. Without the lock, or without each game's own random numbers, some come out wrong.
+    """8 threads over 2 processes. Without the lock some come out wrong; the first test here is about random numbers.
 
     `make explore` has forty games of nearly all tasks, `make test` twelve of those that are soon solved."""
     slow = ("mendelian-genetics-unknown-plant", "inclined-plane-friction-unnamed-surfaces", "grow-fruit", "melt",
