@@ -22,7 +22,7 @@ PHRASES = [
 ]
 
 
-# 7,000 weights, warmed up in all forms of a response: thinks, acts and solves some games
+# 7,000 weights, warmed up in all forms of a response: thinks, acts and solves a game now and then
 WARM_MODEL = Path(__file__).parents[1] / "golden" / "model"
 
 

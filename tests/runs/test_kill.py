@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from isentrope.warmup import warm_up
-from tests.runs.helpers import WARM_MODEL, make_model, toy_config
+from tests.runs.helpers import make_model, toy_config
 from tests.runs.killer import KINDS
 
 KILLS = [
@@ -99,10 +99,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """What each kind of run starts from: random weights, or a model that knows the form and solves some games."""
     place = tmp_path_factory.mktemp("model")
     fresh = make_model(place / "fresh")
-    adapters = toy_config(WARM_MODEL, "policy.lora_rank=2", "run.eval_every=0")
+    config = toy_config(
+        fresh, "sft.epochs=40", "sft.lr=1e-2", "run.eval_every=0", "sft.orders=['think_act','act_think']"
+    )
+    warm_up(config, place / "warm", quiet=True)
+    adapters = toy_config(place / "warm", "policy.lora_rank=2", "run.eval_every=0")
     warm_up(adapters, place / "adapters", quiet=True)
     others = {"train": fresh, "sft": fresh, "alarms": fresh, "lora_on": place / "adapters"}
-    return {kind: others.get(kind, WARM_MODEL) for kind in KINDS}
+    return {kind: others.get(kind, place / "warm") for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
