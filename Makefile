@@ -1,6 +1,7 @@
 # make demo   warm a small model up, train it, write its report (SEED=1 for another run)
 # make test   everything that must hold: lint, formatting, types, tests
-# make explore   the tests with generated examples, with new examples each time (make test has the same ones each time)
+# make check  lint, formatting, types and the quick tests of what computes: within two minutes, while working
+# make explore   tests with generated examples, with new ones each time, and slow tests at full size
 # make test-vllm   the vLLM engine with the real vLLM, in an environment of its own (3.4 GB; on a GPU: VLLM=vllm)
 #
 # torch is installed first and by its exact version, so that nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
@@ -12,7 +13,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
 
-.PHONY: test explore test-vllm lint types format docs demo clean .venv
+.PHONY: test check explore test-vllm lint types format docs demo clean .venv
 
 .venv: $(STAMP)
 
@@ -28,14 +29,29 @@ $(DEV_STAMP): $(STAMP) pyproject.toml
 	$(BIN)/pip install --quiet -e '.[dev]'
 	touch $(DEV_STAMP)
 
-test: $(DEV_STAMP) lint types
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs -q -n $(WORKERS) --dist loadfile
+# Types are checked beside the tests; what pyright says comes after theirs. Both have to pass.
+define beside_types
+@log=$$(mktemp); $(BIN)/pyright --project pyproject.toml > $$log 2>&1 & types=$$!; \
+trap 'kill $$types 2> /dev/null; rm -f $$log' EXIT; trap 'exit 130' INT TERM; \
+OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(1); tests=$$?; \
+wait $$types; checked=$$?; cat $$log; exit $$((tests || checked))
+endef
+
+test: $(DEV_STAMP) lint
+	$(call beside_types,-rs)
 	@echo "Skipped tests are listed above with their reasons. Some want programs: chromium, bubblewrap, Java 17 (Debian:"
 	@echo "  apt-get install chromium bubblewrap openjdk-17-jre-headless). Those marked alfworld compare with the real ALFWorld:"
 	@echo "  $(BIN)/pip install -e '.[alfworld]'"
 
+# What a change of the mathematics, the settings or the rollout breaks; worlds, servers, pages and golden runs have to wait
+QUICK := tests/agent tests/config tests/learning tests/losses tests/methods tests/rollout tests/theory tests/train \
+	tests/test_architecture.py tests/test_seeding.py
+
+check: $(DEV_STAMP) lint
+	$(call beside_types,-m 'not slow' $(QUICK))
+
 explore: $(DEV_STAMP)
-	ISENTROPE_EXPLORE=1 $(BIN)/python -m pytest -q -m hypothesis
+	ISENTROPE_EXPLORE=1 $(BIN)/python -m pytest -q -m 'hypothesis or slow'
 
 # vLLM pins its own torch and transformers, so it has an environment of its own; our package goes in without its
 # dependencies, and those that vLLM does not bring follow. Three packages of its CPU build do not fit its torch.

@@ -74,6 +74,7 @@ def test_the_two_commands_exist() -> None:
     assert re.search(r"^make demo\nmake test$", README, re.MULTILINE)
 
 
+@pytest.mark.slow(15)
 def test_it_counts_the_verdicts_as_the_ledger_does() -> None:
     """For each model by itself, over the studies that are kept under docs/runs."""
     ledger = make_ledger(list(kept_studies().values()))

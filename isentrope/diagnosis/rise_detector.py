@@ -138,8 +138,8 @@ class RiseDetector:
     def _quick(self) -> int | None:
         """Position of the onset, if the last few numbers tell of a rise."""
         window = self._smooth[-min(self._seen, REACH) :]
-        low = min(window)
-        if not self._risen(low, self._smooth[-1], self.noise):
+        low, now = min(window), self._smooth[-1]
+        if not _is_large(low, now) or not self._stands_out(low, now, self.noise):
             return None
         return self._onset(len(self._smooth) - len(window) + window.index(low))
 
@@ -150,9 +150,11 @@ class RiseDetector:
         if len(past) < SLOW:
             return None
         low, now = median(past), median(last)
+        if not _is_large(low, now):
+            return None
         wander = 1.4826 * median(abs(self._times(value, low)) for value in past)  # differences tell little of it
         noise = max(wander, self._noise_in(past))
-        if not self._risen(low, now, noise * MEDIAN * math.sqrt(1 / len(past) + 1 / len(last))):
+        if not self._stands_out(low, now, noise * MEDIAN * math.sqrt(1 / len(past) + 1 / len(last))):
             return None
         # single numbers may fall back all along: the onset best parts those near the old level from those near the new
         half, best, score = 0.5 * self._times(now, low), (0, 0), 0
@@ -161,8 +163,8 @@ class RiseDetector:
             best = max(best, (score, place))
         return len(self._values) - len(values) + best[1]
 
-    def _risen(self, low: float, now: float, noise: float) -> bool:
-        return now - low >= max(IN_LEVEL * low, TINY) and self._times(now, low) >= IN_NOISE * noise
+    def _stands_out(self, low: float, now: float, noise: float) -> bool:
+        return self._times(now, low) >= IN_NOISE * noise
 
     def _onset(self, trough: int) -> int:
         """One after the last number that was still at the level of the trough."""
@@ -239,6 +241,11 @@ class RiseDetector:
         self._smooth, self._highest = list(state["smooth"]), float(state["highest"])
         # states of before the slow test have neither
         self._slow_top, self._slow_stale = float(state.get("slow_top", 0.0)), int(state.get("slow_stale", 0))
+
+
+def _is_large(low: float, now: float) -> bool:
+    """Whether the level rose by enough to matter. Asked first: the noise takes a hundred logarithms to measure."""
+    return now - low >= max(IN_LEVEL * low, TINY)
 
 
 def find_rises(steps: Sequence[int], values: Sequence[float | None]) -> list[Rise]:

@@ -40,6 +40,7 @@ def three() -> StudyData:
     return made_study(of_model([run for runs in parts for run in runs], "pocket"))
 
 
+@pytest.mark.slow(20)
 def test_pages_are_as_the_command_makes_them(files: dict[Path, str]) -> None:
     for path, text in files.items():
         assert path.exists(), f"{path.name}: {AGAIN}"

@@ -13,9 +13,8 @@ import torch
 from isentrope.config.schema import RunConfig
 from isentrope.loop.imitate import warm_up
 from isentrope.loop.train import train
-from tests.runs.helpers import toy_config
+from tests.runs.helpers import WARM_MODEL, toy_config
 
-MODEL = Path(__file__).with_name("model")  # 7,000 weights, warmed up on the toy world in all forms of a response
 SMALL = (
     "run.seed=3", "run.steps=3", "run.eval_every=0", "run.checkpoint_every=3", "run.keep_last=1", "task.max_turns=5",
     "rollout.groups=4", "rollout.group_size=4", "eval.games=4", "learn.warmup=0", "learn.lr=3e-3", "learn.kl=0.01",
@@ -43,7 +42,7 @@ _CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/", "cores/", "memor
 
 
 def config_of(name: str) -> RunConfig:
-    return toy_config(MODEL, *SMALL, *CASES[name])
+    return toy_config(WARM_MODEL, *SMALL, *CASES[name])
 
 
 def play(name: str, folder: Path) -> dict[str, Any]:

@@ -34,6 +34,7 @@ def test_recordings_say_why() -> None:
     assert all(len(entry["why"].split()) >= 3 and len(entry["date"]) == 20 for entry in GOLDEN["log"])
 
 
+@pytest.mark.slow(2)
 @pytest.mark.parametrize("name", CASES)
 def test_as_it_was(name: str, tmp_path: Path) -> None:
     kept, found = GOLDEN["cases"][name], play(name, tmp_path / "run")

@@ -20,7 +20,7 @@ from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import scores_path, train_path
 from isentrope.runs.scores import read_scores, write_scores
 from isentrope.runs.token_texts import read_token_texts
-from tests.runs.helpers import make_model, toy_config
+from tests.runs.helpers import WARM_MODEL, make_model, toy_config
 
 FEW = ("run.eval_every=0", "eval.games=3", "run.steps=7", "learn.mini_batches=2", "learn.epochs=2", "methods=aem")
 OF_EPISODES = (
@@ -30,18 +30,9 @@ OF_EPISODES = (
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that knows the form of an answer and solves some games."""
-    place = tmp_path_factory.mktemp("model")
-    fresh = make_model(place / "fresh")
-    warm_up(toy_config(fresh, "sft.epochs=40", "sft.lr=1e-2", "run.eval_every=0"), place / "warm", quiet=True)
-    return place / "warm"
-
-
-@pytest.fixture(scope="module")
-def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "run"
-    train(toy_config(model, *FEW), out, quiet=True)
+    train(toy_config(WARM_MODEL, *FEW), out, quiet=True)
     return out
 
 
@@ -58,17 +49,19 @@ def test_everything_from_episodes_is_computed_again_exactly(run: Path) -> None:
     assert found.compared == sum(key.startswith(OF_EPISODES) for record in records(run) for key in record)
 
 
-def test_dynamic_sampling_too(model: Path, tmp_path: Path) -> None:
+def test_dynamic_sampling_too(tmp_path: Path) -> None:
     train(
-        toy_config(model, *FEW, "run.steps=3", "learn.algorithm=dapo", "learn.resample=2"), tmp_path / "r", quiet=True
+        toy_config(WARM_MODEL, *FEW, "run.steps=3", "learn.algorithm=dapo", "learn.resample=2"),
+        tmp_path / "r",
+        quiet=True,
     )
     assert list((tmp_path / "r").glob("episodes/dropped-*"))
     found = analyze(tmp_path / "r")
     assert (found.steps, found.differing, found.new, found.missing) == (3, [], {}, [])
 
 
-def test_steps_that_were_not_stored(model: Path, tmp_path: Path) -> None:
-    train(toy_config(model, *FEW, "run.store_episodes=3"), tmp_path / "r", quiet=True)
+def test_steps_that_were_not_stored(tmp_path: Path) -> None:
+    train(toy_config(WARM_MODEL, *FEW, "run.store_episodes=3"), tmp_path / "r", quiet=True)
     found = analyze(tmp_path / "r")
     assert (found.steps, found.differing, found.new, found.missing) == (2, [], {}, [])
     assert {"drift/measured", "drift/agreement"} <= {key for record in found.records for key in record}
@@ -129,8 +122,10 @@ def test_what_tokens_read_as(tmp_path: Path) -> None:
             read_token_texts(tmp_path)
 
 
-def test_a_warm_up_has_nothing_to_compute(model: Path) -> None:
-    found = analyze(model)
+def test_a_warm_up_has_nothing_to_compute(tmp_path: Path) -> None:
+    config = toy_config(make_model(tmp_path / "model"), "sft.epochs=1", "run.eval_every=0")
+    warm_up(config, tmp_path / "warm", quiet=True)
+    found = analyze(tmp_path / "warm")
     assert (found.steps, found.differing) == (0, [])
     assert "the run has no steps of reinforcement learning" in found.missing
 

@@ -22,6 +22,10 @@ PHRASES = [
 ]
 
 
+# 7,000 weights, warmed up in all forms of a response: thinks, acts and solves a game now and then
+WARM_MODEL = Path(__file__).parents[1] / "golden" / "model"
+
+
 def make_model(folder: Path) -> Path:
     """A model of random weights in the pocket format."""
     import torch

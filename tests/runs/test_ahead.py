@@ -14,7 +14,6 @@ from isentrope.core.errors import ConfigError
 from isentrope.core.types import RolloutPlan
 from isentrope.engines.torch import TorchEngine
 from isentrope.learning.learner import Learner
-from isentrope.loop.imitate import warm_up
 from isentrope.loop.session import settled
 from isentrope.loop.train import train
 from isentrope.methods.registry import make_methods
@@ -23,7 +22,7 @@ from isentrope.models.policy import Policy, follow, snapshot
 from isentrope.rollout.collector import Collector
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import train_path
-from tests.runs.helpers import make_model, toy_config
+from tests.runs.helpers import WARM_MODEL, toy_config
 
 AHEAD = ("rollout.ahead=1", "learn.old_logprobs=recompute", "learn.mismatch=truncate")
 SETTINGS = (
@@ -41,15 +40,8 @@ SETTINGS = (
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("model")
-    forms = "sft.orders=['think_act','act_think']"
-    warm_up(
-        toy_config(make_model(place / "fresh"), "sft.epochs=8", "sft.lr=1e-2", "run.eval_every=0", forms),
-        place / "warm",
-        quiet=True,
-    )
-    return place / "warm"
+def model() -> Path:
+    return WARM_MODEL
 
 
 def weights(policy: Policy) -> list[torch.Tensor]:

@@ -122,6 +122,7 @@ def whole(
     return outcomes
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize(("kind", "point", "count"), KILLS)
 def test_killed_and_resumed_equals_never_killed(
     kind: str,

@@ -10,7 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner, Result
+
+from isentrope.cli.main import app
 from isentrope.study.read import DONE, FAILED, UNFINISHED, read_study
+from tests.study.made import whole_run
 
 DEMO = Path(__file__).parents[2] / "recipes" / "demo.toml"
 TINY = f"""
@@ -28,16 +33,9 @@ set = ["policy.model=no-such-folder"]
 """
 
 
-def study(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(_command(*words), cwd=cwd, env=_environment(), capture_output=True, text=True, timeout=300)
-
-
-def _command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "isentrope", "study", "tiny.toml", *words]
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(DEMO.parents[1])}
+def study(*words: str) -> Result:
+    """Where the process is not what is looked at: in this one, which has torch already."""
+    return CliRunner().invoke(app, ["study", "tiny.toml", *words], env={"COLUMNS": "200"})
 
 
 def _children(parent: int) -> list[int]:
@@ -52,15 +50,25 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-def test_a_study_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "tiny.toml").write_text(TINY)
-    folder = tmp_path / "runs" / "tiny"
-    listed = study("--dry-run", cwd=tmp_path)
-    assert listed.returncode == 0, listed.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(DEMO.parents[1]))  # for the runs, each of them a process
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return tmp_path
+
+
+@pytest.mark.slow(15)
+def test_a_study_that_is_killed_goes_on_where_it_was(here: Path) -> None:
+    folder = here / "runs" / "tiny"
+    listed = study("--dry-run")
+    assert listed.exit_code == 0, listed.stderr
     assert "2 runs, 0 of them done" in listed.stdout
     assert not folder.exists()
 
-    process = subprocess.Popen(_command("-n", "2"), cwd=tmp_path, env=_environment(), stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "isentrope", "study", "tiny.toml", "--only", "grpo"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     checkpoint = folder / "grpo" / "seed-0" / "checkpoints" / "step-000001"
     end = time.monotonic() + 120
     while not checkpoint.exists() and process.poll() is None and time.monotonic() < end:
@@ -73,42 +81,38 @@ def test_a_study_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not _children(process.pid)
     assert {run.status for run in read_study(folder).cell("grpo")} == {UNFINISHED}
 
-    went_on = study("-n", "2", cwd=tmp_path)
-    assert went_on.returncode == 1  # one failed
+    went_on = study("-n", "2")
+    assert went_on.exit_code == 1, went_on.output  # one failed
     data = read_study(folder)
     assert {run.cell: run.status for run in data.runs} == {"grpo": DONE, "broken": FAILED}
     assert "no-such-folder" in data.cell("broken")[0].reason
     assert data.cell("grpo")[0].series("entropy/token")[0] == (1, 2, 3, 4, 5, 6)
     assert not checkpoint.exists()  # metrics alone are kept
 
-    again = study(cwd=tmp_path)
-    assert again.returncode == 1
+    again = study()
+    assert again.exit_code == 1
     assert "1 done, 1 failed" in again.stdout
-    tables = study("--tables", cwd=tmp_path)
-    assert tables.returncode == 0, tables.stderr
+    tables = study("--tables")
+    assert tables.exit_code == 0, tables.stderr
     assert "1 of 2 runs are done, in 1 of 2 cells; 1 failed" in tables.stdout
     assert (folder / "results" / "index.html").is_file()
-    assert study("--compact", "docs", cwd=tmp_path).returncode == 0
-    assert read_study(tmp_path / "docs").runs == data.runs
+    assert study("--compact", "docs").exit_code == 0
+    assert read_study(here / "docs").runs == data.runs
 
 
-def test_a_study_whose_settings_changed_is_not_mixed(tmp_path: Path) -> None:
-    from tests.study.made import whole_run
-
-    (tmp_path / "tiny.toml").write_text(TINY)
-    whole_run(tmp_path / "runs" / "tiny", "grpo", 0, 0.5)
-    refused = study(cwd=tmp_path)
-    assert refused.returncode == 2
+def test_a_study_whose_settings_changed_is_not_mixed(here: Path) -> None:
+    whole_run(here / "runs" / "tiny", "grpo", 0, 0.5)
+    refused = study()
+    assert refused.exit_code == 2
     assert "was begun with other settings" in refused.stderr
 
 
-def test_one_process_at_a_time_runs_a_study(tmp_path: Path) -> None:
-    (tmp_path / "tiny.toml").write_text(TINY)
-    (tmp_path / "runs" / "tiny").mkdir(parents=True)
-    with (tmp_path / "runs" / "tiny" / "study.lock").open("w") as lock:
+def test_one_process_at_a_time_runs_a_study(here: Path) -> None:
+    (here / "runs" / "tiny").mkdir(parents=True)
+    with (here / "runs" / "tiny" / "study.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        refused = study(cwd=tmp_path)
-    assert refused.returncode == 2
+        refused = study()
+    assert refused.exit_code == 2
     assert "another process runs the study" in refused.stderr
 
 

@@ -24,6 +24,7 @@ STUDIES = Path(__file__).parents[2] / "recipes" / "studies"
 EMPTY = "# By hand\n\n<!-- results -->\n<!-- /results -->\n"
 
 
+@pytest.mark.slow(3)
 @pytest.mark.parametrize("folder", kept_studies(), ids=lambda folder: folder.name)
 def test_tables_and_curves_are_made_from_the_compact_file_alone(folder: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone"

@@ -16,6 +16,7 @@ from isentrope.study.compact import COMPACT, read_compact, write_compact
 from isentrope.study.folder import note_file, run_folder
 from isentrope.study.plan import Plan, Study
 from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, StudyRun, read_study, significant
+from tests.builders.sizes import examples
 from tests.study.made import cell, make_study, whole_run, write_run
 
 
@@ -99,6 +100,7 @@ values = st.one_of(st.none(), st.floats(-1e6, 1e6).map(significant), st.integers
 rows = st.lists(st.dictionaries(st.sampled_from(["a", "entropy/token", "ü"]), values), max_size=5)
 
 
+@examples(30)
 @given(rows, rows)
 def test_any_rows_come_back(tmp_path_factory: pytest.TempPathFactory, train: list[Any], evals: list[Any]) -> None:
     logs = [tuple({"step": n, "kind": "x", **row} for n, row in enumerate(table)) for table in (train, evals)]

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 STUDIES = ("household", "alfworld")  # those with GiGPO, whose runs were made in the form that is called mixed now
 
 
+@pytest.mark.slow(4)
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_recipe_repeats_its_kept_runs(name: str, tmp_path: Path) -> None:
     kept = read_study(ROOT / "docs" / "runs" / name)

@@ -5,6 +5,8 @@ bench/faults.py does the same with 10,000 games.
 
 from __future__ import annotations
 
+import pytest
+
 from isentrope.worlds.pool.open import LocalTasks
 from isentrope.worlds.pool.workers import WorkerTasks
 from tests.tasks.faulty import FAULTS, NAME, FaultyHousehold, FaultyOptions, account, fault_of, play
@@ -15,6 +17,7 @@ GAMES = sorted(set(range(600)) - set(HANGING[2:]))  # each that hangs takes its 
 STEP_SECONDS = 3.0  # of which a step takes a thousandth, unless the machine is busy with something else
 
 
+@pytest.mark.slow(6)
 def test_every_fault_is_in_the_record_and_nobody_else_is_harmed() -> None:
     options = {"share": SHARE, "hang": 60.0}
     world = FaultyHousehold(FaultyOptions(**options))

@@ -78,6 +78,7 @@ def plain(results: dict[int, Step | Failure]) -> dict[int, object]:
     }
 
 
+@pytest.mark.slow(4)
 def test_a_remote_world_keeps_the_contract() -> None:
     with Served(world="household", sets=("task.options.rooms=small",)) as server:
         world = RemoteWorld("household", {"rooms": "small"}, server.address, 10.0)

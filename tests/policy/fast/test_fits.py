@@ -14,6 +14,7 @@ import pytest
 MOST = {"86": 101376, "90": 232448}  # bytes for one program, by what the card can compute: 8.6 and 9.0
 
 
+@pytest.mark.slow(20)
 @pytest.mark.skipif(
     find_spec("triton.backends.nvidia") is None,
     reason="Triton has no compiler for NVIDIA's cards here: pip install triton (Linux, x86-64)",

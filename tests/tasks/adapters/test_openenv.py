@@ -210,6 +210,7 @@ def test_it_is_not_opened_to_others_by_accident() -> None:
     assert "--to-others" in done.stderr
 
 
+@pytest.mark.slow(6)
 def test_the_command_serves() -> None:
     command = [sys.executable, "-u", "-m", "isentrope", "serve-openenv", "household", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -28,6 +28,7 @@ def timid(game: Any, reads: str, luck: random.Random) -> str:
     return "[fold]" if "fold" in reads else "[check]"
 
 
+@pytest.mark.slow(4)
 def test_it_conforms_with_every_game_for_one_that_runs_offline() -> None:
     assert_conforms(made(*ALONE), games=len(ALONE), max_turns=6, remake=("textarena", {"games": list(ALONE)}))
 

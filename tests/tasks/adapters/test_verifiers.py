@@ -19,6 +19,7 @@ def made(form: str = "{action}", full_score: float = 1.25, **args: Any) -> Verif
     return VerifiersWorld(VerifiersOptions(env=SUMS, args=args, form=form, full_score=full_score))
 
 
+@pytest.mark.slow(4)
 @pytest.mark.parametrize("args", [{}, {"turns": 3, "evaluation": 5}])
 def test_it_conforms(args: dict[str, Any]) -> None:
     world = made(**args)

@@ -34,6 +34,7 @@ def gone(pid: int, seconds: float = 20.0) -> bool:
     return False
 
 
+@pytest.mark.slow(15)
 def test_killed_and_stopped_processes_are_replaced() -> None:
     """Two processes, four games. Whoever played in the lost one fails, the others go on, and a new start works."""
     world = ScienceWorld(ScienceWorldOptions(tasks=ONE, jvms=2, call_seconds=6))
@@ -67,6 +68,7 @@ def test_killed_and_stopped_processes_are_replaced() -> None:
         world.open().start(instance)
 
 
+@pytest.mark.slow(7)
 def test_the_pool_records_what_was_lost() -> None:
     world = ScienceWorld(ScienceWorldOptions(tasks=ONE, jvms=1))
     instance = world.instance("train", 0)
@@ -94,6 +96,7 @@ if sys.argv[1] == "wait":
 """
 
 
+@pytest.mark.slow(6)
 @pytest.mark.parametrize("how", ["exit", "wait"])
 def test_no_java_is_left_behind(how: str) -> None:
     """Neither by a program that ends without closing anything, nor by one that is killed."""
@@ -121,9 +124,10 @@ def test_a_java_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         make_world("scienceworld")
 
 
+@pytest.mark.slow(6)
 def test_out_of_memory_is_said() -> None:
     """64 megabytes are room for three games by the pool's own count; more are pressed in here."""
-    world = ScienceWorld(ScienceWorldOptions(tasks=ONE, jvms=1, memory=64))
+    world = ScienceWorld(ScienceWorldOptions(tasks=ONE, jvms=1, memory=64, call_seconds=120))
     world.machines._room = 99  # pyright: ignore[reportPrivateUsage]
     instance = world.instance("train", 0)
     with pytest.raises(TaskError, match="ran out of memory"):
@@ -131,10 +135,13 @@ def test_out_of_memory_is_said() -> None:
     world.close()
 
 
+@pytest.mark.slow(6)
 def test_more_games_than_one_process_has_room_for() -> None:
     world = ScienceWorld(ScienceWorldOptions(tasks=ONE, jvms=1, memory=64))
+    assert world.machines._room == 4  # pyright: ignore[reportPrivateUsage]
+    world.machines._room = 1  # pyright: ignore[reportPrivateUsage]
     instance = world.instance("train", 0)
-    tasks = [world.open() for _ in range(6)]
+    tasks = [world.open() for _ in range(2)]
     assert len({task.start(instance) for task in tasks}) == 1
     assert len(world.machines.processes()) == 2
     world.close()

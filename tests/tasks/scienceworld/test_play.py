@@ -47,6 +47,7 @@ def task(world: ScienceWorld) -> Iterator[ScienceWorldTask]:
     opened.close()
 
 
+@pytest.mark.slow(20)
 def test_it_conforms(world: ScienceWorld) -> None:
     assert_conforms(variant(world, hint="valid", tasks=("lifespan-longest-lived",)), games=1, max_turns=8)
 

@@ -9,18 +9,14 @@ from typing import Any
 
 import pytest
 
-from isentrope.loop.imitate import warm_up
 from isentrope.loop.train import train
-from tests.runs.helpers import make_model, toy_config
+from tests.runs.helpers import WARM_MODEL, toy_config
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model() -> Path:
     """A model that has learnt to think and act, so that there is something to probe."""
-    folder = tmp_path_factory.mktemp("model")
-    config = toy_config(make_model(folder / "raw"), "sft.epochs=40", "sft.lr=1e-2", "methods=[]")
-    warm_up(config, folder / "warm", quiet=True)
-    return folder / "warm"
+    return WARM_MODEL
 
 
 def records(run: Path) -> list[dict[str, Any]]:
