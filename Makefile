@@ -82,11 +82,11 @@ format: $(DEV_STAMP)
 	$(BIN)/ruff format .
 
 docs: $(STAMP)
-	$(BIN)/python -m isentrope.config.docs
-	$(BIN)/python -m isentrope.instruments.glossary_docs
-	$(BIN)/python -m isentrope.cli.method_pages
-	$(BIN)/python -m isentrope.study.docs
-	$(BIN)/python -m isentrope.claims.docs
+	$(BIN)/python -m tools.config_docs
+	$(BIN)/python -m tools.glossary_docs
+	$(BIN)/python -m isentrope.cli.methods
+	$(BIN)/python -m tools.study_docs
+	$(BIN)/python -m tools.claims_docs
 
 # An interrupted demo goes on where it stopped; a finished one only writes its report again.
 SEED ?= 0

@@ -29,14 +29,13 @@ import torch
 from isentrope.config.load import load_config
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.torch import TorchEngine
-from isentrope.instruments.probes.interference import full_kernel, kernel
-from isentrope.instruments.probes.probes import read_episodes, undisturbed
-from isentrope.instruments.probes.similarity import similarity_metrics
-from isentrope.instruments.probes.think import delta_h
 from isentrope.learning.learner import Learner
 from isentrope.loop.measure import Monitor
 from isentrope.loop.session import RunSession, open_run
 from isentrope.metrics.episodes import rollout_metrics
+from isentrope.metrics.probes.interference import full_kernel, kernel
+from isentrope.metrics.probes.probes import read_episodes, similarity_metrics, undisturbed
+from isentrope.metrics.probes.think import delta_h
 from isentrope.models.load import load_policy
 from isentrope.rollout.collector import Collector, Rollout
 from isentrope.rollout.dynamic_sampling import Groups

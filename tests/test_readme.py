@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from isentrope.claims.docs import kept_studies
-from isentrope.claims.ledger import make_ledger
-from isentrope.claims.record import Verdict
 from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.methods.registry import make_methods
+from isentrope.papers.ledger import make_ledger
+from isentrope.papers.record import Verdict
 from isentrope.worlds.registry import make_world
 from tests.policy.test_hugging_face import make_folder
+from tools.claims_docs import kept_studies
 
 ROOT = Path(__file__).parent.parent
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))

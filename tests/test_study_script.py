@@ -49,8 +49,8 @@ def test_runs_then_numbers_then_pages(place: Path) -> None:
     assert calls == [
         "isentrope study recipes/studies/some.toml --minutes 5 -n 3 --set run.steps=2",
         "isentrope study runs/some --compact docs/runs/some",
-        "python -m isentrope.study.docs",
-        "python -m isentrope.claims.docs",
+        "python -m tools.study_docs",
+        "python -m tools.claims_docs",
     ]
 
 
@@ -66,7 +66,7 @@ def test_failed_runs_do_not_keep_the_others_numbers_back(place: Path) -> None:
     (place / "code").write_text("1")
     code, calls = call(place, "some", "5")
     assert code == 1
-    assert calls[-1] == "python -m isentrope.claims.docs"
+    assert calls[-1] == "python -m tools.claims_docs"
 
 
 def test_a_study_that_was_refused_is_not_written(place: Path) -> None:

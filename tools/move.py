@@ -254,9 +254,7 @@ def split(module: str, text: str) -> Part:
         gone.update(range(start - 1, node.end_lineno or node.lineno))
 
     for index, node in enumerate(tree.body):
-        if index == 0 and doc is not None:
-            take(node)
-        elif isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        if (index == 0 and doc is not None) or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
             take(node)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             part.imports.append(_with_comment(lines, node))

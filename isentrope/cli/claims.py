@@ -11,8 +11,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from isentrope.claims.computed import Computed
-    from isentrope.claims.ledger import Ledger
+    from isentrope.papers.computed import Computed
+    from isentrope.papers.ledger import Ledger
 
 
 class Form(StrEnum):
@@ -52,10 +52,9 @@ def claims(
     Rules are fixed before the runs, and each language model has a verdict of its own. Without a study it lists the
     claims, and what a study must have for each.
     """
-    from isentrope.claims.book import CLAIMS, claim_of
-    from isentrope.claims.ledger import make_ledger, read_studies
-    from isentrope.claims.registry import read_book
-    from isentrope.claims.words import explain as explained
+    from isentrope.papers.ledger import make_ledger, read_studies
+    from isentrope.papers.registry import CLAIMS, claim_of, read_book
+    from isentrope.papers.words import explain as explained
 
     if explain is not None:
         claim = claim_of(explain)
@@ -65,14 +64,14 @@ def claims(
     ledger = make_ledger(read_studies(studies or ()), chosen)
     checked: Sequence[Computed] = ()
     if computed and not only:
-        from isentrope.claims.computed import compute
+        from isentrope.papers.computed import compute
 
         checked = compute()
     if form is Form.text and out is None:
         _show(ledger, checked, details or bool(only) or not studies)
         return
-    from isentrope.claims.pages import to_json, to_markdown
     from isentrope.core.text import print_or_write
+    from isentrope.papers.pages import to_json, to_markdown
 
     text = to_json(ledger, checked) if form is Form.json else to_markdown(ledger, checked)
     print_or_write(text, out)
@@ -99,10 +98,10 @@ def _show(ledger: Ledger, checked: Sequence[Computed], details: bool) -> None:
     from rich.text import Text
 
     from isentrope.analysis.tables import rich_table
-    from isentrope.claims.pages import summary
-    from isentrope.claims.record import Verdict
-    from isentrope.claims.words import MARKS, brief, comment, counts_of, effects
     from isentrope.core.text import shown
+    from isentrope.papers.pages import summary
+    from isentrope.papers.record import Verdict
+    from isentrope.papers.words import MARKS, brief, comment, counts_of, effects
 
     colours = {Verdict.holds: "green", Verdict.fails: "red", Verdict.open: "yellow", Verdict.untestable: "dim"}
     console = Console()

@@ -282,7 +282,7 @@ def _look_at_runs(runs: list[Path], as_json: bool) -> None:
     from isentrope.core.errors import RunError
     from isentrope.core.text import plain, shown
     from isentrope.diagnosis.doctor import Diagnosis, diagnose
-    from isentrope.instruments.diagnosis_data import Finding
+    from isentrope.diagnosis.remedies import Finding
 
     found: list[Diagnosis] = []
     for run in runs:

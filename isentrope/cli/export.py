@@ -30,7 +30,7 @@ def export(
     from rich.console import Console
 
     from isentrope.core.text import shown
-    from isentrope.export import export as write
+    from isentrope.loop.export import export as write
 
     made = write(source, out, dtype.value, step)
     console = Console()

@@ -19,12 +19,11 @@ from isentrope.cli.config import config
 from isentrope.cli.doctor import doctor
 from isentrope.cli.evaluate import evaluate
 from isentrope.cli.export import export
-from isentrope.cli.figures import figures
 from isentrope.cli.guard import guarded
 from isentrope.cli.methods import methods
 from isentrope.cli.models import models
 from isentrope.cli.play import play
-from isentrope.cli.report import report
+from isentrope.cli.report import figures, report
 from isentrope.cli.serve import retrieve, serve, serve_openenv, serve_task
 from isentrope.cli.study import study
 from isentrope.cli.table import table

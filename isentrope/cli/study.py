@@ -117,7 +117,8 @@ def _check_read_only(file: Path, out: Path | None, tables: bool, form: Form | No
 
 def _run(plan: Study, folder: Path, how: How, words: str) -> None:
     """`words` name the study on the command line."""
-    from isentrope.study.queue import FAILED, WAITING
+    from isentrope.study.queue import WAITING
+    from isentrope.study.read import FAILED
     from isentrope.study.run import run_study
     from isentrope.study.show import Show
 
@@ -154,9 +155,9 @@ def _earlier(path: Path | None) -> StudyData | None:
 def _dry(plan: Study, folder: Path, side_by_side: int, only: tuple[str, ...], earlier: StudyData | None) -> None:
     from rich.console import Console
 
-    from isentrope.study.begun import check_begun, done_before
     from isentrope.study.dry import show_plan
     from isentrope.study.jobs import make_jobs
+    from isentrope.study.run import check_begun, done_before
 
     jobs = make_jobs(plan, folder, only)
     check_begun(jobs)

@@ -25,7 +25,7 @@ from isentrope.diagnosis.findings.others import (
     switch_findings,
 )
 from isentrope.diagnosis.findings.success import stalled_findings, success_findings
-from isentrope.instruments.diagnosis_data import SEVERITIES, Finding
+from isentrope.diagnosis.remedies import SEVERITIES, Finding
 from isentrope.runs.folder import Run
 
 MOST_REMEDIES = 5  # that a paragraph names

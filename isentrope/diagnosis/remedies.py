@@ -1,10 +1,36 @@
-"""What to try, from what ran: nobody is advised to switch on what is on, and a setting that is far out is named."""
+"""What a finding is, and what to try about it, from what ran: nobody is advised to switch on what is on."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from isentrope.diagnosis.alarm_rules import WEIGH
-from isentrope.instruments.diagnosis_data import slower
 from isentrope.runs.folder import Run
+
+# What a diagnosis is made of.
+
+
+SEVERITIES = ("good", "note", "warning", "bad")
+
+
+@dataclass(frozen=True)
+class Finding:
+    name: str
+    claim: str  # one or a few plain sentences, with the numbers
+    severity: str  # one of SEVERITIES
+    evidence: dict[str, float] = field(default_factory=dict[str, float])
+    steps: tuple[int, ...] = ()  # the steps that the claim names
+    remedy: tuple[str, ...] = ()  # what to try, one thing each
+
+
+def slower(course: Run) -> str:
+    """`a smaller learning rate`, with the one that ran if it is known."""
+    lr = course.amount("learn.lr")
+    return "a smaller learning rate" + (f" (learn.lr is {lr:g})" if lr else "")
+
+
+# What to try, from what ran: nobody is advised to switch on what is on, and a setting that is far out is named.
+
 
 USUAL_KL = 0.01  # learn.kl of most recipes
 COOL = 0.7  # a sampling temperature below this narrows what the policy tries

@@ -1,6 +1,6 @@
 """The token head on a GPU: a matrix product per chunk and one kernel over its rows, forward and backward.
 
-The plain head (models/token_head.py) is the reference. Here each chunk of logits is written once and read once per pass,
+The plain head (models/token_head.py) is the reference. Here each chunk of logits is written and read once per pass,
 where plain torch reads and writes it about eight times. Logits are float32, as there; with bfloat16 states their
 gradient is rounded to bfloat16 before it is multiplied with states and weight, sums are float32.
 """

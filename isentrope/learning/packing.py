@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from isentrope.core.token_weights import MODES, token_weights
 from isentrope.core.types import Floats, Spans, StepTokens, Targets, TokenBatch
 from isentrope.kernels.attention import on_device
 from isentrope.learning.prefix_sharing import Beginning, Bundle, bundles
-from isentrope.learning.token_weights import MODES, token_weights
 from isentrope.learning.tokens import TokenSequence
 
 Ints = NDArray[np.int64]

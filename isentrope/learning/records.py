@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isentrope.core.token_weights import token_weights
 from isentrope.core.types import Floats, Scores, StepTokens, Targets
 from isentrope.learning.losses.clipped import MAX_LOG_RATIO
-from isentrope.learning.token_weights import token_weights
 from isentrope.learning.tokens import Ids, Mask, TokenSequence, spread
 
 Metrics = dict[str, float]

@@ -21,11 +21,11 @@ from isentrope.config.schema import RunConfig
 from isentrope.config.validate import trackers_of
 from isentrope.core.method import Method
 from isentrope.engines.registry import make_engine
-from isentrope.instruments.log import MetricsLog
 from isentrope.loop.messages import check_prompt, say_start, warn_of_rate
 from isentrope.loop.progress import Progress
 from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
+from isentrope.metrics.log import MetricsLog
 from isentrope.models.load import choose_device, load_checkpoint, load_folder, load_policy
 from isentrope.models.lora.adapters import reference_of
 from isentrope.models.policy import Policy, snapshot

@@ -9,7 +9,8 @@ Paper: When Instinct Guides and Insight Grounds: Staged RL Training for LLM Agen
 Evaluation always has the form of stage 2. Ratios, KL and entropies use the temperature each token was sampled with.
 
 Not stated in the paper, so ours: the switch is at half of the steps; T_i is 1.2; a token is a branching one
-  - by the rule `trie`: if two or more different tokens in its place still lead to an admissible action (agent/action_trie.py),
+  - by the rule `trie`: if two or more different tokens in its place still lead to an admissible action
+    (agent/action_trie.py),
   - by the rule `entropy`: if its entropy at the base temperature is above a quantile of the action tokens of the last
     step (no token is, at the first step),
   - by `auto`: `trie` where the task lists admissible actions, else `entropy`.

@@ -3,7 +3,7 @@
 A part in braces stands for any name: `success/{kind}` is written as `success/heat`. `MetricsLog` refuses a
 key that is not here, so the glossary is complete by construction. docs/metrics.md is made from it:
 
-    python -m isentrope.instruments.glossary_docs
+    python -m tools.glossary_docs
 """
 
 from __future__ import annotations

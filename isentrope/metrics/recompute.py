@@ -16,10 +16,10 @@ from typing import Any
 
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode, Scores
-from isentrope.instruments.log import record_of
-from isentrope.instruments.observe import Observer
 from isentrope.metrics.episodes import eval_metrics, rollout_metrics
+from isentrope.metrics.log import record_of
 from isentrope.metrics.means import Metrics
+from isentrope.metrics.observe import Observer
 from isentrope.runs.episodes import episode_files, read_episodes
 from isentrope.runs.layout import METRICS, dropped_path, scores_path, train_path
 from isentrope.runs.log import Record, read_records

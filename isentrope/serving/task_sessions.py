@@ -23,7 +23,7 @@ from isentrope.core.errors import TaskError
 from isentrope.net.app import Refusal
 from isentrope.worlds.pool.codec import Table, result_to_table
 from isentrope.worlds.pool.guarded import close_world
-from isentrope.worlds.pool.placement import place_of
+from isentrope.worlds.pool.open import place_of
 from isentrope.worlds.pool.threads import ThreadTasks
 from isentrope.worlds.pool.workers import WorkerTasks
 from isentrope.worlds.registry import make_world

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,18 +19,117 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from isentrope.charts.text import duration
+from isentrope.charts.text import clipped, duration, visible
+from isentrope.core.errors import RunError
 from isentrope.runs.atomic import write_atomically
-from isentrope.runs.folder import keep_numbers
+from isentrope.runs.folder import Run, keep_numbers
+from isentrope.runs.layout import METRICS
 from isentrope.runs.lock import held_locks, is_alive
+from isentrope.runs.log import last_records
 from isentrope.study.device import Room
-from isentrope.study.failure import reason_of
 from isentrope.study.folder import log_file, note_file, read_note
 from isentrope.study.jobs import Job
-from isentrope.study.progress import Progress
+from isentrope.study.read import DONE, FAILED, is_done
 
-WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+# Why a run failed, in a few words: from how it ended and from the end of what it said.
+
+
+_TAIL = 20000  # bytes
+_MOST = 600  # letters
+_BOX = re.compile(r"[│╭╮╰╯─]")
+_PANEL = re.compile(r"╭─.*?╰─[^\n]*", re.DOTALL)
+
+
+def reason_of(code: int, log: Path) -> str:
+    if code < 0:
+        return f"killed from outside ({_name(-code)}), several times; was there too little memory?"
+    said = _said(log)
+    if code == 0:
+        return clipped(f"ended without an error before its last step: {said}", _MOST)
+    return clipped(said or f"ended with the exit status {code} and said nothing", _MOST)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _said(log: Path) -> str:
+    """The last error panel, without its frame; else the last line."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - _TAIL))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    panels = list(_PANEL.finditer(text))
+    if panels and not text[panels[-1].end() :].strip():
+        title, *body = panels[-1].group().splitlines()
+        words = [" ".join(_BOX.sub(" ", part).split()) for part in (title, "\n".join(body))]
+        return visible(": ".join(part for part in words if part))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return visible(lines[-1]) if lines else ""
+
+
+# How far a run has come, from the end of its log: cheap enough to ask every second.
+
+
+class Progress:
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.step, self.begun_at = 0, 0  # the last step; the one from which this process went on
+        self.success: float | None = None  # at the last evaluation
+        self.entropy: float | None = None
+        self.began = self.looked = 0.0
+        self.look()
+
+    def begin(self) -> None:
+        self.look()
+        self.began, self.begun_at = time.monotonic(), self.step
+
+    def look(self) -> None:
+        self.looked = time.monotonic()
+        for record in last_records(self.job.folder / METRICS):
+            self.step = int(record["step"])
+            self.entropy = _number(record.get("entropy/token"), self.entropy)
+            told = [value for key, value in record.items() if key.startswith("eval/") and key.endswith("/success")]
+            self.success = _number(told[-1], self.success) if told else self.success
+        self.begun_at = min(self.begun_at, self.step)  # its checkpoint may be older than the end of the log was
+
+    def is_done(self) -> bool:
+        """Reads the whole folder: for a run that has ended."""
+        if not self.job.folder.is_dir():
+            return False
+        try:
+            return is_done(Run.open(self.job.folder))
+        except RunError:
+            return False
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether this process has done a step: then it has all the memory that it needs."""
+        return self.step > self.begun_at
+
+    @property
+    def steps_here(self) -> int:
+        """That this process has done."""
+        return self.step - self.begun_at if self.began else 0
+
+    @property
+    def seconds_per_step(self) -> float | None:
+        """Evaluations and the start included; of a run that has ended, what it took."""
+        return (self.looked - self.began) / self.steps_here if self.steps_here > 0 else None
+
+
+def _number(value: Any, before: float | None) -> float | None:
+    return float(value) if isinstance(value, int | float) else before
+
+
+WAITING, RUNNING = "waiting", "running"
 GRACE = 10.0  # seconds that a run has to end after it was asked to
 _TRIES = 3  # times that a run is started that others kill, or that finds too little memory beside others
 _SURE = 10  # steps after which a pace counts: the first ones hold the start and the first evaluation

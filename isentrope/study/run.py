@@ -4,22 +4,122 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
+from typing import Any, cast
 
+from isentrope.config.text import as_table
+from isentrope.core.errors import RunError
+from isentrope.methods.options import with_options
+from isentrope.runs.folder import leaves, read_config
+from isentrope.runs.layout import METRICS, recorded_config
 from isentrope.runs.lock import hold
-from isentrope.study.begun import begun_cells, check_begun, done_before
 from isentrope.study.device import room_for
-from isentrope.study.folder import write_plan
-from isentrope.study.jobs import cores, make_jobs
+from isentrope.study.folder import WARMUP, run_folder, write_plan
+from isentrope.study.jobs import Checked, cores, make_jobs
 from isentrope.study.plan import Study
-from isentrope.study.queue import DONE, GRACE, RUNNING, Entry, Queue
-from isentrope.study.read import StudyData
+from isentrope.study.queue import GRACE, RUNNING, Entry, Queue
+from isentrope.study.read import DONE, StudyData, StudyRun, read_warmup
 from isentrope.study.show import Show
-from isentrope.study.starts import other_start
+
+# What was begun before must be what the study file asks for now.
+
+
+# settings that say where and how a run runs, or that the run itself writes out
+_NOT_COMPARED = (
+    "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "run.track", "task.where", "task.workers",
+    "engine.memory", "learn.micro_tokens", "eval.splits",
+)  # fmt: skip
+
+
+def begun_cells(study: Study, out: Path, earlier: StudyData | None) -> list[str]:
+    """Cells of which a run was begun in `out`, or done elsewhere."""
+    there = {run.cell for run in earlier.runs if run.status == DONE} if earlier else set[str]()
+    found: list[str] = []
+    for cell in study.cells:
+        here = any((run_folder(out, cell.name, seed) / METRICS).is_file() for seed in cell.seeds)
+        found += [cell.name] if here or cell.name in there else []
+    return found
+
+
+def check_begun(jobs: Sequence[Checked]) -> None:
+    """Refuse to mix runs: also one that is done must have the settings that it would be begun with."""
+    for checked in jobs:
+        folder = checked.job.folder
+        if not (folder / METRICS).is_file() or recorded_config(folder) is None:
+            continue
+        before = leaves(read_config(folder)[1])
+        if told := differing(before, leaves(as_table(with_options(checked.config)))):
+            raise RunError(
+                f"{folder} was begun with other settings: {told}. Give the cell another name or the study another "
+                "--out, or remove the folder"
+            )
+
+
+def done_before(jobs: Sequence[Checked], earlier: StudyData) -> frozenset[str]:
+    """The names of the jobs that were done in an earlier part of the study, elsewhere."""
+    found = {run.name: run for run in earlier.runs if run.status == DONE}
+    for checked in jobs:
+        run = found.get(checked.job.name)
+        now = leaves(as_table(with_options(checked.config)))
+        if run is not None and (told := differing(run.config, {**now, "policy.model": run.config.get("policy.model")})):
+            raise RunError(f"{run.name} was run earlier with other settings: {told}. Give the cell another name")
+    return frozenset(checked.job.name for checked in jobs if checked.job.name in found)
+
+
+def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first settings in which the two differ, in words; empty if they do not. One that an older run did not
+    record is at its default."""
+    keys = [key for key in sorted(now) if key in before and key not in _NOT_COMPARED]
+    told = [f"{key} was {before[key]!r}, now {_plain(now[key])!r}" for key in keys if before[key] != _plain(now[key])]
+    return "; ".join(told[:3])
+
+
+def _plain(value: Any) -> Any:
+    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+
+
+# Whether runs of one study that were made in several places begin from the same weights: what their warm-ups learnt
+# tells. Warm-ups are not kept with a study's numbers; one that is made again on another device may be another model.
+
+
+LOSS = "sft/loss"
+
+
+def other_start(out: Path, job: str, earlier: StudyData | None) -> str:
+    """What a user must know of a job that is done, if it is a warm-up and not the one that runs made elsewhere began
+    from; empty if there is nothing to know."""
+    kind, _, name = job.partition("/")
+    there = earlier.warmups.get(name) if earlier and kind == WARMUP else None
+    if earlier is None or there is None or there.status != DONE:
+        return ""
+    here = read_warmup(out, name)
+    begun = sum(run.status == DONE and earlier.study.cell(run.cell).warmup == name for run in earlier.runs)
+    apart = _apart(here, there) if begun and here.status == DONE else ""
+    if not apart:
+        return ""
+    runs = "an earlier run" if begun == 1 else f"{begun} earlier runs"
+    return (
+        f"{job} is not the one that {runs} began from: {apart}. Runs are compared seed by seed, so a seed of which one "
+        "run was made there and another here begins from two models. If you have that warm-up, stop and put its folder "
+        f"in the place of {out / WARMUP / name}"
+    )
+
+
+def _apart(here: StudyRun, there: StudyRun) -> str:
+    """The first step at which two warm-ups differ, in words. Both are known to four digits."""
+    points = [zip(*run.series(LOSS), strict=True) for run in (here, there)]
+    for now, before in zip_longest(*points):
+        if now != before:
+            step = (now or before)[0]
+            values = [f"{point[1]:.4g}" if point else "none" for point in (before, now)]
+            return f"at step {step} its loss was {values[0]} there and is {values[1]} here"
+    return ""
+
 
 _LOOK = 0.5  # seconds between two looks at the runs
 _LEAST = 20.0  # seconds that must be left to begin another run: less would only be thrown away

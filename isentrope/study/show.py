@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from isentrope.charts.text import clipped, duration, visible
-from isentrope.study.queue import DONE, FAILED, RUNNING, WAITING, Entry, Queue
+from isentrope.study.queue import RUNNING, WAITING, Entry, Queue
+from isentrope.study.read import DONE, FAILED
 
 LINE_SECONDS = 15.0  # plain lines come no faster than this
 _MOST_ROWS = 24

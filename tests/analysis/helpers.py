@@ -9,7 +9,7 @@ from typing import Any
 
 from isentrope.analysis.measure import Evaluation, Outcome, of_outcomes
 from isentrope.analysis.record import Record, write_record
-from isentrope.instruments.log import record_of
+from isentrope.metrics.log import record_of
 
 SETTINGS: dict[str, Any] = {"task.world": "toy", "eval.temperature": 0.4, "agent.order": "think_act"}
 

@@ -12,8 +12,8 @@ from isentrope.analysis.rows import read_rows
 from isentrope.analysis.source import read_source, with_outcomes
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode
-from isentrope.instruments.log import record_of
 from isentrope.metrics.episodes import eval_metrics
+from isentrope.metrics.log import record_of
 from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import eval_path
 from tests.analysis.helpers import metrics, run_folder, write

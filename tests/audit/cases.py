@@ -18,11 +18,11 @@ from torch import Tensor
 from isentrope.config.schema import RunConfig
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.registry import make_engine
+from isentrope.learning.learner import Learner
 from isentrope.methods.registry import make_methods
 from isentrope.models.llama import Llama
 from isentrope.models.policy import Policy
-from isentrope.rollout.arena import Arena
-from isentrope.train.learner import Learner
+from isentrope.rollout.collector import Collector
 from tests.audit import naive
 from tests.audit.staged import Watched, config_of, policy_of, rewarded
 
@@ -71,7 +71,7 @@ class Hot:
 def play(policy: Policy, config: RunConfig, hot: bool = True) -> list[Episode]:
     """Episodes sampled by the engine; drawn rewards; log-probs shifted a little so that ratios leave 1."""
     plan = RolloutPlan("think_act", 1.0, (lambda *_: Hot()) if hot else None)
-    with Arena(config, make_engine(config, policy)) as arena:
+    with Collector(config, make_engine(config, policy)) as arena:
         episodes = rewarded(arena.train(STEP, plan), 7)
     rng, found = np.random.default_rng(8), []
     for e in episodes:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from isentrope import pipeline
 from isentrope.config.schema import RunConfig
-from isentrope.train.learner import Learner
+from isentrope.learning.learner import Learner
+from isentrope.loop.train import train
 from tests.audit.naive import Form, Tokens, Weights, form_of, look, tokens_of, weights_of
 from tests.audit.staged import Watched, rewarded
 
@@ -74,7 +74,7 @@ def run(config: RunConfig, out: Path, resume: bool = False, die_at: int = 0) -> 
     torch.manual_seed(0)
     with watching(die_at) as diary:
         try:
-            pipeline.train(config, out, resume=resume, quiet=True)
+            train(config, out, resume=resume, quiet=True)
         except Killed:
             pass
     return diary

@@ -13,10 +13,10 @@ import torch
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.core.types import Episode
+from isentrope.learning.learner import Learner
 from isentrope.models.llama import Llama, Shape
 from isentrope.models.policy import Policy
 from isentrope.models.sources.pocket import PocketTokens
-from isentrope.train.learner import Learner
 
 PHRASES = ["One more.", "add one", "take one", "look", "You see a number. The number is", " 1", " 2", "reach"]
 

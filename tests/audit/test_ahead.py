@@ -11,9 +11,9 @@ import torch
 from isentrope.config.schema import RunConfig
 from isentrope.core.types import RolloutPlan
 from isentrope.engines.torch import TorchEngine
+from isentrope.learning.learner import Learner
 from isentrope.models.load import load_policy
-from isentrope.rollout.arena import Arena
-from isentrope.train.learner import Learner
+from isentrope.rollout.collector import Collector
 from tests.audit.naive import Aim, apart, corrected, gradient, grpo, mismatch, weights_of
 from tests.audit.runs import Diary, distances, run, scores, watching, written
 from tests.audit.staged import config_of, saved
@@ -99,7 +99,7 @@ def by_hand(config: RunConfig) -> Diary:
     with watching() as diary:
         policy = load_policy(config.policy, config.run)
         learner = Learner(policy, None, config)
-        with Arena(config, TorchEngine(policy)) as arena:
+        with Collector(config, TorchEngine(policy)) as arena:
             for step in range(1, config.run.steps + 1):
                 plan = RolloutPlan(config.agent.order, config.rollout.temperature)
                 learner.update(step, arena.train(step, plan))

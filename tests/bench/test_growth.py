@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.bench.growth import Point, against_linear, measure_one, rows_of, slope, work_for
-from isentrope.bench.growth_plot import growth_svg
+from isentrope.bench.growth import Point, against_linear, growth_svg, measure_one, rows_of, slope, work_for
 from isentrope.bench.work import Spent, Work
 from isentrope.models.load import load_policy
 

@@ -18,7 +18,7 @@ from isentrope.charts.chart import Chart, Panel, Series
 from isentrope.charts.data import as_json
 from isentrope.charts.svg import lines, picture
 from isentrope.charts.text import clipped, duration, file_name, safe, short, unbroken, visible
-from isentrope.instruments.log import Record
+from isentrope.metrics.log import Record
 from isentrope.report.figures import stage_marks
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.claims import docs, eruptions
-from isentrope.claims.first.judge import find as find_first
-from isentrope.claims.first.rules import first_edition
-from isentrope.claims.record import Finding
 from isentrope.diagnosis.phases import PhaseDetector, find_phases
+from isentrope.papers import measures as eruptions
+from isentrope.papers.first.judge import find as find_first
+from isentrope.papers.first.rules import first_edition
+from isentrope.papers.record import Finding
 from isentrope.study import measures
 from isentrope.study.read import StudyData, read_study
+from tools import claims_docs
 
-RUNS = docs.DOCS / "runs"
+RUNS = claims_docs.DOCS / "runs"
 
 
 @cache
@@ -42,7 +43,7 @@ def phases_once(steps: Sequence[int], values: Sequence[float]) -> PhaseDetector:
 @pytest.fixture(scope="session", autouse=True)
 def _once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(docs, "read_studies", read_once)
+        patch.setattr(claims_docs, "read_studies", read_once)
         patch.setattr(measures, "find_phases", phases_once)
         patch.setattr(eruptions, "find_phases", phases_once)
         yield
@@ -51,7 +52,7 @@ def _once() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def first_studies() -> list[StudyData]:
     """Those that the first edition was applied to."""
-    return [kept_study(RUNS / name) for name in docs.FIRST_STUDIES]
+    return [kept_study(RUNS / name) for name in claims_docs.FIRST_STUDIES]
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from isentrope.claims.select import model_of
+from isentrope.papers.select import model_of
 from isentrope.study.cells import Cell
 from isentrope.study.plan import Plan, Study
 from isentrope.study.read import DONE, StudyData, StudyRun

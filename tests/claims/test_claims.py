@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isentrope.claims.book import CLAIMS, claim_of
-from isentrope.claims.judge import find
-from isentrope.claims.record import Claim, Finding, Verdict
-from isentrope.claims.select import place
 from isentrope.metrics.glossary import GLOSSARY, entry_of
+from isentrope.papers.judge import find
+from isentrope.papers.record import Claim, Finding, Verdict
+from isentrope.papers.registry import CLAIMS, claim_of
+from isentrope.papers.select import place
 from isentrope.study.plan import read_plan
 from isentrope.study.read import DONE, StudyData, StudyRun
 from tests.claims.made import SEEDS, SIX, hills, in_setting, made_run, made_study, solving

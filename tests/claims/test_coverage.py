@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isentrope.claims.inference import Sample, two_arms
+from isentrope.papers.inference import Sample, two_arms
 from tests.claims.test_inference import runs_of
 
 STUDIES, SEEDS, CELLS = 400, 5, 12

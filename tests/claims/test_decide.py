@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from isentrope.claims.decide import MOST, decide, factor, number, percent, said, seeds_needed
-from isentrope.claims.inference import TWO_SAMPLES, Estimate
-from isentrope.claims.measures import mean
-from isentrope.claims.record import Measure, Part, Select, Verdict
 from isentrope.core.stats import Interval, clopper_pearson
+from isentrope.papers.decide import SEEDS_TOLD, decide, factor, number, percent, said, seeds_needed
+from isentrope.papers.inference import TWO_SAMPLES, Estimate
+from isentrope.papers.measures import mean
+from isentrope.papers.record import Measure, Part, Select, Verdict
 
 ANY = Measure(mean, "", ())
 UP = Part("", Select(), ANY, border=0.0, least=0.02)
@@ -108,7 +108,7 @@ def test_so_many_seeds_would_just_decide(value: float, deviation: float, seeds: 
         around = estimate(count).interval(0.95)
         return decide(UP, value, around, around)
 
-    first = next(count for count in range(2, MOST) if verdict(count) != Verdict.open)
+    first = next(count for count in range(2, SEEDS_TOLD) if verdict(count) != Verdict.open)
     if first > seeds:
         assert seeds_needed(UP, estimate(seeds), seeds, 0.95, 0.95) == first
 
@@ -122,7 +122,7 @@ def test_so_many_pairs_would_just_decide(value: float, deviation: float, seeds: 
     def estimate(count: int) -> Estimate:
         return Estimate(value, deviation / math.sqrt(count), count - 1, how)
 
-    first = next(count for count in range(2, MOST) if estimate(count).interval(0.95).low > 0)
+    first = next(count for count in range(2, SEEDS_TOLD) if estimate(count).interval(0.95).low > 0)
     told = seeds_needed(UP, estimate(seeds), seeds, 0.95, 0.95)
     assert first > seeds
     assert told == first

@@ -8,11 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from isentrope.claims.figures import SUCCESS, Figure, Part, draw, panels_of
-from isentrope.claims.forest import differences, effects_of, forest
-from isentrope.claims.numbers import numbers
 from isentrope.study.read import StudyData
 from tests.claims.cells import run_of, study_of
+from tools.claims_docs import numbers
+from tools.claims_figures import SUCCESS, Figure, Part, differences, draw, effects_of, forest, panels_of
 
 T_OF_TWO = 4.302653  # Student's t for 95 % and two degrees of freedom
 

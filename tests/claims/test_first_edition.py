@@ -9,17 +9,23 @@ from typing import Any
 
 import pytest
 
-from isentrope.claims.book import CLAIMS
-from isentrope.claims.docs import DOCS, FIRST_STUDIES
-from isentrope.claims.first.intervals import decide, half_width, mean_interval, seeds_needed, share_interval, t_quantile
-from isentrope.claims.first.judge import find
-from isentrope.claims.first.rules import BOOK, RULES, first_edition
-from isentrope.claims.measures import mean
-from isentrope.claims.record import Claim, Finding, Measure, Part, PartFinding, Select, Verdict
-from isentrope.claims.registry import read_book
 from isentrope.core.stats import Interval, bootstrap
+from isentrope.papers.first.judge import (
+    decide,
+    find,
+    half_width,
+    mean_interval,
+    seeds_needed,
+    share_interval,
+    t_quantile,
+)
+from isentrope.papers.first.rules import BOOK, RULES, first_edition
+from isentrope.papers.measures import mean
+from isentrope.papers.record import Claim, Finding, Measure, Part, PartFinding, Select, Verdict
+from isentrope.papers.registry import CLAIMS, read_book
 from isentrope.study.read import StudyData
 from tests.claims.made import SEEDS, made_run, made_study
+from tools.claims_docs import DOCS, FIRST_STUDIES
 
 KEPT = DOCS / "claims" / "first-edition.json"
 IDS = [claim.id for claim in CLAIMS]

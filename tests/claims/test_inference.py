@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
-from isentrope.claims.inference import (
+from isentrope.core.stats import Interval
+from isentrope.papers.inference import (
     BORROWED,
     EXPECTED,
     FEWEST_CELLS,
@@ -29,7 +30,6 @@ from isentrope.claims.inference import (
     spread,
     two_arms,
 )
-from isentrope.core.stats import Interval
 
 NUMBERS = st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=3, max_size=8, unique=True)
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isentrope.claims.book import CLAIMS, claim_of
-from isentrope.claims.judge import find, of_setting
-from isentrope.claims.record import Finding, Measure, PartFinding, Select, Verdict
-from isentrope.claims.select import SIZES, cells_with, model_of, place, pooled, same_by_definition, samples
-from isentrope.claims.words import runs_of
 from isentrope.core.stats import Interval
+from isentrope.papers.judge import find, of_setting
+from isentrope.papers.record import Finding, Measure, PartFinding, Select, Verdict
+from isentrope.papers.registry import CLAIMS, claim_of
+from isentrope.papers.select import SIZES, cells_with, model_of, place, pooled, same_by_definition, samples
+from isentrope.papers.words import runs_of
 from isentrope.study.read import StudyData, StudyRun
 from tests.claims.made import POCKET, SEEDS, in_setting, made_run, made_study, of_model, probed, solving, with_train
 from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS, shaped

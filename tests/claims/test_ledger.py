@@ -11,15 +11,18 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from isentrope.claims import computed
-from isentrope.claims.book import CLAIMS, claim_of
-from isentrope.claims.computed import compute
-from isentrope.claims.ledger import make_ledger, read_studies
-from isentrope.claims.pages import counted, runs_to_markdown, summary, to_json, to_markdown
-from isentrope.claims.record import Claim, Finding, PartFinding, Verdict
-from isentrope.claims.registry import Entry, present
-from isentrope.claims.select import model_of
-from isentrope.claims.words import (
+from isentrope.cli.main import app
+from isentrope.core.errors import ConfigError, RunError
+from isentrope.core.stats import Interval
+from isentrope.metrics.probes.interference import EpisodeStates
+from isentrope.papers import computed
+from isentrope.papers.computed import compute
+from isentrope.papers.ledger import make_ledger, read_studies
+from isentrope.papers.pages import counted, runs_to_markdown, summary, to_json, to_markdown
+from isentrope.papers.record import Claim, Finding, PartFinding, Verdict
+from isentrope.papers.registry import CLAIMS, Entry, claim_of, present
+from isentrope.papers.select import model_of
+from isentrope.papers.words import (
     MARKS,
     brief,
     comment,
@@ -33,10 +36,6 @@ from isentrope.claims.words import (
     runs_of,
     signed,
 )
-from isentrope.cli.main import app
-from isentrope.core.errors import ConfigError, RunError
-from isentrope.core.stats import Interval
-from isentrope.instruments.probes.interference import EpisodeStates
 from isentrope.study.compact import write_compact
 from isentrope.study.read import FAILED, StudyData
 from tests.claims.made import POCKET, in_setting, made_run, made_study, of_model, with_train

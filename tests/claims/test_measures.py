@@ -9,27 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.claims.book import claim_of
-from isentrope.claims.eruptions import (
-    eruptions,
-    erupts,
-    erupts_repeatedly,
-    gap_before,
-    gap_change,
-    into_the_peak,
-    largest_amplitude,
-    log_height,
-    what_stays,
-)
-from isentrope.claims.measures import (
+from isentrope.papers.measures import (
     after_start,
     change,
     converged_success,
     early_change,
     early_log_change,
+    eruptions,
+    erupts,
+    erupts_repeatedly,
     first_values,
+    gap_before,
+    gap_change,
+    into_the_peak,
+    largest_amplitude,
     log_change,
     log_deviation,
+    log_height,
     log_mean,
     log_seconds_per_token,
     over,
@@ -41,7 +37,9 @@ from isentrope.claims.measures import (
     splits_of,
     success_between,
     success_by_kind,
+    what_stays,
 )
+from isentrope.papers.registry import claim_of
 from isentrope.study.read import StudyRun
 from tests.claims.made import hills, made_run
 

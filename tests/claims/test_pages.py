@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.claims.book import CLAIMS, PAPERS, claim_of
-from isentrope.claims.figure_list import FIGURES
-from isentrope.claims.figures import STUDY, SUCCESS
-from isentrope.claims.ledger import make_ledger
-from isentrope.claims.numbers import cells_of, numbers, over_seeds
-from isentrope.claims.pages import (
+from isentrope.core.stats import Interval
+from isentrope.metrics.glossary import entry_of
+from isentrope.papers.ledger import make_ledger
+from isentrope.papers.pages import (
     SHORT,
     brief,
     editions_table,
@@ -23,16 +21,17 @@ from isentrope.claims.pages import (
     to_markdown,
     verdicts,
 )
-from isentrope.claims.record import Finding, PartFinding, Verdict
-from isentrope.claims.registry import Entry, present
-from isentrope.claims.words import telling
-from isentrope.core.stats import Interval
-from isentrope.metrics.glossary import entry_of
+from isentrope.papers.record import Finding, PartFinding, Verdict
+from isentrope.papers.registry import CLAIMS, PAPERS, Entry, claim_of, present
+from isentrope.papers.words import telling
 from isentrope.study.plan import Plan, read_plan
 from isentrope.study.read import StudyData
 from tests.claims.cells import run_of, study_of
 from tests.claims.made import POCKET, in_setting, made_run, made_study, of_model
 from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
+from tools.claims_docs import cells_of, numbers, over_seeds
+from tools.claims_figure_list import FIGURES
+from tools.claims_figures import STUDY, SUCCESS
 
 STUDIES = Path(__file__).parents[2] / "recipes" / "studies"
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isentrope.claims import judge
-from isentrope.claims.inference import (
+from isentrope.papers import judge
+from isentrope.papers.inference import (
     GAIN,
     TELLING,
     TWO_SAMPLES,

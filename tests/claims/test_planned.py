@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from isentrope.claims.record import Verdict
+from isentrope.papers.record import Verdict
 from isentrope.study.read import FAILED, UNFINISHED, StudyData, StudyRun
 from tests.claims.made import SEEDS, made_run, made_study, of_model
 from tests.claims.scenarios import FAILS, HOLDS, OPEN, SCENARIOS

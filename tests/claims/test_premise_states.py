@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isentrope.claims.book import claim_of
-from isentrope.claims.common import CEILING, ERUPTING, FLOOR, LEAVES_ROOM, SOLVES_SOME, STOPPED_RISING, erupting
-from isentrope.claims.measures import first_values, over
-from isentrope.claims.premises import LEVEL, check
-from isentrope.claims.record import BOTH, CONTROL, POOLED, TREATED, Measure, Premise
-from isentrope.claims.select import Placed, place
+from isentrope.papers.common import CEILING, ERUPTING, FLOOR, LEAVES_ROOM, SOLVES_SOME, STOPPED_RISING, erupting
+from isentrope.papers.judge import LEVEL, check
+from isentrope.papers.measures import first_values, over
+from isentrope.papers.record import BOTH, CONTROL, POOLED, TREATED, Measure, Premise
+from isentrope.papers.registry import claim_of
+from isentrope.papers.select import Placed, place
 from isentrope.study.read import StudyRun
 from tests.claims.made import SEEDS, made_run, made_study, solving
 from tests.claims.scenarios import ONCE

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from isentrope.claims.book import CLAIMS, claim_of
-from isentrope.claims.common import LEAVES_ROOM
-from isentrope.claims.judge import find
-from isentrope.claims.record import (
+from isentrope.papers.common import LEAVES_ROOM
+from isentrope.papers.judge import find
+from isentrope.papers.record import (
     BOTH,
     CONTROL,
     POOLED,
@@ -24,7 +23,8 @@ from isentrope.claims.record import (
     Select,
     Verdict,
 )
-from isentrope.claims.select import place
+from isentrope.papers.registry import CLAIMS, claim_of
+from isentrope.papers.select import place
 from isentrope.study.read import StudyData, StudyRun
 from tests.claims.made import in_setting, made_study, shaken, solving, with_train, without
 from tests.claims.scenarios import FAILS, HOLDS, SCENARIOS

@@ -11,17 +11,27 @@ from typing import Any
 
 import pytest
 
-from isentrope.claims import digests, eruptions, inference, judge, measures, premises, registry
-from isentrope.claims.battery import SEEDS, battery
-from isentrope.claims.book import CLAIMS, claim_of
-from isentrope.claims.digests import DECISION, digest_of, digest_of_decision
-from isentrope.claims.ledger import make_ledger
-from isentrope.claims.record import Claim, Measure, Part, Premise, Select, Verdict
-from isentrope.claims.registry import Entry, notes_on, present, read_book, unrecorded, with_changes, write_book
-from isentrope.claims.select import Placed, matches, place
 from isentrope.core import stats
 from isentrope.diagnosis import rise_detector
 from isentrope.diagnosis.phases import find_phases
+from isentrope.papers import fingerprints, inference, judge, measures, registry
+from isentrope.papers import judge as premises
+from isentrope.papers import measures as eruptions
+from isentrope.papers.fingerprints import DECISION, SEEDS, battery, digest_of, digest_of_decision
+from isentrope.papers.ledger import make_ledger
+from isentrope.papers.record import Claim, Measure, Part, Premise, Select, Verdict
+from isentrope.papers.registry import (
+    CLAIMS,
+    Entry,
+    claim_of,
+    notes_on,
+    present,
+    read_book,
+    unrecorded,
+    with_changes,
+    write_book,
+)
+from isentrope.papers.select import Placed, matches, place
 from isentrope.study.read import StudyRun
 from tests.claims.scenarios import HOLDS, SCENARIOS
 
@@ -47,7 +57,7 @@ def computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_rule_is_as_it_was_last_recorded() -> None:
     changed = unrecorded(read_book(), present())
-    assert not changed, f'{changed} changed: say why with python -m isentrope.claims.registry "why"'
+    assert not changed, f'{changed} changed: say why with python -m isentrope.papers.registry "why"'
 
 
 def test_entries_are_in_order_and_say_why() -> None:
@@ -142,8 +152,8 @@ def test_any_number_or_word_of_a_rule_changes_its_digest(claim: Claim) -> None:
         several += [
             replace(short, parts=(replace(last, premises=(*before, one)),)) for one in changed_premises(premise)
         ]
-    digests = [digest_of(one) for one in (short, *several)]
-    same = [one for one, digest in zip(several, digests[1:], strict=True) if digest == digests[0]]
+    fingerprints = [digest_of(one) for one in (short, *several)]
+    same = [one for one, digest in zip(several, fingerprints[1:], strict=True) if digest == fingerprints[0]]
     assert not same
 
 
@@ -188,7 +198,7 @@ def test_constants_behind_a_measure_change_its_digest(
     monkeypatch: pytest.MonkeyPatch, module: Any, name: str, value: Any, claim: str
 ) -> None:
     few = tuple(replace(study, runs=study.runs[: len(SEEDS)]) for study in battery())  # each curve takes its time
-    monkeypatch.setattr(digests, "battery", lambda: few)
+    monkeypatch.setattr(fingerprints, "battery", lambda: few)
     before = {one: digest_of(claim_of(one)) for one in (claim, "A1")}
     if module is rise_detector:  # what was found of a curve is kept; here it must neither be seen nor left to others
         monkeypatch.setattr(eruptions, "_rises", lru_cache(maxsize=None)(eruptions._rises.__wrapped__))
@@ -321,7 +331,7 @@ def test_a_pure_rewrite_of_the_decision_does_not_change_it(monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("computed_once")
 def test_the_trials_of_the_decision_come_to_every_verdict() -> None:
-    found = [one for claim in digests._trials() for one in judge.find(claim, place(battery()))]
+    found = [one for claim in fingerprints._trials() for one in judge.find(claim, place(battery()))]
     parts = [part for one in found for part in one.parts]
     assert {part.verdict for part in parts} == set(Verdict)
     assert {"paired by seed", inference.TWO_SAMPLES, "share of seeds"} <= {part.how for part in parts}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from isentrope.claims.inference import TWO_SAMPLES, Part, Sample, between_starts, one_arm, over_games, two_arms
+from isentrope.papers.inference import TWO_SAMPLES, Part, Sample, between_starts, one_arm, over_games, two_arms
 from tests.claims.test_inference import runs_of
 
 # -- games

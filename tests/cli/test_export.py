@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from isentrope.cli.main import app
 from isentrope.core.errors import EngineError, RunError
-from isentrope.export import export
+from isentrope.loop.export import export
 from isentrope.loop.imitate import warm_up
 from isentrope.loop.train import train
 from isentrope.models.load import load_folder, load_policy
@@ -125,7 +125,7 @@ def test_nothing_is_overwritten_and_a_failure_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("isentrope.export.model_card", full)
+        patch.setattr("isentrope.loop.export.model_card", full)
         with pytest.raises(RunError, match="No space left on device"):
             export(run, tmp_path / "b")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

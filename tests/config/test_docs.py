@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from isentrope.config.describe import describe_settings
-from isentrope.config.docs import PAGE, render
+from tools.config_docs import PAGE, render
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -18,8 +18,7 @@ from isentrope.cli.main import app
 from isentrope.core.text import count, listed, percent, sentence
 from isentrope.core.types import Episode, Turn
 from isentrope.diagnosis.doctor import Diagnosis, diagnose
-from isentrope.diagnosis.remedies import DIVIDE, WEIGHING
-from isentrope.instruments.diagnosis_data import SEVERITIES, Finding
+from isentrope.diagnosis.remedies import DIVIDE, SEVERITIES, WEIGHING, Finding
 from isentrope.runs.curves import Curve, curve
 from isentrope.runs.episodes import episode_files, write_episodes
 from isentrope.runs.folder import Run

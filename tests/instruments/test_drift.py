@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isentrope.core.token_weights import MODES, token_weights
 from isentrope.core.types import Episode, Scores
-from isentrope.learning.token_weights import MODES, token_weights
 from isentrope.learning.tokens import step_tokens
 from isentrope.metrics.drift import Drift
 from isentrope.metrics.surprisal import predicted_drift

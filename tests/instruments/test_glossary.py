@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from isentrope.instruments.glossary_docs import PAGE, page
 from isentrope.metrics.glossary import GLOSSARY, explain, sentence
+from tools.glossary_docs import PAGE, page
 
 ENTRIES = [entry for section in GLOSSARY.values() for entry in section]
 WRITTEN_BY_THE_TRAINER = """
@@ -66,4 +66,4 @@ def test_no_key_stands_twice() -> None:
 
 
 def test_the_docs_page_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m isentrope.instruments.glossary_docs"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tools.glossary_docs"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from isentrope.core.errors import RunError
-from isentrope.instruments.log import MetricsLog
+from isentrope.metrics.log import MetricsLog
 from isentrope.runs.log import read_records
 
 
@@ -120,5 +120,5 @@ def test_tensorboard_shows_the_run_and_forgets_what_was_cut(tmp_path: Path) -> N
 
 
 def test_the_log_loads_without_torch() -> None:
-    code = "import sys, isentrope.instruments.log; sys.exit('torch' in sys.modules)"
+    code = "import sys, isentrope.metrics.log; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

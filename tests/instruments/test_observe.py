@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from isentrope.config.schema import InstrumentSettings
 from isentrope.core.types import Scores
 from isentrope.diagnosis.alarms import NAMES
-from isentrope.instruments.observe import Observer, Running
 from isentrope.metrics.glossary import entry_of
+from isentrope.metrics.observe import Observer, Running
 from isentrope.runs.token_texts import TokenTexts
 from tests.instruments.made import episode, turn
 

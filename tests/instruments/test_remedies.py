@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from isentrope.diagnosis.doctor import Diagnosis, diagnose
-from isentrope.diagnosis.remedies import DIVIDE, PENALTY, WEIGHING, to_calm, to_widen
-from isentrope.instruments.diagnosis_data import Finding
+from isentrope.diagnosis.remedies import DIVIDE, PENALTY, WEIGHING, Finding, to_calm, to_widen
 from isentrope.runs.folder import Run
 
 LEARN = {"lr": 1e-3, "kl": 0.01}

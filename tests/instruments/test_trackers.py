@@ -20,8 +20,8 @@ import pytest
 
 from isentrope.config.validate import track_problem, trackers_of
 from isentrope.core.errors import ConfigError
-from isentrope.instruments.log import MetricsLog
 from isentrope.metrics import trackers as crew
+from isentrope.metrics.log import MetricsLog
 from isentrope.metrics.trackers import Session, Trackers
 from isentrope.runs.layout import TRACKERS
 
@@ -246,5 +246,5 @@ def test_what_run_track_may_say() -> None:
 
 
 def test_nothing_is_imported_without_a_tracker() -> None:
-    code = "import sys, isentrope.instruments.log; sys.exit(bool({'wandb', 'mlflow', 'trackio'} & set(sys.modules)))"
+    code = "import sys, isentrope.metrics.log; sys.exit(bool({'wandb', 'mlflow', 'trackio'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

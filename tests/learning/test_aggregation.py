@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.learning.token_weights import MODES, token_weights
+from isentrope.core.token_weights import MODES, token_weights
 from tests.reference import naive
 
 Tokens = list[tuple[int, int, float]]

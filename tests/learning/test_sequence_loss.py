@@ -10,9 +10,9 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from isentrope.core.token_weights import token_weights
 from isentrope.learning.losses.clipped import clipped_loss
 from isentrope.learning.losses.sequence import mean_log_ratio, sequence_loss
-from isentrope.learning.token_weights import token_weights
 from tests.reference import naive, naive_torch
 
 # log-prob, old log-prob, advantage, response: responses may be interleaved and some numbers may be missing

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from isentrope.core.shapes import expect_vectors
 from isentrope.learning import advantages, losses
 from isentrope.learning.advantages.gae import gae, whiten
 from isentrope.learning.advantages.gigpo import discounted_returns, exact_anchors, similar_anchors, step_advantages
@@ -24,7 +25,6 @@ from isentrope.learning.losses.mismatch import mismatch_metrics, mismatch_ratio
 from isentrope.learning.losses.policy_gradient import policy_gradient_loss
 from isentrope.learning.losses.sequence import mean_log_ratio, sequence_loss
 from isentrope.learning.losses.value import value_loss
-from isentrope.learning.shapes import expect_vectors
 
 # name -> (the function of its arrays alone, a letter for each: f numbers, i ids)
 ADVANTAGES: dict[str, tuple[Callable[..., Any], str]] = {

@@ -10,11 +10,11 @@ import torch
 
 from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
 from isentrope.core.method import Method
+from isentrope.core.token_weights import MODES
 from isentrope.core.types import Episode, Floats, Scores, StepTokens, Term, TokenBatch, TokenStats
 from isentrope.learning import learner as objective_of
 from isentrope.learning.advantages.grpo import grpo
 from isentrope.learning.learner import Learner, policy_loss
-from isentrope.learning.token_weights import MODES
 from tests.learning.helpers import make_episodes
 from tests.policy.helpers import small_policy
 

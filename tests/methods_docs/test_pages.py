@@ -14,21 +14,11 @@ import numpy as np
 import pytest
 
 from isentrope.charts.text import filled
-from isentrope.cli.method_pages import (
-    ADVANTAGES,
-    DOCS,
-    LOSSES,
-    OPTIMISER,
-    SHARED,
-    Sheet,
-    blocks,
-    imitation_sheet,
-    sheets,
-)
+from isentrope.cli.methods import ADVANTAGES, DOCS, LOSSES, OPTIMISER, SHARED, Sheet, blocks, imitation_sheet, sheets
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.load import load_config
 from isentrope.config.schema import LearnSettings, RunConfig
-from isentrope.learning.token_weights import MODES, token_weights
+from isentrope.core.token_weights import MODES, token_weights
 from isentrope.loop.train import train
 from isentrope.methods.registry import METHODS, make_methods
 from isentrope.metrics.glossary import GLOSSARY, INSTRUMENTS

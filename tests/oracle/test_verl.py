@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from isentrope.core.token_weights import token_weights
 from isentrope.learning.advantages.gae import gae, whiten
 from isentrope.learning.advantages.grpo import grpo
 from isentrope.learning.advantages.rloo import rloo
@@ -18,7 +19,6 @@ from isentrope.learning.losses.kl import kl_estimate
 from isentrope.learning.losses.policy_gradient import policy_gradient_loss
 from isentrope.learning.losses.sequence import sequence_loss
 from isentrope.learning.losses.value import value_loss
-from isentrope.learning.token_weights import token_weights
 from tests.oracle.padded import Rows, actor, core_algos, episodes, responses
 
 core = core_algos()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from isentrope.core.token_weights import token_weights
 from isentrope.learning.advantages.gae import whiten
 from isentrope.learning.advantages.grpo import grpo
 from isentrope.learning.advantages.overlong import overlong_penalty
@@ -18,7 +19,6 @@ from isentrope.learning.losses.clipped import clipped_loss
 from isentrope.learning.losses.kl import kl_estimate
 from isentrope.learning.losses.sequence import sequence_loss
 from isentrope.learning.losses.value import value_loss
-from isentrope.learning.token_weights import token_weights
 from tests.oracle.padded import INSTALL, actor, core_algos, episodes
 
 core = core_algos()

@@ -12,9 +12,8 @@ from isentrope.models.load import load_folder, new_model
 from isentrope.models.policy import Policy
 from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
-from isentrope.pocket import batches, pretrain, vocabulary, wanderings
-from isentrope.policy.pocket_vocabulary import build_phrases
 from isentrope.worlds.household.rooms import FURNITURE, OBJECTS
+from tools.pocket_model import batches, build_phrases, pretrain, vocabulary, wanderings
 
 
 def test_it_is_small_and_loads() -> None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from isentrope.core.stats import wilson
 from isentrope.core.types import Episode, Turn
-from isentrope.instruments.log import record_of
 from isentrope.metrics.entropy import key_part
+from isentrope.metrics.log import record_of
 from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import METRICS, TIMINGS, eval_path, train_path
 

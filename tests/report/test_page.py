@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isentrope.instruments.log import record_of
+from isentrope.metrics.log import record_of
 from isentrope.report.overlay import success_picture
 from isentrope.report.page import write_report
 from isentrope.runs.episodes import read_episodes, write_episodes

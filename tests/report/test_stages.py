@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.instruments.log import record_of
+from isentrope.metrics.log import record_of
 from isentrope.report.figures import REASONS, idle_sentence
 from isentrope.runs.log import Record
 from tests.report.test_page import write_run

@@ -12,7 +12,7 @@ from typing import Any
 from isentrope.charts.axes import BOTTOM, TOP, Scale, alarm_flags, phase_bands
 from isentrope.charts.chart import Chart, Flag, Panel, Series, Shade
 from isentrope.charts.svg import lines
-from isentrope.instruments.log import record_of
+from isentrope.metrics.log import record_of
 from isentrope.report.page import write_report
 from isentrope.report.story import alarms_of, phases_of
 from isentrope.runs.folder import Run

@@ -24,9 +24,9 @@ try:  # once here instead of in every child: it takes seconds
 except ImportError:
     pass
 
-from isentrope.instruments import log
 from isentrope.learning.optimiser import Optimiser
 from isentrope.loop import imitate, train
+from isentrope.metrics import log
 from isentrope.models.policy import Policy
 from isentrope.rollout.collector import Runner
 from isentrope.runs import checkpoints, episodes

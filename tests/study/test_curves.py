@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from isentrope.charts.chart import Series
 from isentrope.study.cells import Cell
-from isentrope.study.curves import charts, moving_means, within_sight, write_curves
-from isentrope.study.families import MOST, families
+from isentrope.study.curves import MOST, charts, families, moving_means, within_sight, write_curves
 from isentrope.study.plan import read_plan
 from isentrope.study.read import read_study
 from tests.study.made import cell, make_study, whole_run

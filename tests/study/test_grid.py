@@ -11,15 +11,15 @@ from xml.etree import ElementTree
 import pytest
 
 from isentrope.charts.grid import grid_file
-from isentrope.claims.forest import effects_of
 from isentrope.core.stats import bootstrap
 from isentrope.study.cells import Cell
 from isentrope.study.compact import write_compact
-from isentrope.study.docs import MOST_CELLS, made
 from isentrope.study.grid import PICTURE, Grid, as_table, make_grid
 from isentrope.study.read import StudyData, read_study
 from isentrope.study.results import render, write_results
 from tests.study.made import cell, make_study, whole_run, write_run
+from tools.claims_figures import effects_of
+from tools.study_docs import MOST_CELLS, made
 
 ALGORITHMS = ("grpo", "ppo", "dapo")
 # Succ. of each seed, less that of the bare algorithm

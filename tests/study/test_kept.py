@@ -10,16 +10,15 @@ import pytest
 from isentrope.charts.text import signed
 from isentrope.core.errors import RunError
 from isentrope.study.compact import COMPACT, write_compact
-from isentrope.study.curves import charts
-from isentrope.study.docs import PAGE, SHOWN, kept_studies, made, page_of, write
-from isentrope.study.families import families
+from isentrope.study.curves import charts, families
 from isentrope.study.grid import PICTURE, make_grid
 from isentrope.study.plan import read_plan
 from isentrope.study.read import read_study
 from tests.charts.drawn import drawn_of
 from tests.study.made import cell, make_study, whole_run
+from tools.study_docs import PAGE, SHOWN, kept_studies, made, page_of, write
 
-REBUILD = "is not what runs.jsonl.xz gives; write it again: python -m isentrope.study.docs"
+REBUILD = "is not what runs.jsonl.xz gives; write it again: python -m tools.study_docs"
 STUDIES = Path(__file__).parents[2] / "recipes" / "studies"
 EMPTY = "# By hand\n\n<!-- results -->\n<!-- /results -->\n"
 

@@ -9,10 +9,10 @@ import pytest
 from isentrope.config.text import config_to_toml
 from isentrope.core.errors import RunError
 from isentrope.methods.options import with_options
-from isentrope.study.begun import check_begun, done_before
 from isentrope.study.jobs import make_jobs
 from isentrope.study.plan import laid_over, read_plan
 from isentrope.study.read import DONE, read_study
+from isentrope.study.run import check_begun, done_before
 
 ROOT = Path(__file__).parents[2]
 STUDIES = ("household", "alfworld")  # those with GiGPO, whose runs were made in the form that is called mixed now

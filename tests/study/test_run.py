@@ -11,8 +11,8 @@ import pytest
 from isentrope.core.errors import RunError
 from isentrope.study.jobs import Job
 from isentrope.study.plan import Plan, laid_over, read_plan
-from isentrope.study.queue import DONE, WAITING, Queue
-from isentrope.study.read import StudyData, read_study
+from isentrope.study.queue import WAITING, Queue
+from isentrope.study.read import DONE, StudyData, read_study
 from isentrope.study.run import How, run_study
 from isentrope.study.show import Show
 from tests.study.made import cell, make_study, whole_run

@@ -12,9 +12,8 @@ import pytest
 from isentrope.study.compact import write_compact
 from isentrope.study.plan import read_plan
 from isentrope.study.read import StudyData, read_study
-from isentrope.study.run import How, run_study
+from isentrope.study.run import How, other_start, run_study
 from isentrope.study.show import Show
-from isentrope.study.starts import other_start
 from tests.study.made import CONFIG, cell, make_study, whole_run
 from tests.study.test_run import STUDY, Sleeping
 

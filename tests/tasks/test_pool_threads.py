@@ -13,8 +13,7 @@ from isentrope.core.errors import ConfigError, TaskError
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool import deadline_threads
 from isentrope.worlds.pool.deadline_threads import Crew, Job, Late
-from isentrope.worlds.pool.open import Failure, LocalTasks, open_tasks
-from isentrope.worlds.pool.placement import Place, cores, place_of
+from isentrope.worlds.pool.open import Failure, LocalTasks, Place, cores, open_tasks, place_of
 from isentrope.worlds.pool.threads import ThreadTasks
 from isentrope.worlds.pool.workers import WorkerTasks
 from tests.tasks.odd_worlds import HERE, NotReplayable, PrefersNonsense, PrefersProcesses, Threaded

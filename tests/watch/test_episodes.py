@@ -15,8 +15,7 @@ from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.runs.layout import eval_path, train_path
 from isentrope.runs.token_texts import TokenTexts, shown_token_texts
 from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
-from isentrope.watch.episode_search import Found, Wanted, repeats_itself, search
-from isentrope.watch.episode_view import Tokens, first_difference, view
+from isentrope.watch.episodes import Found, Tokens, Wanted, first_difference, repeats_itself, search, view
 from isentrope.watch.runs import Run
 from tests.report.fake_run import TOKENS, episode
 from tests.watch.make_runs import make_watched

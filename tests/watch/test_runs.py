@@ -13,7 +13,7 @@ from isentrope.report import story
 from isentrope.report.groups import grouped
 from isentrope.runs import folder
 from isentrope.runs.lock import held_locks
-from isentrope.watch.events import alarms_of, phases_of
+from isentrope.watch.answers import alarms_of, phases_of
 from isentrope.watch.runs import Run, Runs
 from tests.watch.make_runs import make_watched
 

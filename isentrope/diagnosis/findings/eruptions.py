@@ -6,9 +6,8 @@ from statistics import fmean, median
 
 from isentrope.core.text import count, nats, percent, sentence, steps_listed
 from isentrope.diagnosis.phases import PhaseDetector
-from isentrope.diagnosis.remedies import to_calm
+from isentrope.diagnosis.remedies import Finding, to_calm
 from isentrope.diagnosis.rise_detector import FALL_SHARE, SMOOTH, Rise, RiseDetector
-from isentrope.instruments.diagnosis_data import Finding
 from isentrope.runs.curves import ENOUGH, Curve
 from isentrope.runs.folder import Run
 

@@ -10,8 +10,7 @@ from isentrope.core.errors import RunError
 from isentrope.core.text import count, listed, nats, percent, steps_listed
 from isentrope.core.types import FAILURES, Episode
 from isentrope.diagnosis.alarms import Alarm
-from isentrope.diagnosis.remedies import in_the_doctors_words, to_shorten, to_widen
-from isentrope.instruments.diagnosis_data import Finding, slower
+from isentrope.diagnosis.remedies import Finding, in_the_doctors_words, slower, to_shorten, to_widen
 from isentrope.runs.curves import ENOUGH, Curve
 from isentrope.runs.folder import Run
 

@@ -8,8 +8,7 @@ from statistics import fmean, median
 
 from isentrope.agent.response_format import VERDICTS
 from isentrope.core.text import listed, nats, percent
-from isentrope.diagnosis.remedies import USUAL_KL, in_the_doctors_words
-from isentrope.instruments.diagnosis_data import Finding, slower
+from isentrope.diagnosis.remedies import USUAL_KL, Finding, in_the_doctors_words, slower
 from isentrope.runs.curves import ENOUGH, Curve
 from isentrope.runs.folder import Run
 

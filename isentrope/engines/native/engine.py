@@ -20,8 +20,7 @@ from isentrope.agent.context import continues
 from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import EngineError
 from isentrope.engines.native.device import PAGE, Device, Drawn
-from isentrope.engines.native.host_state import Answers, Vocabulary
-from isentrope.engines.native.pages import Held, Pages
+from isentrope.engines.native.host_state import Answers, Held, Pages, Vocabulary
 from isentrope.engines.native.prefill import MOST_RECORDED, Piece, fill
 from isentrope.engines.native.weights import Weights
 from isentrope.models.model_adapter import Anatomy

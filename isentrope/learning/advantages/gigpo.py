@@ -21,8 +21,8 @@ from difflib import SequenceMatcher
 import numpy as np
 from numpy.typing import NDArray
 
+from isentrope.core.shapes import expect_vectors
 from isentrope.learning.advantages.grpo import grpo
-from isentrope.learning.shapes import expect_vectors
 
 Ids = NDArray[np.int64]
 

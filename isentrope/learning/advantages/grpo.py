@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from isentrope.learning.shapes import expect_vectors
+from isentrope.core.shapes import expect_vectors
 
 EPSILON = 1e-6
 

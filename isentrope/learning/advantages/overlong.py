@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from isentrope.learning.shapes import expect_vectors
+from isentrope.core.shapes import expect_vectors
 
 
 def overlong_penalty(lengths_U: NDArray[np.int64], limit: int, buffer: int) -> NDArray[np.float64]:

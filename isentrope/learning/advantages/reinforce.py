@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from isentrope.learning.shapes import expect_vectors
+from isentrope.core.shapes import expect_vectors
 
 
 def reinforce(returns_E: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from isentrope.learning.shapes import expect_vectors
+from isentrope.core.shapes import expect_vectors
 
 
 def rloo(returns_E: NDArray[np.float64], group_E: NDArray[np.int64]) -> NDArray[np.float64]:

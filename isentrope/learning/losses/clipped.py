@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from isentrope.learning.shapes import expect_vectors
+from isentrope.core.shapes import expect_vectors
 
 MAX_LOG_RATIO = 20.0  # exp(20) is far beyond any clip range and still finite in float32
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from isentrope.core.shapes import expect_vectors
 from isentrope.learning.losses.clipped import MAX_LOG_RATIO
-from isentrope.learning.shapes import expect_vectors
 
 ESTIMATORS = ("k1", "k2", "k3")
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from isentrope.core.shapes import expect_vectors
 from isentrope.learning.losses.clipped import MAX_LOG_RATIO
 from isentrope.learning.losses.kl import kl_estimate
 from isentrope.learning.losses.sequence import mean_log_ratio
-from isentrope.learning.shapes import expect_vectors
 
 
 def mismatch_ratio(trainer_logp_N: Tensor, sampler_logp_N: Tensor, turn_N: Tensor | None = None) -> Tensor:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from isentrope.learning.shapes import expect_vectors
+from isentrope.core.shapes import expect_vectors
 
 
 def policy_gradient_loss(logp_N: Tensor, advantage_N: Tensor) -> Tensor:

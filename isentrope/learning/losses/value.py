@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from isentrope.learning.shapes import expect_vectors
+from isentrope.core.shapes import expect_vectors
 
 
 def value_loss(value_N: Tensor, old_value_N: Tensor, return_N: Tensor, clip: float) -> Tensor:

@@ -12,7 +12,7 @@ from isentrope.config.validate import is_local
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.net.app import Door, Guarded
 from isentrope.net.server import Limits, Server
-from isentrope.worlds.adapters.openenv_server_facts import ENDLESS
+from isentrope.worlds.adapters.openenv import ENDLESS
 from isentrope.worlds.contract import Step, Task, View, World
 from isentrope.worlds.registry import require
 

@@ -17,7 +17,7 @@ from isentrope.worlds.code_repair.mutate import KINDS, Mutant
 from isentrope.worlds.code_repair.problem import InjectedBug, Problem, read_rows, repair_of
 from isentrope.worlds.code_repair.workbench import RULES, Misunderstood, Workbench, clipped, parse_action
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
-from isentrope.worlds.pool.placement import MOST_THREADS, cores
+from isentrope.worlds.pool.open import MOST_THREADS, cores
 from isentrope.worlds.registry import Needs
 
 # A player that knows where the bug is, and says no more than what it sees or does.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.engines.native.pages import Pages
+from isentrope.engines.native.host_state import Pages
 
 
 def admit(pages: Pages, prompt: list[int], answer: int = 1) -> tuple[list[int], int] | None:

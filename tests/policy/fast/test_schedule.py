@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from isentrope.core.engine import Request, Sampled
 from isentrope.engines.native.device import Drawn, Landing
 from isentrope.engines.native.engine import AHEAD, FastEngine
-from isentrope.engines.native.pages import Pages
+from isentrope.engines.native.host_state import Pages
 from isentrope.engines.native.prefill import Layout, Sheet, bucket, padded
 from tests.policy.fast.test_engine import fast, policy
 

@@ -10,9 +10,8 @@ import pytest
 
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.net.server import Server
-from isentrope.worlds.adapters.openenv import OpenEnvOptions, OpenEnvWorld
+from isentrope.worlds.adapters.openenv import ActionForm, OpenEnvOptions, OpenEnvWorld
 from isentrope.worlds.adapters.openenv_server import make_app, open_server
-from isentrope.worlds.adapters.openenv_server_facts import ActionForm
 from isentrope.worlds.conformance.suite import assert_conforms
 from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
 

@@ -19,7 +19,7 @@ from isentrope.worlds.adapters.reasoning_gym import (
     harmless,
 )
 from isentrope.worlds.conformance.suite import assert_conforms
-from isentrope.worlds.pool.placement import place_of
+from isentrope.worlds.pool.open import place_of
 
 reasoning_gym = pytest.importorskip("reasoning_gym", reason="needs pip install 'isentrope[reasoning-gym]'")
 

@@ -9,7 +9,7 @@ import pytest
 from isentrope.sandbox.base import Item, Limits, Tree, make_sandbox
 from isentrope.worlds.code_repair.workbench import Workbench, parse_action
 from isentrope.worlds.code_repair.world import CodeRepairWorld
-from isentrope.worlds.pool.placement import MOST_THREADS, place_of
+from isentrope.worlds.pool.open import MOST_THREADS, place_of
 
 LINES = "".join(f"x{number}\n" for number in range(1, 201))
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isentrope.instruments.probes import interference
-from isentrope.instruments.probes.interference import EpisodeStates, Group, interference_metrics, kernel
+from isentrope.metrics.probes import interference
+from isentrope.metrics.probes.interference import EpisodeStates, Group, interference_metrics, kernel
 from isentrope.models import token_head
 
 Matrix = NDArray[np.float64]

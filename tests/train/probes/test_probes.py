@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from isentrope.config.schema import InstrumentSettings, LearnSettings, PolicySettings, RunConfig, RunSettings
-from isentrope.instruments.probes.interference import kernel
-from isentrope.instruments.probes.probes import Probes, read_episodes, undisturbed
 from isentrope.learning.learner import Learner
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
+from isentrope.metrics.probes.interference import kernel
+from isentrope.metrics.probes.probes import Probes, read_episodes, undisturbed
 from isentrope.models.load import load_folder, load_policy
 from isentrope.models.policy import Policy, before
 from isentrope.models.token_head import token_head

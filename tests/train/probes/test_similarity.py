@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from isentrope.instruments.probes.similarity import cosines, probe_accuracy, similarity_metrics
+from isentrope.metrics.probes.probes import cosines, probe_accuracy, similarity_metrics
 
 Matrix = NDArray[np.float64]
 

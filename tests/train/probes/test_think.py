@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from isentrope.core.tokenizer import Dialect
 from isentrope.core.types import Ints, Turn
-from isentrope.instruments.probes.think import State, choose_states, delta_h, make_state
+from isentrope.metrics.probes.think import State, choose_states, delta_h, make_state
 from isentrope.models.policy import Policy
 from tests.policy.helpers import small_policy
 from tests.train.probes.helpers import episode_of, games, spoken_turn

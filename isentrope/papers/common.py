@@ -1,0 +1,65 @@
+"""Comparisons and premises that several papers' claims share."""
+
+from __future__ import annotations
+
+from isentrope.papers.measures import converged_success, erupts, rise_while_measured
+from isentrope.papers.record import BOTH, CONTROL, Measure, Part, Premise, Select
+
+FLOOR, CEILING = 0.05, 0.95  # a control outside of these leaves no room to see a method in
+WORTH = 0.02  # the smallest gain in success that we would call one
+NO_WORSE = -0.03  # a loss in success up to this is none
+EXPECTED = 0.05  # the gain that a method of these papers should bring: the power is told for it
+ERUPTING = 0.25  # share of all runs that must erupt: half of the bare ones, if a method keeps all of its own calm
+
+SUCCESS = Measure(
+    converged_success,
+    "success after convergence: mean of the evaluations in the last fifth of the steps, over all splits played",
+    ("eval/{split}/success",),
+    spread=0.031,
+    spread_lm=0.06,
+    alike=(FLOOR, CEILING),
+    by_kind=True,
+)
+STILL_RISING = Measure(
+    rise_while_measured,
+    "rise of the training success in the last fifth of the steps, by a line through the last two fifths",
+    ("success/all",),
+    (("key", "success/all"),),
+    spread=0.027,
+    spread_lm=0.063,
+)
+ERUPTS = Measure(erupts, "share of the runs in which entropy erupts", ("entropy/token",))
+
+SOLVES_SOME = Premise("the control solves some games", CONTROL, SUCCESS, FLOOR, "an easier world, or a better start")
+LEAVES_ROOM = Premise("the control leaves room", CONTROL, SUCCESS, CEILING, "a harder world", upwards=False)
+STOPPED_RISING = Premise(
+    "both arms have stopped rising", BOTH, STILL_RISING, WORTH, "more steps, until both arms are flat", upwards=False
+)  # fmt: skip
+CONVERGED_WITH_ROOM = (SOLVES_SOME, LEAVES_ROOM, STOPPED_RISING)
+
+
+def erupting(runs: Select | str) -> Premise:
+    """Entropy erupts in the runs that a claim is about. Where a method is to calm them both arms are counted together:
+    bare runs alone would meet it by chance where they are the worse ones, and the method would look good."""
+    return Premise(
+        "entropy erupts", runs, ERUPTS, ERUPTING, "a setting in which at least half of the bare runs erupt",
+        counted=True,
+    )  # fmt: skip
+
+
+def better(
+    name: str,
+    runs: Select,
+    *against: Select,
+    least: float = WORTH,
+    border: float = 0.0,
+    expect: float = EXPECTED,
+    counts: bool = True,
+    premises: tuple[Premise, ...] = (),
+) -> Part:
+    """`runs` end with more success than the first of `against` that there is."""
+    more, less = (f"{runs.words()} ends {way} {against[0].words()}" for way in ("above", "below"))
+    return Part(
+        name, runs, SUCCESS, border, least, against, counts=counts, unit="success", expect=expect,
+        premises=(*CONVERGED_WITH_ROOM, *premises), means=(more, less),
+    )  # fmt: skip

@@ -1,0 +1,276 @@
+"""From the runs of studies to what is found of a claim. Pure: the same runs, in any order, give the same finding.
+
+A part of a claim is judged in each setting by itself. A setting in which all parts hold lets the claim hold there; one
+part that does not hold refutes it there. Settings that come to opposite verdicts leave the claim undecided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from statistics import NormalDist, fmean, stdev
+
+import numpy as np
+
+from isentrope.core.stats import Interval, bootstrap
+from isentrope.papers.record import Claim, Finding, Part, PartFinding, Verdict
+from isentrope.papers.select import Placed, cells_of, chosen, controls, left_out, matches, place, usable
+from isentrope.study.read import StudyData
+
+# Intervals of a mean over seeds and of a share of runs, when they decide, and how many seeds would.
+#
+# The interval of a mean is that of studies (`isentrope/core/stats.py`): a bootstrap over seeds, never narrower than
+# Student's. A claim with several parts is refuted by one of them only at a stricter level (Bonferroni), since among
+# many parts one will look bad by chance; for it to hold, all parts must hold, so no correction is needed there.
+
+
+MOST = 1000  # seeds; beyond that we say "more than"
+USUAL = 0.95
+LARGE = 200  # degrees of freedom from which Student's t is the normal's, to 1 %
+
+
+def mean_interval(values: Sequence[float], level: float) -> Interval:
+    """Of the mean over seeds, at least two of them: at 95 % that of the study, at other levels Student's around it."""
+    found = bootstrap(values, summed_quantile(len(values) - 1))
+    assert found.low is not None
+    assert found.high is not None
+    half = half_width(float(np.std(values, ddof=1)), len(values), level)
+    if level < USUAL:
+        return Interval(found.value - half, found.value + half)
+    return Interval(min(found.low, found.value - half), max(found.high, found.value + half))
+
+
+def half_width(deviation: float, count: int, level: float) -> float:
+    return t_quantile(count - 1, level) * deviation / math.sqrt(count)
+
+
+@cache
+def summed_quantile(freedom: int) -> float:
+    """The t of 95 %, to ten digits, as the study's intervals had it then.
+
+    With t = √ν·tan θ the density is proportional to cos^(ν-1) θ on 0 to π/2, which a plain sum integrates well.
+    """
+    angle = np.linspace(0.0, math.pi / 2, 200_001)
+    area = np.cumsum(np.cos((angle[1:] + angle[:-1]) / 2) ** (freedom - 1))
+    at = float(np.interp(0.95 * float(area[-1]), area, angle[1:]))
+    return math.sqrt(freedom) * math.tan(at)
+
+
+def t_quantile(freedom: int, level: float) -> float:
+    """The t that holds `level` of Student's distribution between -t and t; the normal's from `LARGE` freedoms on.
+
+    For whole degrees of freedom the share between them is a finite sum in θ = atan(t/√ν) (Abramowitz and Stegun
+    26.7.3 and 26.7.4); it grows with θ, so halving finds it.
+    """
+    if freedom >= LARGE:
+        return NormalDist().inv_cdf((1 + level) / 2)
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _held(middle, freedom) < level else (low, middle)
+    return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+def _held(angle: float, freedom: int) -> float:
+    sine, cosine = math.sin(angle), math.cos(angle)
+    if freedom == 1:
+        return 2 * angle / math.pi
+    odd = freedom % 2
+    term = total = cosine if odd else 1.0
+    for k in range(3 if odd else 2, freedom - 1, 2):
+        term *= (k - 1) / k * cosine * cosine
+        total += term
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+def share_interval(share: float, count: float, level: float) -> Interval:
+    """Wilson's interval of a share."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    centre = share + z * z / (2 * count)
+    half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    scale = 1 + z * z / count
+    return Interval(max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale))
+
+
+def decide(part: Part, value: float, usual: Interval, strict: Interval) -> Verdict:
+    """Holds: the usual interval is beyond the border and the value is at least the least that counts.
+
+    Does not hold: the strict interval does not reach the least that counts. Else undecided.
+    """
+    value, border, least, low = _facing_up(part, value, usual)
+    reach = strict.high if part.upwards else -strict.low
+    if reach < least:
+        return Verdict.fails
+    return Verdict.holds if low > border and value >= least else Verdict.open
+
+
+def _facing_up(part: Part, value: float, usual: Interval) -> tuple[float, float, float, float]:
+    if part.upwards:
+        return value, part.border, part.least, usual.low
+    return -value, -part.border, -part.least, -usual.high
+
+
+def seeds_needed(part: Part, value: float, deviation: float, level: float, strict: float) -> int | None:
+    """Seeds that would decide if value and deviation stayed as they are; None: more than `MOST`."""
+    sign = 1 if part.upwards else -1
+    value, border, least = sign * value, sign * part.border, sign * part.least
+    holds = value >= least
+    for count in range(2, MOST + 1):
+        if part.shares:
+            around = share_interval(abs(value), count, level if holds else strict)
+            reached = around.low > border if holds else around.high < least
+        else:
+            half = half_width(deviation, count, level if holds else strict)
+            reached = half < (value - border if holds else least - value)
+        if reached:
+            return count
+    return None
+
+
+Unit = tuple[str, int]  # algorithm and seed: what is paired
+
+
+def find(claim: Claim, studies: Sequence[StudyData]) -> Finding:
+    """The verdict on a claim: by setting, then over the settings."""
+    placed = place(studies)
+    concerned = [one for one in placed if any(matches(part.runs, one) for part in claim.parts)]
+    settings = sorted({one.setting for one in [one for one in concerned if one.run.steps] or concerned})
+    found: list[tuple[PartFinding, ...]] = []
+    for setting in settings:
+        here = [one for one in placed if one.setting == setting]
+        found.append(tuple(_judge(claim, part, here, setting) for part in claim.parts))
+    verdicts = [_of_setting(parts) for parts in found]
+    every = tuple(part for parts in found for part in parts)
+    if not found:
+        wanted = [select for part in claim.parts if part.counts for select in (part.runs, *part.against[:1])]
+        cells = "; ".join(dict.fromkeys(select.words() for select in wanted))
+        return Finding(claim.id, Verdict.open, "no runs", (), f"{claim.least_seeds} seeds of each of: {cells}")
+    decided = {verdict for verdict in verdicts if verdict != Verdict.open}
+    if len(decided) > 1:
+        said = "; ".join(f"{one}: {verdict}" for one, verdict in zip(settings, verdicts, strict=True))
+        return Finding(claim.id, Verdict.open, f"settings disagree ({said})", every, "")
+    if decided:
+        verdict = decided.pop()
+        where = [one for one, found_there in zip(settings, verdicts, strict=True) if found_there == verdict]
+        reason = _deciding(verdict, found[settings.index(where[0])])
+        return Finding(claim.id, verdict, reason, every)
+    nearest = max(found, key=lambda parts: sum(len(part.seeds) for part in parts))
+    waits = [part for part in nearest if part.counts and part.verdict == Verdict.open]
+    return Finding(claim.id, Verdict.open, _joined(waits, "reason"), every, _joined(waits, "decides"))
+
+
+def _of_setting(parts: Sequence[PartFinding]) -> Verdict:
+    voices = [part.verdict for part in parts if part.counts]
+    if Verdict.fails in voices:
+        return Verdict.fails
+    return Verdict.holds if all(voice == Verdict.holds for voice in voices) else Verdict.open
+
+
+def _deciding(verdict: Verdict, parts: Sequence[PartFinding]) -> str:
+    return _joined([part for part in parts if part.counts and part.verdict == verdict], "reason")
+
+
+def _joined(parts: Sequence[PartFinding], field: str) -> str:
+    """What parts say; the same word is said once."""
+    said: dict[str, list[str]] = {}
+    for part in parts:
+        text = str(getattr(part, field))
+        if text:
+            said.setdefault(text, []).append(part.part)
+    if len(said) == 1:
+        return next(iter(said))
+    return "; ".join(f"{', '.join(names)}: {text}" for text, names in said.items())
+
+
+def _judge(claim: Claim, part: Part, here: Sequence[Placed], setting: str) -> PartFinding:
+    treated, compared = chosen(part, here), controls(part, here)
+    notes, cells = left_out([*treated, *compared], claim), cells_of(part)
+    empty = PartFinding(part.name, setting, Verdict.open, "", part.counts, notes=notes, unit=part.unit)
+    if not treated or (part.against and not compared):
+        missing = part.runs if not treated else part.against[0]
+        return _open(empty, f"no runs of {missing.words()}", f"{claim.least_seeds} seeds of {cells}")
+    treated, compared = usable(treated, claim), usable(compared, claim)
+    if not treated or (part.against and not compared):
+        return _open(
+            empty,
+            f"no finished run of at least {claim.least_steps} steps",
+            f"{claim.least_seeds} such seeds of {cells}",
+        )
+    if part.fit is not None:
+        reasons = {one.name: part.fit(one.run) for one in treated}
+        treated = [one for one in treated if reasons[one.name] is None]
+        unfit = [reason for reason in reasons.values() if reason]
+        if not treated:
+            return _open(empty, unfit[0], f"{claim.least_seeds} seeds of {cells} where this is not so")
+        empty = replace(empty, notes=(*notes, f"{len(unfit)} runs left out: {unfit[0]}")) if unfit else empty
+    numbers, bases = _numbers(part, treated), _numbers(part, compared)
+    if not numbers or (part.against and not bases):
+        return _open(empty, f"the runs do not tell {part.measure.words}", claim.needs)
+    if part.ground is not None and (why := part.ground(list(bases.values() if part.against else numbers.values()))):
+        return _open(empty, why, "a setting where this is not so")
+    effects = _effects(part, numbers, bases)
+    if len(effects) < claim.least_seeds:
+        kind = "pairs of runs" if part.against else "runs that tell it"
+        found = f"{len(effects)} {kind}, at least {claim.least_seeds} are needed"
+        return _open(empty, found, f"{claim.least_seeds} seeds of {cells}")
+    names, base_names = (tuple(one.name for one in runs if one.unit in effects) for runs in (treated, compared))
+    return _decided(claim, part, effects, replace(empty, runs=names, controls=base_names))
+
+
+def _open(empty: PartFinding, reason: str, decides: str) -> PartFinding:
+    return replace(empty, reason=reason, decides=decides)
+
+
+def _decided(claim: Claim, part: Part, effects: Mapping[Unit, float], found: PartFinding) -> PartFinding:
+    values = [effects[unit] for unit in sorted(effects)]
+    value = fmean(values)
+    level, strict_level = claim.confidence, 1 - (1 - claim.confidence) / max(1, claim.voices)
+    usual, strict = _interval(part, values, level), _interval(part, values, strict_level)
+    verdict, decides = decide(part, value, usual, strict), ""
+    if verdict == Verdict.open:
+        count = seeds_needed(part, value, stdev(values), level, strict_level)
+        decides = f"more than {MOST} seeds"
+        if count is not None:
+            decides = f"about {max(count, len(values) + 1)} seeds, if effect and spread stay"
+    return replace(
+        found, verdict=verdict, reason=said(part, verdict, usual), value=value, interval=usual, strict=strict,
+        seeds=tuple(sorted({seed for _, seed in effects})), decides=decides,
+    )  # fmt: skip
+
+
+def said(part: Part, verdict: Verdict, usual: Interval) -> str:
+    beyond, reach = ("above", "at least") if part.upwards else ("below", "at most")
+    if verdict == Verdict.holds:
+        size = "" if part.border == part.least else f", the mean is {reach} {part.least:g}"
+        return f"the interval lies {beyond} {part.border:g}{size}"
+    if verdict == Verdict.fails:
+        return f"the interval lies {'below' if part.upwards else 'above'} {part.least:g}"
+    inside = usual.low <= part.border <= usual.high
+    return f"the interval includes {part.border:g}" if inside else f"it may be on either side of {part.least:g}"
+
+
+def _interval(part: Part, values: Sequence[float], level: float) -> Interval:
+    if part.shares:
+        return share_interval(fmean(values), len(values), level)
+    return mean_interval(values, level)
+
+
+def _numbers(part: Part, runs: Sequence[Placed]) -> dict[Unit, float]:
+    """By algorithm and seed; several cells of one kind are averaged."""
+    found: dict[Unit, list[float]] = {}
+    for one in runs:
+        value = part.measure(one.run)
+        if value is not None:
+            found.setdefault(one.unit, []).append(value)
+    return {unit: fmean(values) for unit, values in found.items()}
+
+
+def _effects(part: Part, numbers: Mapping[Unit, float], bases: Mapping[Unit, float]) -> dict[Unit, float]:
+    if not part.against:
+        return dict(numbers)
+    both = {unit: (value, bases[unit]) for unit, value in numbers.items() if unit in bases}
+    if part.compare == "relative":
+        return {unit: (value - base) / base for unit, (value, base) in both.items() if base > 0}
+    return {unit: value - base for unit, (value, base) in both.items()}
