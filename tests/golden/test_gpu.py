@@ -16,7 +16,7 @@ from isentrope.bench.work import Work
 from tests.golden import gpu
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-SMALL = ("run.steps=2", "run.threads=1", "task.max_turns=2", "rollout.groups=2", "rollout.group_size=2", "eval.games=1",
+SMALL = ("run.steps=1", "run.threads=1", "task.max_turns=2", "rollout.groups=2", "rollout.group_size=2", "eval.games=1",
          "instruments.probe_every=0")  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_recordings_say_why_and_hold_training_steps() -> None:
         assert all(any(row["kind"] == "train" for row in case["rows"]) for case in device["cases"].values())
 
 
-@pytest.mark.slow(10)
+@pytest.mark.slow(15)
 def test_a_recording_on_a_cpu_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     monkeypatch.setattr(gpu, "PLAYS", 2)
@@ -70,7 +70,7 @@ def test_a_recording_on_a_cpu_is_found_again(tmp_path: Path, monkeypatch: pytest
     kept = table["devices"]["cpu"]["cases"]
     for case in gpu.CASES:
         rows, rates = gpu.play(case, "cpu", tmp_path / case, *SMALL)
-        assert len(kept[case]["rows"]) == len(rows) == 4  # nothing was left out: bits repeat on a CPU
+        assert len(kept[case]["rows"]) == len(rows) == 3  # nothing was left out: bits repeat on a CPU
         assert not gpu.differences(kept[case]["rows"], rows)
         assert gpu.ratios(rates, kept[case]["rates"])
     other, _ = gpu.play("float32", "cpu", tmp_path / "other", *SMALL, "run.seed=4")
