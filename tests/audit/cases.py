@@ -71,8 +71,8 @@ class Hot:
 def play(policy: Policy, config: RunConfig, hot: bool = True) -> list[Episode]:
     """Episodes sampled by the engine; drawn rewards; log-probs shifted a little so that ratios leave 1."""
     plan = RolloutPlan("think_act", 1.0, (lambda *_: Hot()) if hot else None)
-    with Collector(config, make_engine(config, policy)) as arena:
-        episodes = rewarded(arena.train(STEP, plan), 7)
+    with Collector(config, make_engine(config, policy)) as collector:
+        episodes = rewarded(collector.play_groups(STEP, plan), 7)
     rng, found = np.random.default_rng(8), []
     for e in episodes:
         turns = [replace(t, logprobs=(t.logprobs + rng.normal(0, SPREAD, len(t.logprobs))).astype(np.float32))
@@ -206,7 +206,7 @@ def update(learner: Learner, episodes: Sequence[Episode]) -> tuple[dict[str, flo
             method._ready(torch.zeros(1, width, device=learner.policy.device))  # type: ignore[attr-defined]
     watch = Watched(learner.optimiser)
     critic = Watched(learner.critic.optimiser) if learner.critic is not None else None
-    return learner.update(STEP, episodes), watch, critic
+    return learner.learn(STEP, episodes).metrics, watch, critic
 
 
 def gradients(names: Sequence[str], found: Sequence[Tensor], exact: naive.Weights, plain: naive.Weights,
@@ -288,7 +288,7 @@ def check(name: str, model: Llama, device: str, compute: torch.dtype, held: torc
         body = [*names, "head.weight", "head.bias"]
         lines += gradients(body, critic.steps[0]["grads"], exact.critic_grads, plain.critic_grads, "critic", tight)
         lines += adam(critic, body, 0.5, 0.0, "critic")
-    learner.update(STEP, episodes)  # once more, so that moments count
+    learner.learn(STEP, episodes)  # once more, so that moments count
     lines += adam(watch, names, 0.5, 0.0, "policy")
     want = float(config.learn.lr * (0.2 + 0.8 * (1 + math.cos(math.pi * 1 / 3)) / 2))  # the second of four updates
     lines.append(Line("rate of the second update, relative error", abs(watch.steps[1]["rate"] / want - 1), 1e-9))

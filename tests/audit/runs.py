@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,9 @@ import numpy as np
 import torch
 
 from isentrope.config.schema import RunConfig
-from isentrope.learning.learner import Learner
+from isentrope.core.types import Episode
+from isentrope.learning import learner as learning
+from isentrope.learning.learner import Credited, Learner
 from isentrope.loop.train import train
 from tests.audit.naive import Form, Tokens, Weights, form_of, look, tokens_of, weights_of
 from tests.audit.staged import Watched, rewarded
@@ -26,7 +28,7 @@ class Killed(BaseException):
 @dataclass
 class Update:
     step: int
-    episodes: list[Any]
+    episodes: list[Episode]
     tokens: Tokens
     optimised: list[dict[str, Any]]
     metrics: dict[str, float]
@@ -44,10 +46,10 @@ class Diary:
 @contextmanager
 def watching(die_at: int = 0) -> Generator[Diary]:
     """Updates learn from drawn rewards and are written down; `die_at`: a step whose update never comes."""
-    diary, plain = Diary(), Learner.update
+    diary, plain_credit, plain_update = Diary(), Learner.credit, Learner.update
     watches: dict[int, Watched] = {}
 
-    def update(self: Learner, step: int, episodes: Any, probe: Any = None) -> Any:
+    def credit(self: Learner, step: int, episodes: Sequence[Episode]) -> Credited:
         if step == die_at:
             raise Killed
         if not diary.versions:
@@ -55,19 +57,24 @@ def watching(die_at: int = 0) -> Generator[Diary]:
             model: Any = self.policy.model
             diary.form = form_of(model.shape)
             diary.names = [name for name, _ in self.policy.module.named_parameters()]
-        watch = watches.setdefault(id(self), Watched(self.optimiser) if id(self) not in watches else watches[id(self)])
-        begin, given = len(watch.steps), rewarded(episodes, step)
-        metrics = plain(self, step, given, None)
-        diary.versions.append(weights_of(self.policy.module))
-        diary.updates.append(Update(step, given, tokens_of(given), watch.steps[begin:], metrics))
-        diary.final = [p.detach().clone().cpu() for p in self.policy.module.parameters()]
-        return metrics
+        return plain_credit(self, step, rewarded(episodes, step))
 
-    Learner.update = update  # type: ignore[method-assign]
+    def update(self: Learner, credited: Credited) -> learning.Update:
+        if id(self) not in watches:
+            watches[id(self)] = Watched(self.optimiser)
+        watch = watches[id(self)]
+        begin, given = len(watch.steps), list(credited.episodes)
+        made = plain_update(self, credited)
+        diary.versions.append(weights_of(self.policy.module))
+        diary.updates.append(Update(credited.step, given, tokens_of(given), watch.steps[begin:], made.metrics))
+        diary.final = [p.detach().clone().cpu() for p in self.policy.module.parameters()]
+        return made
+
+    Learner.credit, Learner.update = credit, update  # type: ignore[method-assign]
     try:
         yield diary
     finally:
-        Learner.update = plain  # type: ignore[method-assign]
+        Learner.credit, Learner.update = plain_credit, plain_update  # type: ignore[method-assign]
 
 
 def run(config: RunConfig, out: Path, resume: bool = False, die_at: int = 0) -> Diary:

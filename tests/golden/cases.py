@@ -51,10 +51,10 @@ def play(name: str, folder: Path) -> dict[str, Any]:
     run(config_of(name), folder, quiet=True)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     last = sorted((folder / "checkpoints").glob("step-*"))[-1] / "policy"
-    return {"rows": [_numbers(row) for row in rows], "weights": _weights(last)}
+    return {"rows": [numbers(row) for row in rows], "weights": _weights(last)}
 
 
-def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+def numbers(row: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in row.items() if not key.startswith(_CLOCK)}
     return {key: repr(value) if isinstance(value, float) else value for key, value in sorted(kept.items())}
 
