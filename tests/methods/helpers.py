@@ -20,7 +20,7 @@ from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.models.llama import Llama
 from isentrope.models.policy import Policy
-from tests.policy.helpers import small_policy
+from tests.models.helpers import small_policy
 from tests.reference import naive
 
 Counts = Sequence[Sequence[Sequence[int]]]  # group -> episode -> tokens of each turn

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from isentrope.net.client import Client, Line, TooLarge, TooLate, Unreachable
-from tests.server.faulty import answer, continue_on_and_on, cut_short, drip, drip_headers, faulty, hang, refuse, reset
+from tests.net.faulty import answer, continue_on_and_on, cut_short, drip, drip_headers, faulty, hang, refuse, reset
 
 
 @pytest.mark.parametrize("slow", [hang, drip, drip_headers, continue_on_and_on])
