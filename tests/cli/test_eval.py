@@ -23,7 +23,7 @@ from isentrope.loop.evaluate import checkpoints_of
 from isentrope.loop.train import train
 from isentrope.models.load import load_policy
 from isentrope.runs.episodes import read_episodes
-from tests.runs.helpers import make_model, toy_config
+from tests.builders.toy_runs import make_model, toy_config
 from tests.serving.helpers import address, served
 
 

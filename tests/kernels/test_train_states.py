@@ -17,7 +17,7 @@ from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.models.hugging_face import HuggingFaceModel
 from isentrope.models.model_adapter import anatomy
-from tests.learning.helpers import make_episodes
+from tests.builders.episodes import make_episodes
 from tests.models.helpers import small_model
 
 

@@ -19,7 +19,7 @@ from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.models.load import load_folder
 from isentrope.models.policy import Policy, before
-from tests.learning.helpers import make_episodes
+from tests.builders.episodes import make_episodes
 from tests.models.helpers import small_policy
 
 LEARN = LearnSettings(advantage="gae", kl=0.0, lr=1e-3, warmup=0.0, floor=1.0, divide_by_std=False)

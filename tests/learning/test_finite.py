@@ -28,7 +28,7 @@ from isentrope.methods.ea import Ea
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
 from isentrope.methods.epo import Epo, EpoOptions
 from isentrope.methods.seal import Seal, SealOptions
-from tests.learning.helpers import make_episodes
+from tests.builders.episodes import make_episodes
 from tests.models.helpers import small_policy
 from tests.reference import naive
 

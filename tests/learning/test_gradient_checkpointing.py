@@ -16,8 +16,8 @@ from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.models.load import load_folder
 from isentrope.models.policy import Policy
+from tests.builders.episodes import make_episodes
 from tests.engines.test_torch import never
-from tests.learning.helpers import make_episodes
 from tests.models.helpers import small_policy
 
 FAMILIES = ["llama", "qwen2", "gpt_neox", "own"]

@@ -14,7 +14,7 @@ from isentrope.learning.optimiser import Masters, Optimiser, make_optimiser
 from isentrope.learning.sft_step import imitate
 from isentrope.models.policy import Policy
 from isentrope.runs.checkpoints import join_tensors, split_tensors
-from tests.learning.helpers import make_episodes
+from tests.builders.episodes import make_episodes
 from tests.models.helpers import small_policy
 
 

@@ -15,7 +15,7 @@ from isentrope.core.types import Episode, TokenBatch
 from isentrope.learning.learner import Learner, policy_loss
 from isentrope.learning.losses.mismatch import mismatch_metrics, mismatch_ratio
 from isentrope.learning.tokens import flatten
-from tests.learning.helpers import make_episodes
+from tests.builders.episodes import make_episodes
 from tests.models.helpers import small_policy
 
 LOSSES = ("clip", "sequence", "policy_gradient")

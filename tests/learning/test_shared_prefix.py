@@ -17,7 +17,7 @@ from isentrope.learning.packing import micro_batches
 from isentrope.learning.prefix_sharing import PARENT_COST, Beginning, bundles
 from isentrope.learning.tokens import flatten
 from isentrope.models.policy import before
-from tests.learning.helpers import make_episodes
+from tests.builders.episodes import make_episodes
 from tests.models.helpers import small_model, small_policy
 
 

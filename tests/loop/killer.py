@@ -31,7 +31,7 @@ from isentrope.models.policy import Policy
 from isentrope.rollout.collector import Runner
 from isentrope.runs import checkpoints, episodes
 from isentrope.runs.log import _line
-from tests.runs.helpers import toy_config
+from tests.builders.toy_runs import toy_config
 
 
 def die() -> None:

@@ -22,7 +22,7 @@ from isentrope.models.policy import Policy, follow, snapshot
 from isentrope.rollout.collector import Collector
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import train_path
-from tests.runs.helpers import WARM_MODEL, toy_config
+from tests.builders.toy_runs import WARM_MODEL, toy_config
 
 AHEAD = ("rollout.ahead=1", "learn.old_logprobs=recompute", "learn.mismatch=truncate")
 SETTINGS = (

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from isentrope.loop.imitate import warm_up
+from tests.builders.toy_runs import make_model, toy_config
 from tests.loop.killer import KINDS
-from tests.runs.helpers import make_model, toy_config
 
 KILLS = [
     ("train", "rollout", 2),

@@ -18,9 +18,9 @@ from isentrope.loop.train import train
 from isentrope.runs.checkpoints import latest_checkpoint, load_state
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.log import read_records
-from tests.learning.helpers import make_episodes
+from tests.builders.episodes import make_episodes
+from tests.builders.toy_runs import make_model, toy_config
 from tests.models.helpers import small_policy
-from tests.runs.helpers import make_model, toy_config
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from isentrope.metrics.recompute import analyze
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import scores_path, train_path
 from isentrope.runs.scores import read_scores
-from tests.runs.helpers import make_model, toy_config
+from tests.builders.toy_runs import make_model, toy_config
 
 
 class Stumbling(TorchEngine):

@@ -17,7 +17,7 @@ from isentrope.loop.train import train
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.log import read_records
 from isentrope.worlds.contract import Instance, View
-from tests.runs.helpers import make_model, toy_config
+from tests.builders.toy_runs import make_model, toy_config
 from tests.toys import ToyTask, ToyWorld
 
 PARAMETERS = 6736  # of the toy model: 274 tokens of width 16, a layer of 768 + 1536, three norms of 16

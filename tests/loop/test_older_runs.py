@@ -11,7 +11,7 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import RunError
 from isentrope.loop.train import train
-from tests.runs.helpers import make_model, toy_config
+from tests.builders.toy_runs import make_model, toy_config
 
 SHORT = ("run.steps=4", "run.eval_every=0", "rollout.group_size=6", "learn.discount=0.95")
 

@@ -15,7 +15,7 @@ from isentrope.core.errors import ConfigError
 from isentrope.loop.train import train
 from isentrope.methods.options import option_problems
 from isentrope.runs.checkpoints import remove_old
-from tests.runs.helpers import make_model, toy_config
+from tests.builders.toy_runs import make_model, toy_config
 
 FEW = (
     "run.steps=7", "run.eval_every=0", "eval.games=2", "run.checkpoint_every=20", "rollout.group_size=2", "methods=[]",

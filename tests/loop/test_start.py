@@ -15,7 +15,7 @@ from isentrope.loop.train import train
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy
 from isentrope.study.read import recorded
-from tests.runs.helpers import make_model, toy_config
+from tests.builders.toy_runs import make_model, toy_config
 
 SHORT = ("run.steps=2", "run.eval_every=0", "eval.games=2", "methods=[]", "learn.mini_batches=1")
 

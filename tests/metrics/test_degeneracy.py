@@ -20,8 +20,9 @@ from isentrope.metrics.degeneracy import (
     sentences_of,
 )
 from isentrope.runs.token_texts import TokenTexts
+from tests.builders.episodes import episode, episodes
+from tests.builders.turns import said, turn
 from tests.metrics import naive
-from tests.metrics.made import episode, episodes, said, turn
 
 LETTERS = TokenTexts([bytes([code]) for code in range(256)])
 

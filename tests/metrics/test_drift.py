@@ -16,8 +16,9 @@ from isentrope.core.types import Episode, Scores
 from isentrope.learning.tokens import step_tokens
 from isentrope.metrics.drift import Drift
 from isentrope.metrics.surprisal import predicted_drift
+from tests.builders.episodes import episode, episodes
+from tests.builders.turns import turn
 from tests.metrics import naive
-from tests.metrics.made import episode, episodes, turn
 from tests.reference import naive as reference
 
 

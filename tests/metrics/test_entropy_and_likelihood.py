@@ -14,8 +14,9 @@ from isentrope.learning.tokens import step_tokens
 from isentrope.metrics.entropy import FROM_TURN, entropy_metrics, likelihood_metrics
 from isentrope.metrics.episodes import rollout_metrics
 from isentrope.metrics.surprisal import surprisal_metrics
+from tests.builders.episodes import episode, episodes
+from tests.builders.turns import turn
 from tests.metrics import naive
-from tests.metrics.made import episode, episodes, turn
 
 
 def test_turns_fall_into_buckets_that_double() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,25 +13,9 @@ from isentrope.core.stats import wilson
 from isentrope.core.types import FAILURES, Episode, Turn
 from isentrope.metrics.episodes import eval_metrics, rollout_metrics
 from isentrope.metrics.glossary import explain
+from tests.builders.episodes import episode
+from tests.builders.turns import turn
 
-
-def turn(entropies: list[float], logprobs: list[float] | None = None, **changes: Any) -> Turn:
-    count = len(entropies)
-    values: dict[str, Any] = {
-        "observation": "", "admissible": None, "anchor": "", "context_ids": np.zeros(2, dtype=np.int32),
-        "continues": False, "response_ids": np.zeros(count, dtype=np.int32),
-        "logprobs": np.array(logprobs or [-1.0] * count, dtype=np.float32),
-        "entropies": np.array(entropies, dtype=np.float32), "temperatures": np.ones(count, dtype=np.float32),
-        "think_span": None, "action_span": None, "action": None, "verdict": "ok", "stop": "tag", "reward": 0.0,
-    }  # fmt: skip
-    return Turn(**(values | changes))
-
-
-def episode(*turns: Turn, kind: str = "heat", success: bool = False, stop: str = "terminated") -> Episode:
-    return Episode("household", "train", 0, kind, "goal", 0, 0, "think_act", turns, success, stop)
-
-
-# Two episodes. The first has a turn of 4 tokens (1 think, 1 action) and one of 2; the second a turn of 1 token.
 HAND = [
     episode(
         turn([1, 2, 3, 4], [-1, -2, -3, -4], think_span=(1, 2), action_span=(3, 4), reward=0.5),

@@ -15,7 +15,8 @@ from isentrope.diagnosis.alarms import NAMES
 from isentrope.metrics.glossary import entry_of
 from isentrope.metrics.observe import Observer, Running
 from isentrope.runs.token_texts import TokenTexts
-from tests.metrics.made import episode, turn
+from tests.builders.episodes import episode
+from tests.builders.turns import turn
 
 LETTERS = TokenTexts([bytes([code]) for code in range(256)])
 

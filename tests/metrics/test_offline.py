@@ -20,7 +20,7 @@ from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import scores_path, train_path
 from isentrope.runs.scores import read_scores, write_scores
 from isentrope.runs.token_texts import read_token_texts
-from tests.runs.helpers import WARM_MODEL, make_model, toy_config
+from tests.builders.toy_runs import WARM_MODEL, make_model, toy_config
 
 FEW = ("run.eval_every=0", "eval.games=3", "run.steps=7", "learn.mini_batches=2", "learn.epochs=2", "methods=aem")
 OF_EPISODES = (

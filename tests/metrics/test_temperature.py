@@ -25,10 +25,10 @@ from isentrope.study.results import render
 from isentrope.study.tables import notes
 from isentrope.watch.answers import Answers
 from isentrope.watch.runs import Runs
-from tests.metrics.made import episode, turn
-from tests.report.fake_run import make_run
-from tests.runs.helpers import make_model, toy_config
-from tests.study.made import cell, make_study, whole_run
+from tests.builders.episodes import episode
+from tests.builders.run_folders import cell, make_run, make_study, whole_run
+from tests.builders.toy_runs import make_model, toy_config
+from tests.builders.turns import turn
 
 
 def sampled_at(*temperatures: float) -> Any:

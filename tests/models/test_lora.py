@@ -23,9 +23,9 @@ from isentrope.models.lora.adapters import merged, reference_of
 from isentrope.models.lora.model import Base, LoraModel, plain_weights
 from isentrope.models.policy import Policy
 from isentrope.models.sources.available import base_folder
-from tests.learning.helpers import make_episodes
+from tests.builders.episodes import make_episodes
+from tests.builders.toy_runs import make_model
 from tests.models.test_hugging_face import make_folder
-from tests.runs.helpers import make_model
 
 pytest.importorskip("peft", reason="pip install 'isentrope[hf]'")
 CPU = torch.device("cpu")

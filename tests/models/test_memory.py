@@ -24,8 +24,8 @@ from isentrope.models.memory import (
     gib,
     training_need,
 )
+from tests.builders.toy_runs import make_model, toy_config
 from tests.models.helpers import small_policy
-from tests.runs.helpers import make_model, toy_config
 
 CPU = torch.device("cpu")
 

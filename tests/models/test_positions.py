@@ -15,8 +15,8 @@ from isentrope.loop.imitate import warm_up
 from isentrope.loop.train import train
 from isentrope.models.load import load_checkpoint, load_policy
 from isentrope.models.sources.catalogue import read_facts
+from tests.builders.toy_runs import toy_config
 from tests.models.families import make_folder
-from tests.runs.helpers import toy_config
 
 transformers: Any = pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
 

@@ -98,7 +98,7 @@ def test_a_proxy_is_used_but_not_for_this_machine_nor_for_kept_connections(monke
 def test_what_trains_imports_no_server() -> None:
     """So that it runs where starlette and uvicorn are not installed."""
     modules = (
-        "isentrope.pipeline, isentrope.cli.main, isentrope.net.keys, isentrope.worlds.pool.remote, "
+        "isentrope.loop.train, isentrope.cli.main, isentrope.net.keys, isentrope.worlds.pool.remote, "
         "isentrope.worlds.search_qa.world, isentrope.worlds.adapters.openenv, isentrope.engines.openai.engine"
     )
     code = f"import sys; sys.modules['starlette'] = sys.modules['uvicorn'] = None; import {modules}"

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from isentrope.study.plan import Plan, Study
 from isentrope.study.read import StudyData, StudyRun
+from tests.builders.run_folders import cell
 from tests.papers.made import made_run
-from tests.study.made import cell
 
 
 def run_of(

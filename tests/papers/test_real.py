@@ -12,7 +12,7 @@ from isentrope.loop.train import train
 from isentrope.papers.measures import converged_success, over, seconds_per_token, share_of_time
 from isentrope.study.cells import Cell
 from isentrope.study.read import read_one
-from tests.runs.helpers import make_model, toy_config
+from tests.builders.toy_runs import make_model, toy_config
 
 
 @pytest.fixture(scope="module")

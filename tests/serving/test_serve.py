@@ -25,8 +25,8 @@ from isentrope.net.server import Server
 from isentrope.serving.chat import BadRequest, Chat
 from isentrope.serving.server import LIMITS, running, serve
 from isentrope.serving.speaker import Memory, Slots, Speaker
+from tests.builders.toy_runs import make_model
 from tests.models.helpers import small_policy
-from tests.runs.helpers import make_model
 from tests.serving.helpers import KEY, address, served, served_speaker
 
 CONFIG = RunConfig(

@@ -12,8 +12,8 @@ from isentrope.config.load import load_config
 from isentrope.config.text import config_to_toml
 from isentrope.core.errors import ConfigError, EngineError
 from isentrope.runs.writer import differences
+from tests.builders.toy_runs import make_model, toy_config
 from tests.net.faulty import faulty, refuse, say
-from tests.runs.helpers import make_model, toy_config
 from tests.serving.helpers import GOOD, KEY, ask, engine_at
 
 

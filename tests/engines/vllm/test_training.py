@@ -17,8 +17,8 @@ from isentrope.engines.registry import make_engine
 from isentrope.learning.learner import Learner
 from isentrope.loop.train import train
 from isentrope.models.load import load_policy
+from tests.builders.toy_runs import make_model
 from tests.engines.vllm.helpers import config_of, requests_of, vllm_engine
-from tests.runs.helpers import make_model
 
 
 def short_run(*changes: str) -> RunConfig:

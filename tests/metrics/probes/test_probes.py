@@ -23,9 +23,9 @@ from isentrope.models.load import load_folder, load_policy
 from isentrope.models.policy import Policy, before
 from isentrope.models.token_head import token_head
 from isentrope.runs.checkpoints import load_state, save_checkpoint
+from tests.builders.toy_runs import make_model
 from tests.metrics.probes.helpers import advantages_of, episode_of, games, spoken_turn
 from tests.models.helpers import small_policy
-from tests.runs.helpers import make_model
 
 KEYS = {
     "probe/delta_h",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from isentrope.loop.train import train
-from tests.runs.helpers import WARM_MODEL, toy_config
+from tests.builders.toy_runs import WARM_MODEL, toy_config
 
 
 @pytest.fixture(scope="module")

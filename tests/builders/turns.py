@@ -1,4 +1,4 @@
-"""Episodes for the tests of the instruments, by hand and by hypothesis."""
+"""Turns of an episode: by hand, at random, and by hypothesis."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from isentrope.core.types import Episode, Turn
+from isentrope.core.types import Turn
 
 
-def turn(entropies: list[float], logprobs: list[float] | None = None, **changes: Any) -> Turn:
+def turn(entropies: Any, logprobs: Any = None, **changes: Any) -> Turn:
+    """As many tokens as `entropies` has, all 0; `changes` are fields of the turn."""
     count = len(entropies)
     values: dict[str, Any] = {
         "observation": "", "admissible": None, "anchor": "", "context_ids": np.zeros(2, dtype=np.int32),
         "continues": False, "response_ids": np.zeros(count, dtype=np.int32),
-        "logprobs": np.array(logprobs or [-1.0] * count, dtype=np.float32),
+        "logprobs": np.array([-1.0] * count if logprobs is None else logprobs, dtype=np.float32),
         "entropies": np.array(entropies, dtype=np.float32), "temperatures": np.ones(count, dtype=np.float32),
         "think_span": None, "action_span": None, "action": None, "verdict": "ok", "stop": "tag", "reward": 0.0,
     }  # fmt: skip
@@ -26,10 +27,28 @@ def said(ids: list[int], **changes: Any) -> Turn:
     return turn([1.0] * len(ids), response_ids=np.array(ids, dtype=np.int32), **changes)
 
 
-def episode(
-    *turns: Turn, kind: str = "heat", success: bool = False, stop: str = "terminated", goal: str = ""
-) -> Episode:
-    return Episode("household", "train", 0, kind, goal, 0, 0, "think_act", turns, success, stop)
+def make_turn(
+    rng: np.random.Generator,
+    count: int,
+    continues: bool,
+    words: int = 40,
+    longest_context: int = 5,
+    rounded: bool = False,
+) -> Turn:
+    """`count` random tokens, thought and action without a gap. `rounded` entropies: equal ones do happen."""
+    think = int(rng.integers(0, count + 1))
+    return turn(
+        context_ids=rng.integers(0, words, int(rng.integers(1, longest_context + 1))).astype(np.int32),
+        continues=continues,
+        response_ids=rng.integers(0, words, count).astype(np.int32),
+        logprobs=-3 * rng.random(count),
+        entropies=np.round(2 * rng.random(count), 1) if rounded else rng.random(count),
+        temperatures=rng.choice([0.7, 1.0, 1.2], count).astype(np.float32),
+        think_span=(0, think),
+        action_span=(think, count),
+        action="look",
+        reward=float(rng.choice([0.0, -0.1])),
+    )
 
 
 numbers = st.floats(0, 5, width=32) | st.just(float("nan"))
@@ -49,15 +68,3 @@ def turns(draw: st.DrawFn) -> Turn:
         observation=draw(st.sampled_from(["Cabinet 7 is here.", "You see an egg 1.", ""])),
         verdict=draw(st.sampled_from(["ok", "inadmissible"])),
     )
-
-
-episodes = st.lists(
-    st.builds(
-        lambda found, kind, success, stop: episode(*found, kind=kind, success=success, stop=stop),
-        st.lists(turns(), max_size=5),
-        st.sampled_from(["heat", "cool"]),
-        st.booleans(),
-        st.sampled_from(["terminated", "turn_limit", "task_error"]),
-    ),
-    max_size=5,
-)

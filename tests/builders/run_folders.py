@@ -1,28 +1,27 @@
-"""Makes run folders that look like real ones: a learning curve, an entropy that erupts once, readable episodes."""
+"""Run folders written by hand: what a run writes, without a run."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from isentrope.core.stats import wilson
-from isentrope.core.types import Episode, Turn
 from isentrope.metrics.entropy import key_part
 from isentrope.metrics.log import record_of
 from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import METRICS, TIMINGS, eval_path, train_path
+from isentrope.study.cells import Cell
+from isentrope.study.folder import run_folder as study_run_folder
+from isentrope.study.folder import write_plan
+from isentrope.study.plan import Plan, Study
+from tests.builders.episodes import KINDS, TOKENS, household_episode
 
-KINDS = ("pick", "look", "clean", "heat", "cool", "pick_two")
 GAMES = 128
-WORDS = (
-    "I should look for the mug . first , then heat it with microwave 1 go to "
-    "desk take from cabinet 2 3 and put countertop drawer open clean sinkbasin maybe nothing here next fridge é 🦆 "
-)
-TOKENS = [*(f"{word} " for word in WORDS.split()), "<think>", "</think>", "<action>", "</action>"]
 CONFIG = """methods = {methods}
 
 [run]
@@ -47,63 +46,26 @@ group_size = 8
 algorithm = "grpo"
 lr = 1e-6
 """
+STUDY_CONFIG = """[run]
+seed = {seed}
+steps = {steps}
+[rollout]
+groups = 2
+group_size = 3
+[learn]
+lr = 1e-4
+"""
+
+
+def write_lines(path: Path, records: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+# Runs as the household world gives them
 
 
 def curve(step: float, steps: int, low: float, high: float) -> float:
     return low + (high - low) / (1 + math.exp(-10 * (step / max(steps, 1) - 0.4)))
-
-
-def response(rng: np.random.Generator, thought: str, action: str) -> dict[str, Any]:
-    """Token ids and numbers for a response; words that are not in the table are left out."""
-    number = {text.strip(): i for i, text in enumerate(TOKENS)}
-    words = ["<think>", *thought.split(), "</think>", "<action>", *action.split(), "</action>"]
-    words = [word for word in words if word in number]
-    ids = np.array([number[word] for word in words], dtype=np.int32)
-    entropies = np.where(rng.random(len(ids)) < 0.25, rng.exponential(1.0, len(ids)), rng.exponential(0.05, len(ids)))
-    start, end = words.index("</think>"), words.index("<action>")
-    return {
-        "response_ids": ids,
-        "entropies": entropies.astype(np.float32),
-        "logprobs": (-entropies * rng.random(len(ids))).astype(np.float32),
-        "temperatures": np.ones(len(ids), dtype=np.float32),
-        "think_span": (1, start),
-        "action_span": (end + 1, len(ids) - 1),
-    }
-
-
-def episode(rng: np.random.Generator, index: int, success: bool, split: str = "train", text: str = "") -> Episode:
-    """A household game of a few turns; `text` is put wherever text from a task or a model can stand."""
-    moves = [
-        ("first look for the mug , maybe desk 1", "go to desk 1", "You arrive at desk 1. On it you see a mug 2."),
-        ("the mug 2 is here . take it", "take mug 2 from desk 1", "You pick up the mug 2 from the desk 1."),
-        ("then heat it with the microwave", "go to microwave 1", "You arrive at microwave 1. It is closed."),
-        ("heat it first", "heat mug 2 with microwave 1", "You heat the mug 2 with the microwave 1."),
-    ]
-    turns: list[Turn] = []
-    seen = "You are in the middle of a room. You see a desk 1, a cabinet 2, a fridge 1, a microwave 1."
-    for number, (thought, action, after) in enumerate(moves):
-        valid = success or number != 2
-        turns.append(
-            Turn(
-                observation=seen + text,
-                admissible=("look", action + text),
-                anchor=f"{index:04d}{number}",
-                context_ids=np.arange(30, dtype=np.int32),
-                continues=number > 0,
-                action=(action + text) if valid else None,
-                verdict="ok" if valid else "inadmissible",
-                stop="tag",
-                reward=10.0 if success and number == 3 else 0.0 if valid else -0.1,
-                **response(rng, thought, action),
-            )
-        )
-        seen = after if valid else "Nothing happens."
-    goal = "heat some mug and put it in cabinet" + text
-    stop = "terminated" if success else "turn_limit"
-    kind = KINDS[index % len(KINDS)] + text
-    return Episode(
-        "household", split, index, kind, goal, index // 8, index % 8, "think_act", tuple(turns), success, stop
-    )
 
 
 def train_metrics(rng: np.random.Generator, step: int, steps: int) -> dict[str, float]:
@@ -171,7 +133,7 @@ def make_warmup(path: Path, seed: int = 0) -> Path:
         records.append(record_of(step, fit | {"sft/epoch": step / 25}, "sft"))
         if step % 50 == 0:
             records.append(eval_record(rng, step, 0.5 * (1 - math.exp(-step / 55))))
-    _write_lines(path / METRICS, records)
+    write_lines(path / METRICS, records)
     return path
 
 
@@ -194,16 +156,92 @@ def make_run(
         timings.append(record_of(step, {f"seconds/{k}": v * rng.uniform(0.9, 1.2) for k, v in clock.items()}, "train"))
     records.append(eval_record(rng, steps, 0.9))
     for step in sorted({0, steps // 2, steps - 1}):
-        write_episodes(train_path(path, step), [episode(rng, i, i % 3 == 0, text=text) for i in range(6)])
+        write_episodes(train_path(path, step), [household_episode(rng, i, i % 3 == 0, text=text) for i in range(6)])
     for step in (0, steps):
-        games = [episode(rng, i, i % 4 != 0, "unseen", text) for i in range(6)]
+        games = [household_episode(rng, i, i % 4 != 0, "unseen", text) for i in range(6)]
         write_episodes(eval_path(path, step, "unseen"), games)
-    _write_lines(path / METRICS, records)
-    _write_lines(path / TIMINGS, timings)
+    write_lines(path / METRICS, records)
+    write_lines(path / TIMINGS, timings)
     if warmup:
         make_warmup(path / "warmup", seed)
     return path
 
 
-def _write_lines(path: Path, records: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+# Runs of a study
+
+
+def make_study(folder: Path, cells: Sequence[Cell], plan: Plan | None = None) -> Study:
+    study = Study(plan or Plan(name="made"), tuple(cells))
+    write_plan(folder, study)
+    return study
+
+
+def cell(name: str, seeds: Sequence[int] = (0, 1), against: str = "", **tags: str) -> Cell:
+    return Cell(name, tags or {"method": name}, (f"method.x={name}",), tuple(seeds), None, "", against)
+
+
+def write_run(
+    folder: Path,
+    name: str,
+    seed: int,
+    evals: Mapping[int, float],
+    train: Sequence[Mapping[str, Any]] = (),
+    steps: int = 10,
+    timings: Sequence[Mapping[str, Any]] = (),
+) -> Path:
+    """A run with success on unseen games by step, and training rows numbered from 1."""
+    run = study_run_folder(folder, name, seed)
+    run.mkdir(parents=True)
+    (run / "config.toml").write_text(STUDY_CONFIG.format(seed=seed, steps=steps))
+    (run / "run.json").write_text('{"kind": "train"}')
+    rows: list[dict[str, Any]] = [{"step": n, "kind": "train", **row} for n, row in enumerate(train, start=1)]
+    rows += [
+        {"step": step, "kind": "eval", "eval/unseen/success": share, "eval/unseen/games": 100.0}
+        for step, share in evals.items()
+    ]
+    rows.sort(key=lambda row: (row["step"], row["kind"] == "eval"))
+    write_lines(run / METRICS, rows)
+    lines = [{"step": n, "kind": "train", **row} for n, row in enumerate(timings, start=1)]
+    write_lines(run / TIMINGS, lines)
+    return run
+
+
+def whole_run(folder: Path, name: str, seed: int, last: float, steps: int = 10) -> Path:
+    """A finished run that starts at 0.2 and ends at `last`."""
+    train = [{"entropy/token": 0.5 - 0.01 * n, "episode/tokens": 10.0, "valid_ratio": 0.9} for n in range(steps)]
+    seconds = [{"seconds/rollout": 1.0, "seconds/update": 2.0, "seconds/evaluate": 5.0}] * steps
+    return write_run(folder, name, seed, {0: 0.2, steps // 2: last / 2, steps: last}, train, steps, seconds)
+
+
+# Runs of which only the evaluations count
+
+
+def run_folder(
+    path: Path,
+    curve: Mapping[int, float],
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    games: int = 100,
+    split: str = "seen",
+    config: str = "",
+    kind: str = "train",
+) -> Path:
+    """A run folder whose evaluations have the success `curve` by step."""
+    path.mkdir(parents=True)
+    total = f"steps = {steps}\n" if steps is not None else ""
+    text = f"[run]\nseed = {seed}\n{total}[task]\nworld = 'toy'\n[eval]\ntemperature = 0.4\n{config}"
+    (path / "config.toml").write_text(text)
+    (path / "run.json").write_text(json.dumps({"kind": kind}))
+    lines = [record_of(step, split_metrics(success, games, split), "eval") for step, success in curve.items()]
+    write_lines(path / METRICS, lines)
+    return path
+
+
+def split_metrics(success: float, games: int, split: str) -> dict[str, float]:
+    """Half of the games are of each kind; both kinds are solved equally often."""
+    base = f"eval/{split}"
+    found = {f"{base}/success": success, f"{base}/games": float(games), f"{base}/low": 0.0, f"{base}/high": 1.0}
+    for kind in ("pick", "heat"):
+        found |= {f"{base}/success/{kind}": success, f"{base}/games/{kind}": games / 2}
+    return found | {f"{base}/turns": 4.0, f"{base}/return": 2.0, f"{base}/valid_ratio": 0.5}
