@@ -1,4 +1,4 @@
-"""A run small enough to be made many times in a test."""
+"""Runs of the toy world that are small enough to be made many times in a test: their model and their settings."""
 
 from __future__ import annotations
 
