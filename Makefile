@@ -44,8 +44,8 @@ test: $(DEV_STAMP) lint
 	@echo "  $(BIN)/pip install -e '.[alfworld]'"
 
 # What a change of the mathematics, the settings or the rollout breaks; worlds, servers, pages and golden runs have to wait
-QUICK := tests/agent tests/config tests/learning tests/losses tests/methods tests/rollout tests/theory tests/train \
-	tests/test_architecture.py tests/test_seeding.py
+QUICK := tests/agent tests/config tests/core tests/learning tests/methods tests/metrics/probes tests/rollout tests/theory \
+	tests/test_architecture.py
 
 check: $(DEV_STAMP) lint
 	$(call beside_types,-m 'not slow' $(QUICK))
@@ -68,7 +68,7 @@ $(VLLM_STAMP): pyproject.toml
 	touch $(VLLM_STAMP)
 
 test-vllm: $(VLLM_STAMP)
-	$(VLLM_BIN)/python -m pytest -rs -q tests/vllm
+	$(VLLM_BIN)/python -m pytest -rs -q tests/engines/vllm
 
 lint: $(DEV_STAMP)
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from isentrope.worlds.pool.open import LocalTasks
 from isentrope.worlds.pool.workers import WorkerTasks
-from tests.tasks.faulty import FAULTS, NAME, FaultyHousehold, FaultyOptions, account, play
+from tests.worlds.pool.faulty import FAULTS, NAME, FaultyHousehold, FaultyOptions, account, play
 
 
 def main() -> None:

@@ -30,7 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from isentrope.core.types import Episode, Turn
 from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.runs.layout import train_path
-from tests.report.fake_run import CONFIG, KINDS, TOKENS, eval_record, train_metrics
+from tests.builders.episodes import KINDS, TOKENS
+from tests.builders.run_folders import CONFIG, eval_record, train_metrics
 
 IN_FILE = 100  # episodes
 TURNS = 12

@@ -37,6 +37,6 @@ failed=0
 $isentrope study "recipes/studies/$name.toml" --minutes "$minutes" "${earlier[@]}" "$@" || failed=$?
 [ -f "runs/$name/study.json" ] || exit "$failed"
 $isentrope study "runs/$name" --compact "$kept" "${earlier[@]}"
-$python -m isentrope.study.docs
-$python -m isentrope.claims.docs
+$python -m tools.study_docs
+$python -m tools.claims_docs
 exit "$failed"

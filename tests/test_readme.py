@@ -17,7 +17,7 @@ from isentrope.methods.registry import make_methods
 from isentrope.papers.ledger import make_ledger
 from isentrope.papers.record import Verdict
 from isentrope.worlds.registry import make_world
-from tests.policy.test_hugging_face import make_folder
+from tests.models.test_hugging_face import make_folder
 from tools.claims_docs import kept_studies
 
 ROOT = Path(__file__).parent.parent

@@ -34,7 +34,7 @@ RECIPES = (
 @pytest.fixture(scope="module", name="model")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
-    from tests.policy.test_hugging_face import make_folder
+    from tests.models.test_hugging_face import make_folder
 
     folder = make_folder(tmp_path_factory.mktemp("tiny"))
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))

@@ -13,7 +13,8 @@ from isentrope.core.errors import ConfigError
 from isentrope.core.stats import correlation_of, difference_of, share_of, welch
 from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import eval_path
-from tests.analysis.helpers import run_folder, write
+from tests.analysis.helpers import write
+from tests.builders.run_folders import run_folder
 from tests.methods.helpers import ragged
 
 FIRST, SECOND = [1, 1, 1, 1, 0, 1, 0, 1], [1, 0, 1, 0, 0, 1, 0, 0]

@@ -11,7 +11,8 @@ from isentrope.analysis.compare import Choices, make_tables
 from isentrope.analysis.record import SAME_TEST
 from isentrope.analysis.rows import check_row, check_rows, read_rows
 from isentrope.core.errors import RunError
-from tests.analysis.helpers import run_folder, write
+from tests.analysis.helpers import write
+from tests.builders.run_folders import run_folder
 
 
 def notes_of(*named: str, **choices: Any) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from isentrope.metrics.episodes import eval_metrics
 from isentrope.metrics.log import record_of
 from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import eval_path
-from tests.analysis.helpers import metrics, run_folder, write
+from tests.analysis.helpers import write
+from tests.builders.run_folders import run_folder, split_metrics
 from tests.methods.helpers import ragged
 
 
@@ -78,7 +79,7 @@ def test_games_that_were_cut_off_are_counted() -> None:
 def test_what_a_run_says_of_lost_games_is_read(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run", {0: 0.1}, steps=10)
     lost = {"eval/seen/failures": 3.0, "eval/seen/cut/clock": 2.0, "eval/seen/cut/context_limit": 4.0}
-    line = record_of(10, {**metrics(0.5, 10, "seen"), **lost}, "eval")
+    line = record_of(10, {**split_metrics(0.5, 10, "seen"), **lost}, "eval")
     (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     seen = read_source(run).evaluations[0].splits["seen"]
     assert (seen.failures, seen.cut) == (3, {"clock": 2, "context_limit": 4})
@@ -124,14 +125,14 @@ def test_a_run_folder(tmp_path: Path) -> None:
 def test_a_run_that_is_being_written(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run", {0: 0.1, 10: 0.5}, steps=20)
     with (run / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"step": 20, "kind": "eval", **metrics(0.9, 10, "seen")})[:-20])
+        file.write(json.dumps({"step": 20, "kind": "eval", **split_metrics(0.9, 10, "seen")})[:-20])
     assert [one.step for one in read_source(run).evaluations] == [0, 10]
 
 
 def test_a_step_written_twice_counts_once(tmp_path: Path) -> None:
     run = run_folder(tmp_path / "run", {10: 0.5}, steps=20)
     with (run / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"step": 10, "kind": "eval", **metrics(0.7, 10, "seen")}) + "\n")
+        file.write(json.dumps({"step": 10, "kind": "eval", **split_metrics(0.7, 10, "seen")}) + "\n")
         file.write(json.dumps({"step": 11, "kind": "train", "success/all": 0.9}) + "\n")
     (evaluation,) = read_source(run).evaluations
     assert evaluation.splits["seen"].success.value == 0.7
@@ -154,7 +155,7 @@ def test_a_step_written_twice_counts_once(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_damaged_evaluations(tmp_path: Path, change: dict[str, object], words: str) -> None:
     run = run_folder(tmp_path / "run", {10: 0.5})
-    line = {"step": 10, "kind": "eval", **metrics(0.5, 10, "seen"), **change}
+    line = {"step": 10, "kind": "eval", **split_metrics(0.5, 10, "seen"), **change}
     (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     with pytest.raises(RunError, match=words):
         read_source(run)

@@ -16,7 +16,8 @@ from isentrope.analysis.rows import Row, make_row, read_rows
 from isentrope.analysis.source import read_source
 from isentrope.analysis.success import Window
 from isentrope.core.errors import ConfigError, RunError
-from tests.analysis.helpers import record, run_folder, write
+from tests.analysis.helpers import record, write
+from tests.builders.run_folders import run_folder
 
 
 def one_table(rows: list[Row], **choices: Any) -> ResultTable:

@@ -23,8 +23,8 @@ from isentrope.loop.evaluate import checkpoints_of
 from isentrope.loop.train import train
 from isentrope.models.load import load_policy
 from isentrope.runs.episodes import read_episodes
-from tests.runs.helpers import make_model, toy_config
-from tests.server.helpers import address, served
+from tests.builders.toy_runs import make_model, toy_config
+from tests.serving.helpers import address, served
 
 
 def invoke(*arguments: object) -> Result:
@@ -181,7 +181,7 @@ def test_games_that_were_cut_off_are_shown(recipe: Path, tmp_path: Path) -> None
 
 def test_an_evaluation_in_which_every_game_broke_is_no_result(recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "record.json"
-    broken = ("--set", "task.world=tests.runs.test_notices:BrokenWorld")
+    broken = ("--set", "task.world=tests.loop.test_notices:BrokenWorld")
     for options, words in ((broken, "the shop is closed"), (("--set", "task.episode_seconds=1e-9"), "ended as clock")):
         done = invoke("eval", "--recipe", recipe, *options, "--out", out)
         assert done.exit_code == 2

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from isentrope.cli.main import app
-from tests.analysis.helpers import run_folder, write
+from tests.analysis.helpers import write
+from tests.builders.run_folders import run_folder
 
 ROWS = Path(__file__).parents[2] / "recipes" / "papers" / "rows.toml"
 

@@ -17,8 +17,8 @@ from isentrope.loop.export import export
 from isentrope.loop.imitate import warm_up
 from isentrope.loop.train import train
 from isentrope.models.load import load_folder, load_policy
-from tests.policy.test_hugging_face import make_folder
-from tests.runs.helpers import make_model, toy_config
+from tests.builders.toy_runs import make_model, toy_config
+from tests.models.test_hugging_face import make_folder
 
 transformers: Any = pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
 pytest.importorskip("peft", reason="pip install 'isentrope[hf]'")

@@ -69,6 +69,6 @@ def test_checking_a_world() -> None:
     told = invoke("check-task", TOY, "--games", "1", "--max-turns", "5")
     assert told.exit_code == 0
     assert "in another process" in told.stdout
-    told = invoke("check-task", "tests.tasks.test_conformance:Unhashable", "--games", "1")
+    told = invoke("check-task", "tests.worlds.test_conformance:Unhashable", "--games", "1")
     assert told.exit_code == 1
     assert "BROKEN" in told.stdout

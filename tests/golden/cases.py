@@ -13,7 +13,7 @@ import torch
 from isentrope.config.schema import RunConfig
 from isentrope.loop.imitate import warm_up
 from isentrope.loop.train import train
-from tests.runs.helpers import WARM_MODEL, toy_config
+from tests.builders.toy_runs import WARM_MODEL, toy_config
 
 SMALL = (
     "run.seed=3", "run.steps=3", "run.eval_every=0", "run.checkpoint_every=3", "run.keep_last=1", "task.max_turns=5",

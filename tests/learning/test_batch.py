@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from isentrope.core.types import measured_at
 from isentrope.learning.packing import micro_batches, pack
 from isentrope.learning.tokens import flatten
-from tests.learning.helpers import make_episodes
+from tests.builders.episodes import make_episodes
 
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 60))

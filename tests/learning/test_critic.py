@@ -19,8 +19,8 @@ from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.models.load import load_folder
 from isentrope.models.policy import Policy, before
-from tests.learning.helpers import make_episodes
-from tests.policy.helpers import small_policy
+from tests.builders.episodes import make_episodes
+from tests.models.helpers import small_policy
 
 LEARN = LearnSettings(advantage="gae", kl=0.0, lr=1e-3, warmup=0.0, floor=1.0, divide_by_std=False)
 
@@ -137,7 +137,7 @@ def test_its_state_brings_everything_back() -> None:
 
 def test_a_module_under_two_names_is_saved_once(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    from tests.policy.test_hugging_face import make_folder
+    from tests.models.test_hugging_face import make_folder
 
     make_folder(tmp_path)
     policy = load_folder(tmp_path, torch.device("cpu"), "float32")

@@ -28,8 +28,8 @@ from isentrope.methods.ea import Ea
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
 from isentrope.methods.epo import Epo, EpoOptions
 from isentrope.methods.seal import Seal, SealOptions
-from tests.learning.helpers import make_episodes
-from tests.policy.helpers import small_policy
+from tests.builders.episodes import make_episodes
+from tests.models.helpers import small_policy
 from tests.reference import naive
 
 SETTINGS = LearnSettings(lr=1e-2, warmup=0.0, kl=0.05, old_logprobs="sampler", micro_tokens=200)

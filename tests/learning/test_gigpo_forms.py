@@ -11,7 +11,7 @@ from isentrope.config.schema import LearnSettings
 from isentrope.core.types import Episode
 from isentrope.learning.credit import assign_credit
 from isentrope.learning.tokens import flatten
-from tests.learning.helpers import make_episodes
+from tests.builders.episodes import make_episodes
 
 FORMS = ("gigpo", "gigpo_mixed")
 every_seed = pytest.mark.parametrize("seed", range(4))

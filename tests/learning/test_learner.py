@@ -20,8 +20,8 @@ from isentrope.learning.optimiser import Optimiser, learning_rate
 from isentrope.learning.tokens import flatten
 from isentrope.methods.entropy_bonus import EntropyBonus, EntropyBonusOptions
 from isentrope.models.policy import Policy
-from tests.learning.helpers import make_episodes
-from tests.policy.helpers import small_policy
+from tests.builders.episodes import make_episodes
+from tests.models.helpers import small_policy
 from tests.reference import naive
 
 SETTINGS = LearnSettings(lr=1e-3, kl=0.05, old_logprobs="sampler")

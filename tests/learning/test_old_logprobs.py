@@ -15,9 +15,9 @@ from isentrope.core.types import Episode
 from isentrope.learning.learner import Learner
 from isentrope.learning.records import Metrics, accumulate, brought
 from isentrope.learning.tokens import flatten
-from tests.learning.helpers import make_episodes
+from tests.builders.episodes import make_episodes
 from tests.learning.test_shared_prefix import alike
-from tests.policy.helpers import small_policy
+from tests.models.helpers import small_policy
 
 AUTO = LearnSettings(lr=1e-4, kl=0.0, old_logprobs="auto", mismatch_limit=0.001)
 

@@ -17,8 +17,8 @@ from isentrope.learning.packing import micro_batches
 from isentrope.learning.prefix_sharing import PARENT_COST, Beginning, bundles
 from isentrope.learning.tokens import flatten
 from isentrope.models.policy import before
-from tests.learning.helpers import make_episodes
-from tests.policy.helpers import small_model, small_policy
+from tests.builders.episodes import make_episodes
+from tests.models.helpers import small_model, small_policy
 
 
 def beginnings(prompts: list[list[int]], rest: int = 3, group: int = 0) -> list[Beginning]:

@@ -15,8 +15,8 @@ from isentrope.core.types import Episode, Floats, Scores, StepTokens, Term, Toke
 from isentrope.learning import learner as objective_of
 from isentrope.learning.advantages.grpo import grpo
 from isentrope.learning.learner import Learner, policy_loss
-from tests.learning.helpers import make_episodes
-from tests.policy.helpers import small_policy
+from tests.builders.episodes import make_episodes
+from tests.models.helpers import small_policy
 
 SETTINGS = LearnSettings(lr=1e-2, warmup=0.0, kl=0.0, mini_batches=2, micro_tokens=64)
 

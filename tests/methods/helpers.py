@@ -20,7 +20,8 @@ from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.models.llama import Llama
 from isentrope.models.policy import Policy
-from tests.policy.helpers import small_policy
+from tests.builders.turns import make_turn
+from tests.models.helpers import small_policy
 from tests.reference import naive
 
 Counts = Sequence[Sequence[Sequence[int]]]  # group -> episode -> tokens of each turn
@@ -32,34 +33,15 @@ PACKINGS = ({"micro_tokens": 64}, {"row_tokens": 60, "micro_tokens": 10**6}, {"r
 # Made-up episodes
 
 
-def make_turn(rng: np.random.Generator, count: int, continues: bool) -> Turn:
-    think = int(rng.integers(0, count + 1))
-    return Turn(
-        observation="",
-        admissible=None,
-        anchor="",
-        context_ids=rng.integers(0, 40, int(rng.integers(1, 5))).astype(np.int32),
-        continues=continues,
-        response_ids=rng.integers(0, 40, count).astype(np.int32),
-        logprobs=(-3 * rng.random(count)).astype(np.float32),
-        entropies=np.round(2 * rng.random(count), 1).astype(np.float32),  # rounded: equal ones do happen
-        temperatures=rng.choice([0.7, 1.0, 1.2], count).astype(np.float32),
-        think_span=(0, think),
-        action_span=(think, count),
-        action="look",
-        verdict="ok",
-        stop="tag",
-        reward=float(rng.choice([0.0, -0.1])),
-    )
-
-
 def ragged(counts: Counts, seed: int, full: bool = True, equal: bool = False) -> list[Episode]:
     """`full`: one growing conversation; else every turn has a prompt of its own. `equal`: all rewards are 0."""
     rng = np.random.default_rng(seed)
     episodes: list[Episode] = []
     for g, group in enumerate(counts):
         for member, tokens in enumerate(group):
-            turns = [make_turn(rng, count, full and t > 0) for t, count in enumerate(tokens)]
+            turns = [
+                make_turn(rng, count, full and t > 0, longest_context=4, rounded=True) for t, count in enumerate(tokens)
+            ]
             won = bool(rng.random() < 0.5)
             if turns:
                 turns[-1] = replace(turns[-1], reward=turns[-1].reward + 10.0 * won)

@@ -9,7 +9,7 @@ from typing import Any
 
 from isentrope.config.schema import RunConfig
 from isentrope.loop.train import train
-from tests.runs.helpers import toy_config
+from tests.builders.toy_runs import toy_config
 
 FEW = (
     "run.steps=2",

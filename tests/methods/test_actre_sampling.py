@@ -23,7 +23,7 @@ from isentrope.models.policy import Policy
 from isentrope.rollout.collector import Collector
 from tests.methods.helpers import shape, some_advantages
 from tests.methods.runs import config_for, play_run, steps_of
-from tests.policy.helpers import small_policy
+from tests.models.helpers import small_policy
 from tests.reference import naive_methods
 
 BASE, HOT = 0.9, 1.3
@@ -151,7 +151,7 @@ def test_the_engine_asks_the_rule_before_every_token(kind: str, tmp_path: Path) 
 def hugging_face(folder: Path) -> Policy:
     pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
     from isentrope.models.load import load_folder
-    from tests.policy.test_hugging_face import make_folder
+    from tests.models.test_hugging_face import make_folder
 
     return load_folder(make_folder(folder), torch.device("cpu"), "float32")
 

@@ -50,7 +50,7 @@ def byte_level(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A byte-level tokenizer of Hugging Face's kind."""
     pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
     from isentrope.models.chat.tokenizer import ChatTokens
-    from tests.policy.test_hugging_face import make_folder
+    from tests.models.test_hugging_face import make_folder
 
     folder: Path = make_folder(tmp_path_factory.mktemp("hf"))
     return ChatTokens.load(folder)

@@ -48,7 +48,7 @@ def trained(digits: bool) -> Any:
     from tokenizers.models import BPE
 
     from isentrope.models.chat.tokenizer import ChatTokens
-    from tests.policy.test_hugging_face import CHATML
+    from tests.models.test_hugging_face import CHATML
 
     raw: Any = Tokenizer(BPE())
     level = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from isentrope.net.client import Client, Line, TooLarge, TooLate, Unreachable
-from tests.server.faulty import answer, continue_on_and_on, cut_short, drip, drip_headers, faulty, hang, refuse, reset
+from tests.net.faulty import answer, continue_on_and_on, cut_short, drip, drip_headers, faulty, hang, refuse, reset
 
 
 @pytest.mark.parametrize("slow", [hang, drip, drip_headers, continue_on_and_on])
@@ -98,7 +98,7 @@ def test_a_proxy_is_used_but_not_for_this_machine_nor_for_kept_connections(monke
 def test_what_trains_imports_no_server() -> None:
     """So that it runs where starlette and uvicorn are not installed."""
     modules = (
-        "isentrope.pipeline, isentrope.cli.main, isentrope.net.keys, isentrope.worlds.pool.remote, "
+        "isentrope.loop.train, isentrope.cli.main, isentrope.net.keys, isentrope.worlds.pool.remote, "
         "isentrope.worlds.search_qa.world, isentrope.worlds.adapters.openenv, isentrope.engines.openai.engine"
     )
     code = f"import sys; sys.modules['starlette'] = sys.modules['uvicorn'] = None; import {modules}"

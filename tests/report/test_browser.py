@@ -11,7 +11,7 @@ import pytest
 
 from isentrope.report.compare import write_comparison
 from isentrope.report.page import write_report
-from tests.report.fake_run import make_run
+from tests.builders.run_folders import make_run
 from tests.report.test_page import HOSTILE
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install playwright")

@@ -17,7 +17,7 @@ from isentrope.report.compare import merged_notes, read_groups, write_comparison
 from isentrope.report.groups import differences, grouped
 from isentrope.report.overlay import SEEDS_BAND, over_seeds, overlays, write_figures
 from isentrope.runs.folder import Run
-from tests.report.fake_run import make_run
+from tests.builders.run_folders import make_run
 from tests.report.test_page import HOSTILE, NAMED, Tags
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,7 +10,8 @@ import pytest
 from isentrope.report.episodes import Chosen, render
 from isentrope.runs.episodes import EpisodeFile
 from isentrope.runs.token_texts import TokenTexts
-from tests.instruments.test_metrics import episode, turn
+from tests.builders.episodes import episode
+from tests.builders.turns import turn
 
 
 @pytest.mark.parametrize(("dropped", "times"), [(0, 0), (12, 1)])

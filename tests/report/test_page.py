@@ -20,7 +20,8 @@ from isentrope.report.page import write_report
 from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.runs.layout import METRICS, TIMINGS, train_path
 from isentrope.runs.log import Record
-from tests.report.fake_run import episode, make_run, make_warmup
+from tests.builders.episodes import household_episode
+from tests.builders.run_folders import make_run, make_warmup
 
 HOSTILE = (
     '</script><script>alert(1)</script><img src=x onerror=alert(2)>" onmouseover="alert(3)\' \u202e\u2028&#60;b&#62;'
@@ -147,14 +148,14 @@ def test_a_number_of_steps_that_is_text_stays_text(tmp_path: Path) -> None:
 def test_a_long_run_with_long_episodes_stays_small(tmp_path: Path) -> None:
     run = make_run(tmp_path / "big", steps=100)
     rng = np.random.default_rng(0)
-    turn = episode(rng, 0, True).turns[0]
+    turn = household_episode(rng, 0, True).turns[0]
     long = np.tile(turn.entropies, 80)[:512]
     wide = replace(
         turn, observation="x" * 9000, response_ids=np.tile(turn.response_ids, 80)[:512], entropies=long,
         logprobs=-long, temperatures=np.ones(512, dtype=np.float32),
     )  # fmt: skip
     for step in (0, 50, 99):
-        games = [replace(episode(rng, i, i % 2 == 0), turns=(wide,) * 50) for i in range(2)]
+        games = [replace(household_episode(rng, i, i % 2 == 0), turns=(wide,) * 50) for i in range(2)]
         write_episodes(train_path(run, step), games)
     page = report(run)
     assert len(page.encode()) < 3_000_000

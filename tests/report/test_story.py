@@ -17,7 +17,7 @@ from isentrope.report.page import write_report
 from isentrope.report.story import alarms_of, phases_of
 from isentrope.runs.folder import Run
 from isentrope.runs.layout import EVENTS, METRICS
-from tests.report.fake_run import make_run
+from tests.builders.run_folders import make_run
 from tests.report.test_page import HOSTILE, Tags
 
 

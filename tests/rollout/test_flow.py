@@ -25,9 +25,9 @@ from isentrope.worlds.pool.base import TaskPool
 from isentrope.worlds.pool.open import LocalTasks
 from isentrope.worlds.pool.threads import ThreadTasks
 from isentrope.worlds.pool.workers import WorkerTasks
-from tests.policy.helpers import small_policy
-from tests.tasks.odd_worlds import HERE, OddWorld, Threaded
+from tests.models.helpers import small_policy
 from tests.toys import ToyOptions, ToyTask, ToyWorld
+from tests.worlds.pool.odd_worlds import HERE, OddWorld, Threaded
 
 AGENT = AgentSettings(prompt="brief", max_response=12, max_context=400)
 TASK = TaskSettings(max_turns=5)

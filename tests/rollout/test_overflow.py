@@ -24,7 +24,7 @@ from isentrope.rollout.demonstrations import demonstrations, longest_sequence
 from isentrope.rollout.episode import Seat
 from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.worlds.pool.open import LocalTasks
-from tests.policy.helpers import small_policy
+from tests.models.helpers import small_policy
 from tests.toys import ToyOptions, ToyWorld
 
 AGENT = AgentSettings(prompt="brief", max_response=24, max_context=260)

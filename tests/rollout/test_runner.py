@@ -19,7 +19,7 @@ from isentrope.rollout.episode import Seat
 from isentrope.worlds.contract import Step
 from isentrope.worlds.pool.open import LocalTasks
 from isentrope.worlds.pool.workers import WorkerTasks
-from tests.policy.helpers import small_policy
+from tests.models.helpers import small_policy
 from tests.toys import ToyOptions, ToyTask, ToyWorld
 
 AGENT = AgentSettings(prompt="brief", max_response=30, max_context=2000)

@@ -21,7 +21,7 @@ from isentrope.runs.checkpoints import Keeper, best_checkpoint, join_tensors, sp
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import TENSORS
 from isentrope.runs.writer import RunFolder, differences
-from tests.runs.helpers import make_model, toy_config
+from tests.builders.toy_runs import make_model, toy_config
 
 
 @pytest.fixture(scope="module")

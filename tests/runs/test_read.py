@@ -12,7 +12,7 @@ from isentrope.runs.episodes import pack_episodes, read_episodes
 from isentrope.runs.folder import Run
 from isentrope.runs.layout import ABOUT, CONFIG, EVENTS, LOCK, METRICS, TIMINGS, eval_path, train_path
 from isentrope.runs.lock import hold, is_alive
-from tests.report.fake_run import make_run, make_warmup
+from tests.builders.run_folders import make_run, make_warmup
 
 
 def test_a_run_and_its_warmup(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from isentrope.core.types import Scores
 from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import scores_path
 from isentrope.runs.scores import check_scores, read_scores, write_scores
-from tests.instruments.made import episode, said
+from tests.builders.episodes import episode
+from tests.builders.turns import said
 
 EPISODES = [episode(said([1, 2])), episode(), episode(said([3]), said([4, 5, 6]))]
 

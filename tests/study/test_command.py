@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from isentrope.cli.main import app
 from isentrope.study.read import DONE, FAILED, UNFINISHED, read_study
-from tests.study.made import whole_run
+from tests.builders.run_folders import whole_run
 
 DEMO = Path(__file__).parents[2] / "recipes" / "demo.toml"
 TINY = f"""

@@ -13,7 +13,7 @@ from isentrope.study.cells import Cell
 from isentrope.study.curves import MOST, charts, families, moving_means, within_sight, write_curves
 from isentrope.study.plan import read_plan
 from isentrope.study.read import read_study
-from tests.study.made import cell, make_study, whole_run
+from tests.builders.run_folders import cell, make_study, whole_run
 
 HOUSEHOLD = Path(__file__).parents[2] / "recipes" / "studies" / "household.toml"
 

@@ -14,7 +14,7 @@ from isentrope.core.errors import RunError
 from isentrope.study.compact import read_compact, write_compact
 from isentrope.study.read import read_study
 from isentrope.study.results import render
-from tests.study.made import cell, make_study, whole_run
+from tests.builders.run_folders import cell, make_study, whole_run
 from tools.study_docs import write
 
 Lines = list[dict[str, Any]]  # the plan, then the runs

@@ -17,7 +17,7 @@ from isentrope.study.compact import write_compact
 from isentrope.study.grid import PICTURE, Grid, as_table, make_grid
 from isentrope.study.read import StudyData, read_study
 from isentrope.study.results import render, write_results
-from tests.study.made import cell, make_study, whole_run, write_run
+from tests.builders.run_folders import cell, make_study, whole_run, write_run
 from tools.claims_figures import effects_of
 from tools.study_docs import MOST_CELLS, made
 

@@ -14,8 +14,8 @@ from isentrope.study.curves import charts, families
 from isentrope.study.grid import PICTURE, make_grid
 from isentrope.study.plan import read_plan
 from isentrope.study.read import read_study
+from tests.builders.run_folders import cell, make_study, whole_run
 from tests.charts.drawn import drawn_of
-from tests.study.made import cell, make_study, whole_run
 from tools.study_docs import PAGE, SHOWN, kept_studies, made, page_of, write
 
 REBUILD = "is not what runs.jsonl.xz gives; write it again: python -m tools.study_docs"

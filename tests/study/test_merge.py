@@ -10,7 +10,7 @@ import pytest
 from isentrope.core.errors import RunError
 from isentrope.study.compact import left_behind, merged, write_compact, write_over
 from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, read_study
-from tests.study.made import cell, make_study, whole_run, write_run
+from tests.builders.run_folders import cell, make_study, whole_run, write_run
 
 
 def test_parts_that_were_run_in_several_places(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from isentrope.study.compact import COMPACT, read_compact, write_compact
 from isentrope.study.folder import note_file, run_folder
 from isentrope.study.plan import Plan, Study
 from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, StudyRun, read_study, significant
+from tests.builders.run_folders import cell, make_study, whole_run, write_run
 from tests.builders.sizes import examples
-from tests.study.made import cell, make_study, whole_run, write_run
 
 
 def made(folder: Path) -> StudyData:

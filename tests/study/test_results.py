@@ -16,7 +16,7 @@ from isentrope.study.plan import Plan
 from isentrope.study.read import DONE, StudyData, StudyRun, read_study
 from isentrope.study.results import render, write_results
 from isentrope.study.tables import Counted, Over, make_tables, notes, state
-from tests.study.made import cell, make_study, whole_run
+from tests.builders.run_folders import cell, make_study, whole_run
 
 PLAN = Plan(name="made", threshold=0.75)
 

@@ -15,7 +15,7 @@ from isentrope.study.queue import WAITING, Queue
 from isentrope.study.read import DONE, StudyData, read_study
 from isentrope.study.run import How, run_study
 from isentrope.study.show import Show
-from tests.study.made import cell, make_study, whole_run
+from tests.builders.run_folders import cell, make_study, whole_run
 
 STUDY = "seeds = 2\nset = ['run.steps=10', 'rollout.groups=2', 'rollout.group_size=3', 'learn.lr=1e-4']\n[cells.a]\n"
 

@@ -14,7 +14,7 @@ from isentrope.study.plan import read_plan
 from isentrope.study.read import StudyData, read_study
 from isentrope.study.run import How, other_start, run_study
 from isentrope.study.show import Show
-from tests.study.made import CONFIG, cell, make_study, whole_run
+from tests.builders.run_folders import STUDY_CONFIG, cell, make_study, whole_run
 from tests.study.test_run import STUDY, Sleeping
 
 LOSSES = (0.9, 0.51234, 0.3)
@@ -23,7 +23,7 @@ LOSSES = (0.9, 0.51234, 0.3)
 def write_warmup(folder: Path, losses: Sequence[float]) -> None:
     run = folder / "warmup" / "small"
     run.mkdir(parents=True)
-    (run / "config.toml").write_text(CONFIG.format(seed=0, steps=10))
+    (run / "config.toml").write_text(STUDY_CONFIG.format(seed=0, steps=10))
     (run / "run.json").write_text('{"kind": "sft"}')
     rows = [{"step": n, "kind": "sft", "sft/loss": loss} for n, loss in enumerate(losses, start=1)]
     rows.append({"step": len(losses), "kind": "eval", "eval/unseen/success": 0.3})

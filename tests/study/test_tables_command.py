@@ -11,7 +11,7 @@ from isentrope.cli.main import app
 from isentrope.study.compact import write_compact
 from isentrope.study.plan import Plan
 from isentrope.study.read import read_study
-from tests.study.made import cell, make_study, whole_run
+from tests.builders.run_folders import cell, make_study, whole_run
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from isentrope.core.types import Episode
 from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import train_path
-from tests.report.fake_run import episode, make_run
+from tests.builders.episodes import household_episode
+from tests.builders.run_folders import make_run
 
 EVENTS = (
     (0, "phase", "descent", "", ""),
@@ -40,7 +41,7 @@ def make_watched(path: Path, steps: int = 100, seed: int = 0, text: str = "", ev
 
 def grouped(number: int, seed: int, text: str = "") -> Episode:
     """Members 0 and 1 of a group fail, 2 and 3 solve it; the third turn of a failed one is refused."""
-    made = episode(np.random.default_rng(seed * 100 + number), number, number % 4 >= 2, text=text)
+    made = household_episode(np.random.default_rng(seed * 100 + number), number, number % 4 >= 2, text=text)
     return replace(made, group=number // 4, member=number % 4, kind=("heat" if number < 4 else "look") + text)
 
 

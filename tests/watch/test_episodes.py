@@ -17,14 +17,14 @@ from isentrope.runs.token_texts import TokenTexts, shown_token_texts
 from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
 from isentrope.watch.episodes import Found, Tokens, Wanted, first_difference, repeats_itself, search, view
 from isentrope.watch.runs import Run
-from tests.report.fake_run import TOKENS, episode
+from tests.builders.episodes import TOKENS, household_episode
 from tests.watch.make_runs import make_watched
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     path = make_watched(tmp_path_factory.mktemp("runs") / "grpo", steps=20)
-    odd = replace(episode(np.random.default_rng(5), 1, False), turns=(), stop="task_error", detail="it broke")
+    odd = replace(household_episode(np.random.default_rng(5), 1, False), turns=(), stop="task_error", detail="it broke")
     good = read_episodes(train_path(path, 19))
     twice = _ids("look for the mug . look for the mug . ")
     again = [replace(turn, response_ids=twice, action_span=None) for turn in good[0].turns]
@@ -199,7 +199,7 @@ def test_an_episode_without_turns_and_one_without_scores(run: Run) -> None:
 
 def test_long_episodes_come_in_parts(tmp_path: Path) -> None:
     own = Run(tmp_path / "own", "own")
-    one = episode(np.random.default_rng(0), 0, True)
+    one = household_episode(np.random.default_rng(0), 0, True)
     write_episodes(train_path(own.path, 1), [replace(one, turns=one.turns * 20), one])
     file = file_of(own, "step-000001")
     assert file is not None

@@ -1,0 +1,115 @@
+"""The fast forward pass against each model's own, in float32: prefill, appended runs, single tokens, parts, pages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from isentrope.engines.native import attention
+from isentrope.engines.native.attention import make_splits
+from isentrope.engines.native.forward import Forward
+from tests.engines.native import small
+from tests.engines.native.small import CONTEXT, DEVICE, MODELS, WORDS, make_forward, packed, plain_logits
+
+TOLERANCE = 2e-4  # of logits whose spread is about 20, in float32
+LENGTHS = {0: 5, 1: 70, 3: 16}  # within a page, over several pages and programs, exactly one page
+
+
+def some_tokens(count: int, seed: int) -> list[int]:
+    return np.random.default_rng(seed).integers(WORDS, size=count).tolist()
+
+
+def place(forward: Forward, row: int, position: int, token: int) -> None:
+    forward.rows.positions[row], forward.rows.ids[row] = position, token
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("as_small", [True, False], ids=["as a small model", "product by product"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_prefill_appending_and_single_tokens_equal_the_whole_pass(kind: str, as_small: bool):
+    model = MODELS[kind]()
+    forward = make_forward(model, as_small=as_small)
+    kv, size = forward.cache.shape[3], forward.cache.shape[5]
+    tokens = {row: some_tokens(length + 21, row) for row, length in LENGTHS.items()}
+    expected = {row: plain_logits(model, some) for row, some in tokens.items()}
+    with torch.no_grad():
+        first = forward.prefill(packed({row: (0, tokens[row][:n]) for row, n in LENGTHS.items()}, padding=7))
+        for found, (row, n) in zip(first, LENGTHS.items(), strict=True):
+            close(found, expected[row][n - 1])
+        more = forward.prefill(packed({row: (n, tokens[row][n : n + 18]) for row, n in LENGTHS.items()}))
+        for found, (row, n) in zip(more, LENGTHS.items(), strict=True):
+            close(found, expected[row][n + 17])
+        for k in range(18, 21):
+            for row, n in LENGTHS.items():
+                place(forward, row, n + k, tokens[row][n + k])
+            # in one part, and in parts of two pages, of which only the longest row has several
+            splits = make_splits(4, kv, size, 32 if k > 18 else CONTEXT, 5 if k > 18 else 1, DEVICE)
+            found = forward.decode(4, splits)
+            for row, n in LENGTHS.items():
+                close(found[row], expected[row][n + k])
+            assert not splits.arrived.any()  # ready for the next step
+
+
+def test_a_row_with_nobody_in_it_changes_nothing():
+    model = MODELS["ours"]()
+    forward = make_forward(model)
+    tokens = some_tokens(40, 0)
+    with torch.no_grad():
+        forward.prefill(packed({1: (0, tokens[:39])}))
+        before = forward.cache.clone()
+        place(forward, 1, 39, tokens[39])
+        forward.decode(4, make_splits(4, 2, 16, CONTEXT, 1, DEVICE))
+    changed = (forward.cache.nan_to_num() != before.nan_to_num()).any(dim=-1).any(dim=3).any(dim=0).any(dim=0)
+    assert changed.sum() == 1  # one place of one page: the new token's
+    page = int(forward.rows.table[1, 39 // 16])
+    assert bool(changed[page].any())
+
+
+def test_a_prompt_can_begin_with_pages_that_another_fills_in_the_same_pass():
+    model = MODELS["Llama"]()
+    forward = make_forward(model)
+    shared, ends = some_tokens(32, 0), [some_tokens(9, 1), some_tokens(20, 2)]
+    forward.rows.table[2, :2] = forward.rows.table[0, :2]
+    with torch.no_grad():
+        found = forward.prefill(packed({0: (0, shared + ends[0]), 2: (32, ends[1])}))
+    close(found[0], plain_logits(model, shared + ends[0])[-1])
+    close(found[1], plain_logits(model, shared + ends[1])[-1])
+
+
+@pytest.mark.skipif(DEVICE.type != "cuda", reason="needs a GPU: Triton's interpreter has no bfloat16 arithmetic")
+@pytest.mark.parametrize("kind", ["ours", "Qwen2", "Qwen3"])
+@pytest.mark.parametrize("held", [torch.bfloat16, torch.float32], ids=["bfloat16 weights", "float32 weights"])
+@pytest.mark.parametrize("as_small", [True, False], ids=["as a small model", "product by product"])
+def test_in_bfloat16_it_is_about_as_exact_as_the_models_own_pass(kind: str, held: torch.dtype, as_small: bool):
+    model = MODELS[kind]()
+    for parameter in model.parameters():
+        parameter.data = parameter.data.bfloat16().float()
+    tokens = some_tokens(23, 0)
+    exact = plain_logits(model, tokens)[[21, 22]]
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(held)
+    with torch.autocast(DEVICE.type, torch.bfloat16, enabled=held == torch.float32):
+        own = plain_logits(model, tokens)[[21, 22]]
+    forward = make_forward(model, dtype=torch.bfloat16, as_small=as_small)
+    kv, size = forward.cache.shape[3], forward.cache.shape[5]
+    with torch.no_grad():
+        first = forward.prefill(packed({1: (0, tokens[:22])}))[0]
+        place(forward, 1, 22, tokens[22])
+        found = torch.stack([first, forward.decode(4, make_splits(4, kv, size, CONTEXT, 1, DEVICE))[1]])
+    apart = [float((each.float() - exact).norm() / exact.norm()) for each in (found, own)]
+    assert apart[0] < 2 * apart[1] < 0.1
+
+
+def test_pages_may_be_larger_than_what_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(small, "PAGE", 128)
+    test_prefill_appending_and_single_tokens_equal_the_whole_pass("ours", as_small=False)
+
+
+def test_many_programs_read_smaller_blocks_and_find_the_same(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(small, "PAGE", 64)
+    monkeypatch.setattr(attention, "CROWDED", 1)
+    test_prefill_appending_and_single_tokens_equal_the_whole_pass("ours", as_small=False)

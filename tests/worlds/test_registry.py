@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isentrope.core.errors import ConfigError, TaskError
+from isentrope.worlds.registry import WORLDS, make_world, world_options
+from tests.toys import ToyOptions, ToyWorld
+
+ROOT = Path(__file__).parents[2]
+
+
+def needs_two(options: ToyOptions, more: int) -> ToyWorld:
+    return ToyWorld(options)
+
+
+def needs_nothing() -> ToyWorld:
+    return ToyWorld()
+
+
+def test_a_world_of_ones_own() -> None:
+    world = make_world("tests.toys:ToyWorld", {"goal": 2})
+    assert world.open().start(world.instance("train", 0)).goal == "reach 2"
+    assert world_options("tests.toys:ToyWorld") is ToyOptions
+    assert make_world("tests.worlds.test_registry:needs_nothing").name == "toy"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("houshold", {}, "did you mean household?"),
+        ("tests.toys:Nothing", {}, "could not load the world"),
+        ("tests.nowhere:World", {}, "could not load the world"),
+        ("tests.toys:ACTIONS", {}, "not a world's class"),
+        ("tests.worlds.test_registry:needs_two", {}, "must take one argument"),
+        ("tests.worlds.test_registry:needs_nothing", {"goal": 1}, "has no options"),
+    ],
+)
+def test_what_is_refused(name: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(TaskError, match=words.replace("?", r"\?")):
+        make_world(name, options)
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(
+        ConfigError, match=r"task\.options\.goall = 3: no such setting; did you mean task\.options\.goal"
+    ):
+        make_world("tests.toys:ToyWorld", {"goall": 3})
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_world_of_the_package_can_be_made_or_says_what_it_needs(name: str) -> None:
+    """Options are there without the extra; what has to be given or installed is named."""
+    world_options(name)
+    refusal, world = "", None
+    try:
+        world = make_world(name)
+    except TaskError as error:
+        refusal = str(error)
+    if world is None:
+        assert "task.options." in refusal or "install" in refusal
+    else:
+        assert world.name == name
+        getattr(world, "close", lambda: None)()
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_every_world_has_a_page(name: str) -> None:
+    assert (ROOT / WORLDS[name].page(name)).is_file()
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, module, extra in (
+        ("gym", "gymnasium", "gym"),
+        ("textarena", "textarena", "textarena"),
+        ("reasoning_gym", "reasoning_gym", "reasoning-gym"),
+        ("openenv", "openenv.core", "openenv"),
+        ("verifiers", "verifiers", "verifiers"),
+    ):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(TaskError, match=rf"pip install 'isentrope\[{extra}\]'"):
+            make_world(name)
