@@ -15,7 +15,6 @@ from isentrope.core import stats
 from isentrope.diagnosis import rise_detector
 from isentrope.diagnosis.phases import find_phases
 from isentrope.papers import fingerprints, inference, judge, measures, registry
-from isentrope.papers import judge as premises
 from isentrope.papers import measures as eruptions
 from isentrope.papers.fingerprints import DECISION, SEEDS, battery, digest_of, digest_of_decision
 from isentrope.papers.ledger import make_ledger
@@ -289,12 +288,12 @@ def bare_alone(wanted: Select, here: Sequence[Placed]) -> list[Placed]:
         (judge, "decide", lambda *_: Verdict.open),
         (judge, "clopper_pearson", lambda share, count, level: stats.clopper_pearson(share, count + 1, level)),
         (judge, "seeds_needed", lambda *_: 7),
-        (judge, "check", lambda *given: replace(premises.check(*given), met=True)),
+        (judge, "check", lambda *given, check=judge.check: replace(check(*given), met=True)),
         (judge, "of_setting", lambda parts: Verdict.open),
         (judge, "pooled", bare_alone),
         (judge, "usable", lambda runs, claim: [one for one in runs if one.run.seed]),
-        (premises, "LEVEL", 0.5),
-        (premises, "CLEAR", 0.5),
+        (judge, "LEVEL", 0.5),
+        (judge, "CLEAR", 0.5),
     ],
 )
 def test_the_way_to_a_verdict_has_a_digest_of_its_own(
