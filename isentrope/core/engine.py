@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Floats, Ints, TokenTemperature
 
 TAIL_BYTES = 64  # the end of a response that a stop rule is shown
@@ -44,7 +44,7 @@ class Sampled:
 
 class Engine(Protocol):
     @property
-    def dialect(self) -> Dialect: ...
+    def tokenizer(self) -> ChatTokenizer: ...
 
     def open(self, slots: Sequence[int]) -> None:
         """Begin with these conversations, all empty. Whatever was held before is forgotten."""
@@ -70,7 +70,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Flowing(Protocol):
+class Streaming(Protocol):
     """An engine that takes requests while others are being answered: no conversation waits for another.
 
     A slot whose conversation has ended may be used for a new one: a prompt that does not begin with what the slot

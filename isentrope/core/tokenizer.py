@@ -16,7 +16,7 @@ TAGS = ("<think>", "</think>", "<action>", "</action>")
 ACTION = ("action",)  # the tags that hold an action, unless agent.action_tags names others
 
 
-class Dialect(Protocol):
+class ChatTokenizer(Protocol):
     ids_per_token: float  # 1 where ids are the model's own; where they are not, about how many stand for one of them
     pad_id: int
     eos_ids: frozenset[int]

@@ -133,14 +133,14 @@ class LikelihoodFall:
     name = "likelihood_fall"
 
     def __init__(self) -> None:
-        self.rises = RiseDetector()  # of minus the log-probability a token
+        self.detector = RiseDetector()  # of minus the log-probability a token
 
     def look(self, step: int, metrics: Metrics) -> Trouble | None:
         likelihood = number(metrics, "likelihood/valid")
-        self.rises.look(step, None if likelihood is None else -likelihood)
-        if not self.rises.rising:
+        self.detector.look(step, None if likelihood is None else -likelihood)
+        if not self.detector.rising:
             return None
-        rise = self.rises.rises[-1]
+        rise = self.detector.rises[-1]
         return Trouble(
             f"The likelihood of valid responses is falling since step {rise.onset}: "
             f"{-rise.before:.3g} nats a token before, {-rise.top:.3g} at its lowest.",
@@ -149,10 +149,10 @@ class LikelihoodFall:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return self.rises.state_dict()
+        return self.detector.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.rises.load_state_dict(state)
+        self.detector.load_state_dict(state)
 
 
 class Duplication(Remembers):

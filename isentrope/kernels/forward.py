@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVa
 
 from isentrope.core.types import Spans
 from isentrope.kernels.attention import FLASH, Kernels, Pass, Pattern, attention, flash_runs, make_pattern
-from isentrope.models.model_adapter import Anatomy, Layer, anatomy
+from isentrope.models.model_adapter import Layer, ModelAdapter, adapt_model
 
 # The layers of a Llama-shaped model as pure functions of its weights, in two pieces with attention between them.
 #
@@ -182,7 +182,7 @@ _PLACES = (("cuda", torch.bfloat16), ("cpu", torch.float32))
 
 def trains_fast(model: object, device: torch.device, dtype: torch.dtype) -> bool:
     """Whether `fast_states` takes this model there."""
-    parts = anatomy(model) if (device.type, dtype) in _PLACES else None
+    parts = adapt_model(model) if (device.type, dtype) in _PLACES else None
     if parts is None:
         return False
     return device.type == "cpu" or flash_runs(device, dtype, parts.head_size)
@@ -190,7 +190,7 @@ def trains_fast(model: object, device: torch.device, dtype: torch.dtype) -> bool
 
 def fast_states(model: Any, ids_BT: Tensor, positions_BT: Tensor, spans: Spans, dtype: torch.dtype) -> Tensor:
     """As the model's own `hidden`, computed in `dtype`; the rows are laid end to end."""
-    parts = anatomy(model)
+    parts = adapt_model(model)
     assert parts is not None
     with torch.autocast(ids_BT.device.type, enabled=False):
         kernels, compile_pieces = (FLASH, True) if ids_BT.is_cuda else (CPU, False)
@@ -201,7 +201,7 @@ def fast_states(model: Any, ids_BT: Tensor, positions_BT: Tensor, spans: Spans, 
 
 
 def states_of(
-    parts: Anatomy,
+    parts: ModelAdapter,
     ids: Tensor,
     positions: Tensor,
     spans: Spans,

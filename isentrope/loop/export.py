@@ -189,5 +189,5 @@ def _write_generation_config(folder: Path, policy: Policy) -> None:
     """The model's own, with the tokens at which an answer ends here: other engines would talk on without them."""
     path = folder / "generation_config.json"
     config: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    config |= {"eos_token_id": sorted(policy.dialect.eos_ids), "pad_token_id": policy.dialect.pad_id}
+    config |= {"eos_token_id": sorted(policy.tokenizer.eos_ids), "pad_token_id": policy.tokenizer.pad_id}
     path.write_text(json.dumps(config, indent=2) + "\n")

@@ -111,8 +111,8 @@ class Measured:
 
 class Monitor:
     def __init__(self, run: RunSession) -> None:
-        self.run, config, dialect = run, run.config, run.policy.dialect
-        self.observer = Observer(TokenTexts(dialect.pieces(range(dialect.size))))
+        self.run, config, tokenizer = run, run.config, run.policy.tokenizer
+        self.observer = Observer(TokenTexts(tokenizer.pieces(range(tokenizer.size))))
         self.probes = Probes(config.instruments, config.learn.micro_tokens)
         self.on_alarm = OnAlarm(config)
 

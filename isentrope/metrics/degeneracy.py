@@ -127,9 +127,9 @@ def sentences_of(text: str) -> list[str]:
 
 def duplicated(step: StepTokens, words: TokenTexts) -> tuple[int, int]:
     """(sentences in all responses, those of them that stand more than once in their response)."""
-    spoken_N = step.part_N != ACTION
-    ids = step.target_N[spoken_N].tolist()
-    lengths = np.bincount(step.turn_N[spoken_N], minlength=len(step.length_U)).tolist()
+    outside_N = step.part_N != ACTION
+    ids = step.target_N[outside_N].tolist()
+    lengths = np.bincount(step.turn_N[outside_N], minlength=len(step.length_U)).tolist()
     total = twice = at = 0
     seen: dict[tuple[int, ...], tuple[int, int]] = {}  # a small model says the same thing many times
     for length in lengths:

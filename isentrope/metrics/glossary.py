@@ -127,14 +127,14 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
     "the rollout": (
         Entry("engine/cached", "share", "vLLM: share of the prompts' tokens it already held since the step before."),
         Entry(
-            "engine/rows", "responses", "Fast engine: mean number of responses that a step of the model went on with."
+            "engine/rows", "responses", "Native engine: mean number of responses that a step of the model went on with."
         ),
         Entry(
-            "engine/steps", "steps", "Fast engine: steps of the model, each a token more for all responses under way."
+            "engine/steps", "steps", "Native engine: steps of the model, each a token more for all responses under way."
         ),
-        Entry("engine/prefills", "passes", "Fast engine: passes in which new prompts were read."),
-        Entry("engine/read", "tokens", "Fast engine: prompt tokens that had to be read."),
-        Entry("engine/held", "share", "Fast engine: share of the prompts' tokens that it held already or shared."),
+        Entry("engine/prefills", "passes", "Native engine: passes in which new prompts were read."),
+        Entry("engine/read", "tokens", "Native engine: prompt tokens that had to be read."),
+        Entry("engine/held", "share", "Native engine: share of the prompts' tokens that it held already or shared."),
         Entry("return/mean", "reward", "Mean over episodes of the sum of their rewards."),
         Entry("return/std", "reward", "Standard deviation of the returns over the episodes of the step."),
         Entry("success/all", "share", "Share of the episodes that solved their task."),

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import TokenBatch, TokenStats
 from isentrope.kernels.forward import fast_states, trains_fast
 from isentrope.models.token_head import token_head
@@ -68,7 +68,7 @@ def _plain_name(name: str) -> str:
 @dataclass(frozen=True)
 class Policy:
     model: Backbone
-    dialect: Dialect
+    tokenizer: ChatTokenizer
     device: torch.device
     dtype: torch.dtype  # of the computation; the weights may be held in float32 or bfloat16
 
@@ -109,7 +109,7 @@ class Policy:
     def save(self, folder: Path) -> None:
         """Write a Hugging Face model folder."""
         self.model.save(folder)
-        self.dialect.save(folder)
+        self.tokenizer.save(folder)
 
     @property
     def trains_fast(self) -> bool:

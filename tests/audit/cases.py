@@ -71,8 +71,8 @@ class Hot:
 def play(policy: Policy, config: RunConfig, hot: bool = True) -> list[Episode]:
     """Episodes sampled by the engine; drawn rewards; log-probs shifted a little so that ratios leave 1."""
     plan = RolloutPlan("think_act", 1.0, (lambda *_: Hot()) if hot else None)
-    with Collector(config, make_engine(config, policy)) as arena:
-        episodes = rewarded(arena.train(STEP, plan), 7)
+    with Collector(config, make_engine(config, policy)) as collector:
+        episodes = rewarded(collector.train(STEP, plan), 7)
     rng, found = np.random.default_rng(8), []
     for e in episodes:
         turns = [replace(t, logprobs=(t.logprobs + rng.normal(0, SPREAD, len(t.logprobs))).astype(np.float32))
@@ -90,7 +90,7 @@ def prepared(model: Llama, device: str, compute: torch.dtype, held: torch.dtype,
         with torch.no_grad():
             for p in near.parameters():
                 p.mul_(1 + 0.03 * torch.randn(p.shape, generator=made).to(p))
-        reference = Policy(near.requires_grad_(False), policy.dialect, policy.device, compute)
+        reference = Policy(near.requires_grad_(False), policy.tokenizer, policy.device, compute)
     learner = Learner(policy, reference, config, make_methods(config))
     if learner.critic is not None:
         made = torch.Generator().manual_seed(4)

@@ -99,10 +99,10 @@ def by_hand(config: RunConfig) -> Diary:
     with watching() as diary:
         policy = load_policy(config.policy, config.run)
         learner = Learner(policy, None, config)
-        with Collector(config, TorchEngine(policy)) as arena:
+        with Collector(config, TorchEngine(policy)) as collector:
             for step in range(1, config.run.steps + 1):
                 plan = RolloutPlan(config.agent.order, config.rollout.temperature)
-                learner.update(step, arena.train(step, plan))
+                learner.update(step, collector.train(step, plan))
     return diary
 
 

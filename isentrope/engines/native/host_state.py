@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isentrope.core.engine import TAIL_BYTES, Request, Sampled
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 
 # Which pages of the cache belong to which conversation.
 #
@@ -105,10 +105,10 @@ class Vocabulary:
 
     endings: NDArray[np.uint8]  # by stop rule: ASKS or ENDS for words that could, 0 for all others
 
-    def __init__(self, dialect: Dialect, words: int) -> None:
-        known = min(words, dialect.size)
-        self.pieces = dialect.pieces(range(known)) + [b""] * (words - known)
-        self._eos = [word for word in dialect.eos_ids if word < words]
+    def __init__(self, tokenizer: ChatTokenizer, words: int) -> None:
+        known = min(words, tokenizer.size)
+        self.pieces = tokenizer.pieces(range(known)) + [b""] * (words - known)
+        self._eos = [word for word in tokenizer.eos_ids if word < words]
         self._rules: dict[tuple[bytes, ...], int] = {}
         self.endings = np.zeros((0, words), dtype=np.uint8)
 
@@ -130,7 +130,7 @@ def _could_close(piece: bytes, closings: tuple[bytes, ...]) -> bool:
     return bool(end) and any(end.endswith(closing) or closing.endswith(end) for closing in closings)
 
 
-class Answers:
+class HostState:
     def __init__(self, rows: int, length: int, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self.requests: dict[int, Request] = {}  # by row

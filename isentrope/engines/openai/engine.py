@@ -167,7 +167,7 @@ class _Dealings:
 
 class OpenAIEngine:
     def __init__(self, settings: EngineSettings) -> None:
-        self.settings, self.dialect = settings, ByteTokens()
+        self.settings, self.tokenizer = settings, ByteTokens()
         self._client = ApiClient(settings.url, settings.key_env, settings.timeout, settings.retries)
         self._dealings = _Dealings()
         self._limit_name, self._seeded = "max_tokens", True  # what the server is known to take
@@ -248,7 +248,7 @@ class OpenAIEngine:
     def _ask(self, request: Request) -> Answer:
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": self.dialect.messages(request.prompt),
+            "messages": self.tokenizer.messages(request.prompt),
             "temperature": request.temperature,
         }
         while True:

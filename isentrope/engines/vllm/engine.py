@@ -51,8 +51,8 @@ def compare(policy: Policy, request: Request, sampled: Sampled) -> None:
 
 class VllmEngine:
     def __init__(self, policy: Policy, config: RunConfig) -> None:
-        self.policy, self.dialect = policy, policy.dialect
-        self._board = Board(policy.dialect)
+        self.policy, self.tokenizer = policy, policy.tokenizer
+        self._board = Board(policy.tokenizer)
         self._count = self._prompt_tokens = self._cached_tokens = 0
         self._compared = False
         self._engine: Any = start(policy, config, self._board)

@@ -115,11 +115,11 @@ class Probes:
     def run(self, policy: Policy, episodes: Sequence[Episode], advantages: Floats | None) -> Metrics:
         """All probes. `advantages` has one number per response token, in the order of episodes, turns and tokens."""
         begin = time.monotonic()
-        spoken = [episode for episode in episodes if any(len(turn.response_ids) for turn in episode.turns)]
+        with_tokens = [episode for episode in episodes if any(len(turn.response_ids) for turn in episode.turns)]
         with undisturbed(policy):
-            self._fill(policy, spoken)
+            self._fill(policy, with_tokens)
             metrics = delta_h(policy, self.states, self.micro_tokens)
-            metrics |= self._read_groups(policy, spoken, _per_episode(spoken, advantages))
+            metrics |= self._read_groups(policy, with_tokens, _per_episode(with_tokens, advantages))
         self.timings = {"probe/seconds": time.monotonic() - begin}
         return metrics
 
@@ -127,7 +127,7 @@ class Probes:
         """Choose states until there are enough; from then on they stay the same."""
         missing = self.settings.probe_states - len(self.states)
         if missing > 0:
-            self.states += choose_states(episodes, policy.dialect, missing)
+            self.states += choose_states(episodes, policy.tokenizer, missing)
 
     def _read_groups(
         self, policy: Policy, episodes: Sequence[Episode], advantage_E: NDArray[np.float64] | None
@@ -138,22 +138,22 @@ class Probes:
         groups: list[Group] = []
         for members in self._groups(episodes):
             chosen = [episodes[e] for e in members]
-            mean_ED, spoken = read_episodes(policy, chosen, self.micro_tokens)
+            mean_ED, states = read_episodes(policy, chosen, self.micro_tokens)
             means.append(mean_ED)
             read += chosen
             if advantage_E is not None:
-                tokens_G = np.array([len(one.target_N) for one in spoken], dtype=np.float64)
-                groups.append(Group(self._kernel(policy, chosen, spoken), advantage_E[members], tokens_G))
+                tokens_G = np.array([len(state.target_N) for state in states], dtype=np.float64)
+                groups.append(Group(self._kernel(policy, chosen, states), advantage_E[members], tokens_G))
         if not read:
             return {}
         solved_E = np.array([episode.success for episode in read])
         games = [(episode.world, episode.split, episode.index) for episode in read]
         return similarity_metrics(np.concatenate(means), solved_E, games) | interference_metrics(groups)
 
-    def _kernel(self, policy: Policy, episodes: Sequence[Episode], spoken: list[EpisodeStates]) -> NDArray[np.float64]:
+    def _kernel(self, policy: Policy, episodes: Sequence[Episode], states: list[EpisodeStates]) -> NDArray[np.float64]:
         if self.settings.probe_gradient == "all":
             return full_kernel(policy, episodes, self.micro_tokens)
-        return kernel(spoken, policy.model.head_weight())
+        return kernel(states, policy.model.head_weight())
 
     def _groups(self, episodes: Sequence[Episode]) -> list[list[int]]:
         """Places of the episodes of the first groups, by the numbers of group and member."""
