@@ -4,9 +4,9 @@
     change = phases.look(step, metrics.get("entropy/token"))   # at every step; a PhaseChange, or None
     phases.phase, phases.eruptions, phases.forecast()
 
-A run begins in descent. An eruption is a rise as `rise_detector.py` defines it. It is followed by subsidence, which lasts until
-the next eruption. The detector is online: at each step it says what can be told by then. An eruption is noticed some
-steps after its onset; `spans` tells the phases as they were, with every onset where it belongs.
+A run begins in descent. An eruption is a rise as `rise_detector.py` defines it. It is followed by subsidence, which
+lasts until the next eruption. The detector is online: at each step it says what can be told by then. An eruption is
+noticed some steps after its onset; `spans` tells the phases as they were, with every onset where it belongs.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def padded(tokens: int) -> int:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything stands, for a pass over so many tokens; `table` pages and `answer` numbers belong to one admission."""
+    """Where each part begins, for a pass over so many tokens; one admission has `table` pages, `answer` numbers."""
 
     tokens: int
     rows: int
