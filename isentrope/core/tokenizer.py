@@ -1,4 +1,4 @@
-"""How text becomes tokens for one model: the agent side of a tokenizer.
+"""Defines the chat tokenizer protocol: how a conversation becomes tokens of one model.
 
 Control tokens and tags come only from the methods below, never from text: `content` encodes with special
 tokens disabled, so nothing that a task says can open a turn, close one or become a tag.

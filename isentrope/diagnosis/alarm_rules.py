@@ -1,6 +1,8 @@
-"""What the alarms on the updates look for: mismatch, gradients, groups without a difference, updates left out.
+"""The rules of the alarms: what each looks for in the policy and in its updates.
 
-As in alarm_rules.py every limit stands at the head of its rule; docs/doctor.md tells on which runs they were set.
+A rule is fed one step's metrics at a time and says whether there is trouble. Metrics that a run does not have are
+passed over: a rule that is never told anything never speaks. Every limit stands at the head of its rule; docs/doctor.md
+tells on which runs they were set.
 """
 
 from __future__ import annotations
@@ -13,9 +15,6 @@ from typing import Any, Protocol
 
 from isentrope.core.text import percent
 from isentrope.diagnosis.rise_detector import RiseDetector
-
-# What the rules of all alarms share: a trouble, the courses they remember, and how a metric is read.
-
 
 Metrics = Mapping[str, float | None]
 
@@ -84,13 +83,6 @@ class Remembers:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for key, course in self.courses.items():
             course.load_state_dict(state[key])
-
-
-# What each alarm on the policy looks for; alarm_rules_update.py has those on its updates.
-#
-# A rule is fed one step's metrics at a time and says whether there is trouble.
-# Metrics that a run does not have are passed over: a rule that is never told anything never speaks. Every limit stands
-# at the head of its rule; docs/doctor.md tells on which runs they were set.
 
 
 WEIGH = "learn.aggregation=token or episode if it is turn or sequence"  # a remedy; the doctor knows what it is

@@ -24,11 +24,11 @@ from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.models.policy import Cache, Policy
 from isentrope.models.token_head import logits
 
-# A response while it is being sampled, and how its next token is drawn from logits.
-
 
 @dataclass
 class Answer:
+    """A response while it is being sampled."""
+
     request: Request
     ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
@@ -121,16 +121,16 @@ def draw(p: Tensor, uniforms: Tensor) -> Tensor:
     return torch.minimum(token, last)
 
 
-# One token for every conversation, as a CUDA graph: hundreds of small kernels started by one call.
-#
-# A graph belongs to the tensors it was recorded with. It is recorded anew when the cache moves in memory, and once for
-# every further step of columns that the conversations reach.
-
-
 STEP = 256  # columns; a graph looks at whole steps of them
 
 
 class GraphedDecoder:
+    """One token for every conversation, as a CUDA graph: hundreds of small kernels started by one call.
+
+    A graph belongs to the tensors it was recorded with. It is recorded anew when the cache moves in memory, and once
+    for every further step of columns that the conversations reach.
+    """
+
     ready = False  # whether the libraries that a recording uses have set themselves up
 
     def __init__(self, policy: Policy, cache: Cache, rows: int) -> None:

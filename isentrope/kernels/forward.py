@@ -1,4 +1,10 @@
-"""The training forward pass: fused blocks on a GPU, and what a CPU uses instead."""
+"""The training forward pass of a Llama-shaped model: final hidden states of packed rows.
+
+A layer is two pure functions of its weights, with attention between them. torch.compile turns each into a few kernels:
+norms, rotation, biases, SwiGLU and residuals are joined with each other, and projections that read the same input are
+one matrix product. All layers share the two compiled pieces. Weights are cast to the precision of the computation; the
+stream between layers keeps that of the embedding.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +23,6 @@ from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVa
 from isentrope.core.types import Spans
 from isentrope.kernels.attention import FLASH, Kernels, Pass, Pattern, attention, flash_runs, make_pattern
 from isentrope.models.model_adapter import Layer, ModelAdapter, adapt_model
-
-# The layers of a Llama-shaped model as pure functions of its weights, in two pieces with attention between them.
-#
-# torch.compile turns each piece into a few kernels: norms, rotation, biases, SwiGLU and residuals are joined with each
-# other, and projections that read the same input are one matrix product. All layers share the two compiled pieces.
-# Weights are cast to the precision of the computation; the stream between layers keeps that of the embedding.
-
 
 Weights = tuple[Tensor | None, ...]
 Sizes = tuple[int, int, int, float]
@@ -110,11 +109,8 @@ def compiled(piece: Callable[..., Any]) -> Compiled:
     return Compiled(piece)
 
 
-# Attention over packed tokens on a CPU: torch's own flash kernels, run by run, with nothing padded or masked.
-#
-# Heads that share keys read the same memory: keys and values are never copied for them.
-
-
+# Attention on a CPU: torch's flash kernels, run by run, nothing padded or masked. Heads that share keys read the same
+# memory: keys and values are never copied for them.
 aten: Any = torch.ops.aten
 
 
@@ -173,9 +169,6 @@ def _backward(
 
 
 CPU = Kernels(_forward, _backward)
-
-# The training forward pass of a Llama-shaped model: final hidden states of packed rows.
-
 
 _PLACES = (("cuda", torch.bfloat16), ("cpu", torch.float32))
 

@@ -1,4 +1,4 @@
-"""How well a policy plays: success overall and by type of task, on each split, with intervals."""
+"""Evaluates a policy: success overall and by type of task, on each split, with intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's policy, or any model folder, as a standard Hugging Face folder: adapters added to the weights."""
+"""Exports a run's policy, or any model folder, as a Hugging Face folder with a README; adapters are merged."""
 
 from __future__ import annotations
 
@@ -26,9 +26,6 @@ from isentrope.runs.checkpoints import best_step, kept_checkpoints
 from isentrope.runs.folder import about_or_nothing, kind_of
 from isentrope.runs.layout import CHECKPOINTS, METRICS, POLICY, checkpoint_path, checkpoint_step, recorded_config
 from isentrope.runs.log import read_records
-
-# The README.md of an exported model: what it came from, what it was trained on, how well it did there.
-
 
 LOADING = """```python
 from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -1,4 +1,4 @@
-"""Supervised learning, in a run folder of its own: imitate a scripted expert (sft), or one's own successes (rft)."""
+"""Supervised learning in a run folder of its own: imitates an expert (sft) or the policy's own successes (rft)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every run opens: its folder, policy, world and engine, for train, sft, rft and eval alike.
+"""Opens what every run needs: folder, policy, world and engine, for train, sft, rft and eval alike.
 
 with open_run(config, out, resume, quiet, kind="train") as run:     # a run folder: train, sft, rft
     with run.collector() as collector: ...

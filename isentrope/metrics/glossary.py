@@ -1,4 +1,4 @@
-"""One sentence for every number that a run writes: what it is, in which unit, where it comes from.
+"""The glossary: one sentence for every number that a run writes, with its unit and where it comes from.
 
 A part in braces stands for any name: `success/{kind}` is written as `success/heat`. `MetricsLog` refuses a
 key that is not here, so the glossary is complete by construction. docs/metrics.md is made from it:
@@ -12,11 +12,11 @@ import difflib
 import re
 from dataclasses import dataclass
 
-# What the glossary says about one key.
-
 
 @dataclass(frozen=True)
 class Entry:
+    """What the glossary says about one key."""
+
     key: str
     unit: str
     text: str
@@ -26,9 +26,6 @@ class Entry:
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/\\s]+)", re.escape(self.key))
         found = re.fullmatch(pattern, key)
         return None if found is None else found.groupdict()
-
-
-# The glossary's entries of the instruments, by where their numbers come from.
 
 
 INSTRUMENTS: dict[str, tuple[Entry, ...]] = {

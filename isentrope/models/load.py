@@ -1,4 +1,4 @@
-"""Find a policy by name or folder, and put it on a device."""
+"""Loads a policy by name or folder, and puts it on a device."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from isentrope.models.sources.available import base_folder
 from isentrope.models.sources.catalogue import Facts, check_folder, read_facts
 from isentrope.models.sources.find import POCKET, find_folder
 from isentrope.models.sources.pocket import PocketTokens
-
-# Whether a model can read conversations as long as the settings allow.
 
 
 def check_positions(name: str, facts: Facts, max_context: int) -> None:

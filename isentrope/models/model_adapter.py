@@ -1,4 +1,4 @@
-"""The parts of a Llama-shaped model, whoever wrote it: our own Llama, Hugging Face's Llama, Qwen2 and Qwen3.
+"""Finds the parts of a Llama-shaped model: our own Llama, Hugging Face's Llama, Qwen2 and Qwen3.
 
 The tensors are the model's own parameters: what trains them and what samples from them see the same memory.
 """

@@ -1,4 +1,4 @@
-"""A policy: a model, the tokens it speaks, and how it is saved."""
+"""A policy: a model and its chat tokenizer; sampling precision, token statistics, saving and snapshots."""
 
 from __future__ import annotations
 
@@ -138,9 +138,6 @@ def before(states_BTD: Tensor, batch: TokenBatch) -> Tensor:
     """The state in front of each response token: what the token was predicted from."""
     flat_N = batch.row_N * states_BTD.shape[1] + batch.col_N - 1
     return states_BTD.flatten(0, 1).index_select(0, flat_N)  # each state once, so its gradient needs no sorting
-
-
-# A copy of a policy that stays as it is while the policy learns.
 
 
 def snapshot(policy: Policy) -> Policy:

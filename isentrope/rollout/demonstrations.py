@@ -1,4 +1,4 @@
-"""Expert games as episodes, exactly as the policy would have played them: material for imitation."""
+"""Plays a scripted expert and records its games as episodes of the policy: data for imitation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the native engine can take a policy, and if not, why."""
+"""Says whether the native engine can sample from a policy, and if not, why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The native engine's side on the device: cache, rows, and recorded graphs of its passes.
+"""The native engine's device state: cache, rows, and recorded CUDA graphs of its passes.
 
 A pass is hundreds of small kernels. On a GPU they are recorded once for each size and started by one call; without one
 (Triton's interpreter, in tests) the same kernels run one by one.

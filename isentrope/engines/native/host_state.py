@@ -1,4 +1,4 @@
-"""The responses under way, on the host: one row of arrays for each, and how one ends.
+"""The native engine's host state: cache pages, and the responses under way, one row of arrays for each.
 
 Tokens come in for all rows at once and are written down by array operations; only a token that could end a response is
 looked at by itself.
@@ -15,13 +15,6 @@ from numpy.typing import NDArray
 from isentrope.core.engine import TAIL_BYTES, Request, Sampled
 from isentrope.core.tokenizer import ChatTokenizer
 
-# Which pages of the cache belong to which conversation.
-#
-# A page holds the keys and values of a fixed number of tokens. Full pages of a prompt are known by all tokens up to
-# their end, so a prompt that begins like another shares its pages: within a group, and with the same instructions
-# across groups. A shared page is full and never written again.
-
-
 _Name = tuple[int, tuple[int, ...]]  # the page before (-1: none), and a page's tokens
 
 
@@ -34,6 +27,13 @@ class Held:
 
 
 class Pages:
+    """Which pages of the cache belong to which conversation.
+
+    A page holds the keys and values of a fixed number of tokens. Full pages of a prompt are known by all tokens up to
+    their end, so a prompt that begins like another shares its pages: within a group, and with the same instructions
+    across groups. A shared page is full and never written again.
+    """
+
     def __init__(self, count: int, size: int) -> None:
         self.count, self.size = count, size
         self._free = list(range(count - 1, -1, -1))

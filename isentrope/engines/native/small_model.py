@@ -1,4 +1,4 @@
-"""A small model's pass with one kernel for all that stands between two attentions.
+"""The forward pass of a small model: one kernel for everything between two attentions.
 
 With a width of 128 a matrix product takes less time than starting the kernel that computes it. Here a program carries a
 few tokens from one attention to the next: output projection, norm, SwiGLU, norm and the next layer's queries, keys and

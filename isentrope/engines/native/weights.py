@@ -1,4 +1,4 @@
-"""A model's weights as the native engine reads them: products that share their input joined into one.
+"""The native engine's weights: matrices that share their input are joined into one.
 
 Where the weights are held in the precision of the computation, the model's own parameters become views of the joined
 tensors: an update writes straight into what the engine reads, and nothing is copied. Where they are held in float32 and

@@ -1,4 +1,4 @@
-"""Our own draw inside vLLM: a logits processor that chooses the token itself.
+"""Draws tokens inside vLLM with our own random numbers, by a logits processor.
 
 vLLM computes the logits of a whole batch. The processor takes each row's temperature, draws the token with the
 request's uniform numbers, writes down log-prob and entropy of exactly that distribution, and leaves vLLM one choice:

@@ -1,4 +1,4 @@
-"""The probes of a run: measured every so many steps on a bounded part of a step, with the model at hand.
+"""Runs the probes: measurements with the model on a bounded part of a step, every so many steps.
 
 They read the policy as it is when they are asked, which is meant to be before the update: then the hidden states, the
 gradients and the advantages belong to the policy that played. Nothing of the policy, its gradients or the random
@@ -25,23 +25,18 @@ from isentrope.metrics.probes.interference import EpisodeStates, Group, full_ker
 from isentrope.metrics.probes.think import State, choose_states, delta_h, pack_states, unpack_states
 from isentrope.models.policy import Policy, before
 
-# How alike the hidden states of solved and failed episodes are.
-#
-# An episode is the mean, over its response tokens, of the final hidden state at the token (after the last norm): the
-# representation of SEAL's Figure 3. Cosines are averaged over all pairs of different episodes within a class, and over
-# all pairs of a solved and a failed one.
-#
-# The linear probe is a ridge regression from the standardised means to +1 (solved) and -1 (failed); the sign decides.
-# It is always asked about games that it has not seen. All in closed form, so nothing is random.
-
-
 Matrix = NDArray[np.float64]
 FOLDS = 5
 RIDGE = 1.0  # times the mean squared length of the standardised features
 
 
 def similarity_metrics(mean_ED: Matrix, solved_E: NDArray[np.bool_], games: Sequence[Hashable]) -> dict[str, float]:
-    """`games` says which task instance each episode was played on. What cannot be measured has no key."""
+    """How alike the hidden states of solved and failed episodes are.
+
+    An episode is the mean, over its response tokens, of the final hidden state at the token (after the last norm): the
+    representation of SEAL's Figure 3. `games` says which task instance each episode was played on. What cannot be
+    measured has no key.
+    """
     metrics = cosines(mean_ED, solved_E)
     accuracy = probe_accuracy(mean_ED, solved_E, games)
     if accuracy is not None:
@@ -51,7 +46,7 @@ def similarity_metrics(mean_ED: Matrix, solved_E: NDArray[np.bool_], games: Sequ
 
 
 def cosines(mean_ED: Matrix, solved_E: NDArray[np.bool_]) -> dict[str, float]:
-    """Mean cosine within solved, within failed and between the two."""
+    """Mean cosine over all pairs of different episodes: within solved, within failed and between the two."""
     unit_ED = mean_ED / np.maximum(np.linalg.norm(mean_ED, axis=1, keepdims=True), 1e-12)
     metrics: dict[str, float] = {}
     for name, members in (("solved", solved_E), ("failed", ~solved_E)):
@@ -66,7 +61,10 @@ def cosines(mean_ED: Matrix, solved_E: NDArray[np.bool_]) -> dict[str, float]:
 
 
 def probe_accuracy(mean_ED: Matrix, solved_E: NDArray[np.bool_], games: Sequence[Hashable]) -> float | None:
-    """Share of the episodes whose outcome is told right by a probe that was trained on other games."""
+    """Share of the episodes whose outcome is told right by a linear probe that was trained on other games.
+
+    The probe is a ridge regression from the standardised means to +1 (solved) and -1 (failed); the sign decides.
+    """
     fold_E = _folds(games)
     if fold_E.max(initial=0) == 0 or solved_E.all() or not solved_E.any():
         return None
