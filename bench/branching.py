@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from isentrope.agent.action_trie import ActionTries, TrieWalk
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.models.chat.tokenizer import ChatTokens
 from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
@@ -36,17 +36,17 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=12, help="most turns of a game")
     parser.add_argument("--rounds", type=int, default=50)
     given = parser.parse_args()
-    dialects: dict[str, Dialect] = {"pocket": PocketTokens.load(POCKET)}
+    tokenizers: dict[str, ChatTokenizer] = {"pocket": PocketTokens.load(POCKET)}
     if given.model:
-        dialects[given.model.name] = ChatTokens.load(given.model)
-    for name, dialect in dialects.items():
+        tokenizers[given.model.name] = ChatTokens.load(given.model)
+    for name, tokenizer in tokenizers.items():
         print(name)
         turns: list[Turn] = []
         for rooms, player in itertools.product(("small", "full"), ("expert", "wanders")):
             turns = list(play(rooms, player, given.games, given.turns))
-            print(f"  {rooms:6} {player:8} {shares(dialect, turns)}")
+            print(f"  {rooms:6} {player:8} {shares(tokenizer, turns)}")
         admissible = min((turn[0] for turn in turns), key=lambda actions: abs(len(actions) - 30))
-        print(f"  {len(admissible)} actions: {seconds(dialect, admissible, given.rounds) * 1e6:.2f} µs a position")
+        print(f"  {len(admissible)} actions: {seconds(tokenizer, admissible, given.rounds) * 1e6:.2f} µs a position")
 
 
 def play(rooms: str, kind: str, games: int, turns: int) -> Iterator[Turn]:
@@ -65,16 +65,16 @@ def play(rooms: str, kind: str, games: int, turns: int) -> Iterator[Turn]:
                 break
 
 
-def shares(dialect: Dialect, turns: list[Turn]) -> str:
+def shares(tokenizer: ChatTokenizer, turns: list[Turn]) -> str:
     """Of the positions inside of actions: how many each rule heats."""
-    tries = ActionTries(dialect)
+    tries = ActionTries(tokenizer)
     inside = older = present = 0
     for admissible, action in turns:
-        written = [dialect.answer(f"<action>{a}</action>") for a in admissible]
-        ids = dialect.answer(f"<action>{action}</action>")
-        walk = TrieWalk(tries.trie(admissible), dialect)
+        written = [tokenizer.answer(f"<action>{a}</action>") for a in admissible]
+        ids = tokenizer.answer(f"<action>{action}</action>")
+        walk = TrieWalk(tries.trie(admissible), tokenizer)
         for j in range(len(ids)):
-            text = b"".join(dialect.pieces(ids[:j]))
+            text = b"".join(tokenizer.pieces(ids[:j]))
             begun = text.startswith(b"<action>")
             inside += begun and len(text) < len(f"<action>{action}")
             older += begun and sum(path[:j] == ids[:j] for path in written) > 1
@@ -85,14 +85,14 @@ def shares(dialect: Dialect, turns: list[Turn]) -> str:
     )
 
 
-def seconds(dialect: Dialect, admissible: tuple[str, ...], rounds: int) -> float:
-    root = ActionTries(dialect).trie(admissible)
-    ids = [dialect.answer(f"<action>{action}</action>") for action in admissible]
+def seconds(tokenizer: ChatTokenizer, admissible: tuple[str, ...], rounds: int) -> float:
+    root = ActionTries(tokenizer).trie(admissible)
+    ids = [tokenizer.answer(f"<action>{action}</action>") for action in admissible]
     times: list[float] = []
     for _ in range(rounds):
         begin = time.perf_counter()
         for path in ids:
-            walk, said = TrieWalk(root, dialect), list[int]()
+            walk, said = TrieWalk(root, tokenizer), list[int]()
             for token in path:
                 walk.branching(said)
                 said.append(token)

@@ -97,7 +97,7 @@ def _clock(policy: Policy) -> float:
 
 def converse(engine: Engine, policy: Policy, given: argparse.Namespace, seed: int) -> list[Asked]:
     rng = np.random.default_rng(seed)
-    words = policy.dialect.size
+    words = policy.tokenizer.size
     prompts = [rng.integers(300, words, given.prompt).tolist() for _ in range(given.conversations)]
     engine.open(range(given.conversations))
     asked: list[Asked] = []

@@ -93,7 +93,7 @@ class Bench:
             chosen = read_groups(episodes, self.config.instruments.probe_groups)
             read = self.time("  hidden states", lambda: [read_episodes(self.policy, g, micro) for g in chosen])
             weight = self.policy.model.head_weight()
-            self.time("  interference", lambda: [kernel(spoken, weight) for _, spoken in read])
+            self.time("  interference", lambda: [kernel(states, weight) for _, states in read])
         means, members = np.concatenate([mean for mean, _ in read]), [e for group in chosen for e in group]
         solved, games = np.array([e.success for e in members]), [e.index for e in members]
         self.time("  similarity and accuracy", lambda: similarity_metrics(means, solved, games))
@@ -138,8 +138,8 @@ def compare(bench: Bench, episodes: list[Episode]) -> None:
     for group in read_groups(episodes, bench.config.instruments.probe_groups):
         full.append(bench.time("full", lambda g=group: full_kernel(bench.policy, g, micro)).mean(0))
         with undisturbed(bench.policy):
-            _, spoken = read_episodes(bench.policy, group, micro)
-            head.append(bench.time("head", lambda s=spoken: kernel(s, bench.policy.model.head_weight())).mean(0))
+            _, states = read_episodes(bench.policy, group, micro)
+            head.append(bench.time("head", lambda s=states: kernel(s, bench.policy.model.head_weight())).mean(0))
     a, b = np.concatenate(head), np.concatenate(full)
     ranks = [np.argsort(np.argsort(values)) for values in (a, b)]
     print(f"\nc_j of the output matrix against all weights, {len(a)} episodes:")

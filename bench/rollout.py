@@ -1,4 +1,4 @@
-"""The fast engine on a GPU: against `transformers.generate`, and against what the memory's bandwidth allows.
+"""The native engine on a GPU: against `transformers.generate`, and against what the memory's bandwidth allows.
 
     python bench/rollout.py                        # all parts, SmolLM2-135M's shape with random weights
     python bench/rollout.py --parts decode         # only the time of a decode step
@@ -39,7 +39,7 @@ from isentrope.engines.native.weights import Weights
 from isentrope.engines.torch import TorchEngine
 from isentrope.models.hugging_face import HuggingFaceModel, register_attention
 from isentrope.models.load import load_policy
-from isentrope.models.model_adapter import anatomy
+from isentrope.models.model_adapter import adapt_model
 from isentrope.models.policy import Policy
 from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
@@ -67,7 +67,7 @@ def random_policy(dtype: torch.dtype = torch.bfloat16) -> Policy:
 
 
 def fast_engine(policy: Policy, rows: int, context: int) -> FastEngine:
-    parts = anatomy(policy.model)
+    parts = adapt_model(policy.model)
     assert parts is not None
     return FastEngine(policy, parts, rows, context, memory=0.7)
 
@@ -96,7 +96,7 @@ def bandwidth() -> float:
 
 
 def decode(policy: Policy, sizes: Sequence[tuple[int, int]]) -> list[Row]:
-    parts = anatomy(policy.model)
+    parts = adapt_model(policy.model)
     assert parts is not None
     weights, speed, rows = Weights(parts, policy.dtype), bandwidth(), list[Row]()
     heavy = sum(p.numel() * p.element_size() for p in policy.module.parameters())
@@ -191,10 +191,10 @@ class Generate:
     """The peer: each turn by `generate` over whole prompts, padded on the left; ends when all responses have ended."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy, self.dialect = policy, policy.dialect
+        self.policy, self.tokenizer = policy, policy.tokenizer
         self.lm: Any = policy.model.lm if isinstance(policy.model, HuggingFaceModel) else as_hugging_face(policy)
-        known = min(self.dialect.size, self.lm.config.vocab_size)
-        self.pieces = self.dialect.pieces(range(known)) + [b""] * (self.lm.config.vocab_size - known)
+        known = min(self.tokenizer.size, self.lm.config.vocab_size)
+        self.pieces = self.tokenizer.pieces(range(known)) + [b""] * (self.lm.config.vocab_size - known)
 
     def open(self, slots: Sequence[int]) -> None: ...
 
@@ -212,12 +212,12 @@ class Generate:
         from transformers import StoppingCriteriaList
 
         width, new = max(len(r.prompt) for r in requests), max(len(r.uniforms) for r in requests)
-        ids = np.full((len(requests), width), self.dialect.pad_id, dtype=np.int64)
+        ids = np.full((len(requests), width), self.tokenizer.pad_id, dtype=np.int64)
         mask = np.zeros_like(ids)
         for i, request in enumerate(requests):
             ids[i, width - len(request.prompt) :], mask[i, width - len(request.prompt) :] = request.prompt, 1
         ends = np.zeros(len(requests), dtype=np.int64)
-        eos = sorted(self.dialect.eos_ids)
+        eos = sorted(self.tokenizer.eos_ids)
 
         def ended(given: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
             length = given.shape[1] - width
@@ -232,7 +232,7 @@ class Generate:
         out = self.lm.generate(
             input_ids=torch.from_numpy(ids).cuda(), attention_mask=torch.from_numpy(mask).cuda(), max_new_tokens=new,
             do_sample=True, temperature=requests[0].temperature or 1.0, top_k=0, top_p=1.0,
-            pad_token_id=self.dialect.pad_id, eos_token_id=[word for word in eos if word < len(self.pieces)] or None,
+            pad_token_id=self.tokenizer.pad_id, eos_token_id=[word for word in eos if word < len(self.pieces)] or None,
             stopping_criteria=StoppingCriteriaList([ended]),
         )[:, width:].cpu().numpy()  # fmt: skip
         self.lm.set_attn_implementation(register_attention())

@@ -21,7 +21,7 @@ import torch
 from isentrope.engines.native.device import PAGE, Device
 from isentrope.engines.native.weights import Weights
 from isentrope.models.llama import Llama, Shape
-from isentrope.models.model_adapter import anatomy
+from isentrope.models.model_adapter import adapt_model
 
 POCKET = Shape(vocabulary=555, width=128, layers=4, heads=4, kv_heads=2, inner=384)
 
@@ -29,7 +29,7 @@ POCKET = Shape(vocabulary=555, width=128, layers=4, heads=4, kv_heads=2, inner=3
 def make(count: int, tokens: int, small: bool) -> Device:
     model = Llama(POCKET)
     model.initialise(torch.Generator().manual_seed(0))
-    parts = anatomy(model.to("cuda"))
+    parts = adapt_model(model.to("cuda"))
     assert parts is not None
     context = -(-(tokens + 64) // PAGE) * PAGE
     device = Device(Weights(parts, torch.float32), count, count * context // PAGE, context, 64, torch.device("cuda"))

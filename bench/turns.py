@@ -29,7 +29,7 @@ import numpy as np
 from isentrope.agent.context import Context
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.core.engine import Request, Sampled
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import RolloutPlan
 from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
@@ -50,11 +50,11 @@ INSIDE: set[str] = set()
 class Canned:
     """Answers at once, from a list; the random number of the request says which."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
+    def __init__(self, tokenizer: ChatTokenizer) -> None:
+        self.tokenizer = tokenizer
         lines = [f"<think>{THOUGHT}</think><action>go to {place}</action>" for place in PLACES]
         lines += [f"<think>{THOUGHT}</think><action>{action}</action>" for action in ("look", "inventory", "dance")]
-        said = [np.array(dialect.answer(line), dtype=np.int32) for line in lines]
+        said = [np.array(tokenizer.answer(line), dtype=np.int32) for line in lines]
         self.said = [(ids, np.zeros(len(ids), np.float32), np.ones(len(ids), np.float32)) for ids in said]
 
     def open(self, slots: Sequence[int]) -> None: ...
@@ -77,8 +77,8 @@ class Canned:
 class Streaming(Canned):
     """The same, for conversations at their own pace: a quarter of those that wait are answered at a time."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        super().__init__(dialect)
+    def __init__(self, tokenizer: ChatTokenizer) -> None:
+        super().__init__(tokenizer)
         self._queue: dict[int, Request] = {}
 
     @property
@@ -127,7 +127,7 @@ def watch_parts() -> None:
     watch(module.Rules, "record", "records")
 
 
-def measure(dialect: Dialect, engine: Canned, arguments: argparse.Namespace, workers: int) -> dict[str, float]:
+def measure(tokenizer: ChatTokenizer, engine: Canned, arguments: argparse.Namespace, workers: int) -> dict[str, float]:
     world = make_world("household", {})
     agent = AgentSettings(max_response=512, max_context=8192)
     tasks = open_tasks("household", {}, arguments.conversations, workers, 30.0)
@@ -176,17 +176,17 @@ def main() -> None:
 
 def measured(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
     watch_parts()
-    dialects: dict[str, Dialect] = {"pocket tokens": PocketTokens.load(POCKET)}
+    tokenizers: dict[str, ChatTokenizer] = {"pocket tokens": PocketTokens.load(POCKET)}
     if arguments.tokenizer:
         from isentrope.models.chat.tokenizer import ChatTokens
 
-        dialects[str(arguments.tokenizer.name)] = ChatTokens.load(arguments.tokenizer)
+        tokenizers[str(arguments.tokenizer.name)] = ChatTokens.load(arguments.tokenizer)
     found: dict[str, dict[str, float]] = {}
-    for name, dialect in dialects.items():
+    for name, tokenizer in tokenizers.items():
         for workers in sorted({0, arguments.workers}):
             where = f"{workers} workers" if workers else "tasks here"
             for kind, engine in {"together": Canned, "at own pace": Streaming}.items():
-                found[f"{name}, {where}, {kind}"] = measure(dialect, engine(dialect), arguments, workers)
+                found[f"{name}, {where}, {kind}"] = measure(tokenizer, engine(tokenizer), arguments, workers)
     return found
 
 

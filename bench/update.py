@@ -44,7 +44,7 @@ from isentrope.learning.packing import batch_of, lay_out, micro_batches
 from isentrope.learning.prefix_sharing import Bundle
 from isentrope.learning.tokens import TokenSequence, flatten
 from isentrope.models.hugging_face import HuggingFaceModel, register_attention
-from isentrope.models.model_adapter import anatomy
+from isentrope.models.model_adapter import adapt_model
 from isentrope.models.policy import Policy, before
 from isentrope.models.token_head import plain_token_head
 
@@ -172,7 +172,7 @@ def chunked(setup: Setup, batch: TokenBatch) -> Head:
 
 def segments(setup: Setup, batch: TokenBatch) -> Head:
     """The packed form in plain torch: attention by segments, nothing compiled."""
-    parts = anatomy(setup.policy.model)
+    parts = adapt_model(setup.policy.model)
     assert parts is not None
     assert batch.spans is not None
     kernels = FLASH if setup.quick else None
@@ -217,14 +217,14 @@ def distances(setup: Setup, work: Work) -> dict[str, float]:
     """How far each form's gradient is from float32's, relative to its size."""
     policy = setup.policy
     model: Any = copy.deepcopy(policy.module).float()
-    exact = Setup(Policy(model, policy.dialect, policy.device, torch.float32), 4096, False)
+    exact = Setup(Policy(model, policy.tokenizer, policy.device, torch.float32), 4096, False)
     want = gradient(exact, work, FORMS[1])
     return {form.name: float((gradient(setup, work, form) - want).norm() / want.norm()) for form in FORMS}
 
 
 def operations(setup: Setup, work: Work) -> float:
     """Multiplications and additions that one update needs, whatever the form."""
-    parts = anatomy(setup.policy.model)
+    parts = adapt_model(setup.policy.model)
     assert parts is not None
     weights = [w for x in parts.layers for w in (x.q, x.k, x.v, x.o, x.gate, x.up, x.down)]
     blocks = sum(w.numel() for w in weights)

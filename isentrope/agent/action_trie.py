@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from isentrope.agent.response_format import written_action
-from isentrope.core.tokenizer import ACTION, Dialect, neutral
+from isentrope.core.tokenizer import ACTION, ChatTokenizer, neutral
 
 
 @dataclass
@@ -39,8 +39,8 @@ class TrieNode:
 class ActionTries:
     """Makes tries, and remembers how actions are written: the same ones come back all the time."""
 
-    def __init__(self, dialect: Dialect, tags: tuple[str, ...] = ACTION) -> None:
-        self.dialect, self.tags = dialect, tags
+    def __init__(self, tokenizer: ChatTokenizer, tags: tuple[str, ...] = ACTION) -> None:
+        self.tokenizer, self.tags = tokenizer, tags
         self._paths: dict[str, tuple[list[int], list[bool]]] = {}  # action -> tokens, and which reach beyond the tag
         self._tries: dict[tuple[str, ...], TrieNode] = {}
 
@@ -61,8 +61,8 @@ class ActionTries:
         return root
 
     def _path(self, action: str) -> tuple[list[int], list[bool]]:
-        ids = self.dialect.answer(written_action(action, self.tags))
-        pieces = self.dialect.pieces(ids)
+        ids = self.tokenizer.answer(written_action(action, self.tags))
+        pieces = self.tokenizer.pieces(ids)
         opened = b"".join(pieces).find(b">") + 1  # of the opening tag; a tokenizer may put a space in front
         return ids, [end > opened for end in accumulate(len(piece) for piece in pieces)]
 
@@ -70,14 +70,14 @@ class ActionTries:
 class TrieWalk:
     """Follows one response. White space in front of it is passed over, as the parser does."""
 
-    def __init__(self, root: TrieNode, dialect: Dialect) -> None:
-        self._root, self._dialect, self._read = root, dialect, 0
+    def __init__(self, root: TrieNode, tokenizer: ChatTokenizer) -> None:
+        self._root, self._tokenizer, self._read = root, tokenizer, 0
         self._node: TrieNode | None = root
 
     def branching(self, response: Sequence[int]) -> bool:
         """Whether the next token decides between admissible actions. `response` only ever grows."""
         for token in response[self._read :]:
-            if self._node is self._root and not self._dialect.pieces([token])[0].strip():
+            if self._node is self._root and not self._tokenizer.pieces([token])[0].strip():
                 continue
             self._node = self._node.children.get(token) if self._node else None
         self._read = len(response)

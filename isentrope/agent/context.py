@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from isentrope.agent.prompts import Wording, wording
 from isentrope.config.schema import AgentSettings
-from isentrope.core.tokenizer import ACTION, Dialect, neutral
+from isentrope.core.tokenizer import ACTION, ChatTokenizer, neutral
 from isentrope.worlds.contract import View
 
 KEPT = 0.75  # of the limit, once turns are left out: room for several turns until it has to be done again
@@ -36,9 +36,9 @@ def split_prefix(before: Sequence[int], prompt: Sequence[int]) -> tuple[bool, li
     return goes_on, list(prompt[len(before) :] if goes_on else prompt)
 
 
-def longest_prompt(dialect: Dialect, agent: AgentSettings) -> int:
+def longest_prompt(tokenizer: ChatTokenizer, agent: AgentSettings) -> int:
     """How many ids a prompt may have, so that the next response still fits."""
-    return int((agent.max_context - agent.max_response) * dialect.ids_per_token)
+    return int((agent.max_context - agent.max_response) * tokenizer.ids_per_token)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class _Past:
 class Context:
     """The conversation of one episode. `window` is None for one growing conversation."""
 
-    dialect: Dialect
+    tokenizer: ChatTokenizer
     wording: Wording
     order: str
     window: int | None
@@ -71,14 +71,14 @@ class Context:
     added: list[int] | None = None  # what the last prompt has behind `tokens`; None if that has to be looked for
 
     @classmethod
-    def of(cls, dialect: Dialect, agent: AgentSettings, order: str) -> Context:
+    def of(cls, tokenizer: ChatTokenizer, agent: AgentSettings, order: str) -> Context:
         return cls(
-            dialect=dialect,
+            tokenizer=tokenizer,
             wording=wording(agent.prompt),
             order=order,
             window=agent.window if agent.context == "window" else None,
             show_admissible=agent.show_admissible,
-            limit=longest_prompt(dialect, agent) if agent.overflow == "drop" else None,
+            limit=longest_prompt(tokenizer, agent) if agent.overflow == "drop" else None,
             tags=agent.action_tags,
         )
 
@@ -92,7 +92,7 @@ class Context:
             return self._window(goal, observation, choices)
         if not self.past:
             return self._opened(self.wording.first(goal, observation, choices))
-        link = [*self._closing(), *self.dialect.user(self.pending[1])]
+        link = [*self._closing(), *self.tokenizer.user(self.pending[1])]
         self.links = [*self.links[: len(self.past) - 1], link]
         whole = [*self.tokens, *link]
         if self.limit is not None and len(whole) > self.limit:
@@ -111,11 +111,11 @@ class Context:
         self.tokens = [*prompt, *response]
 
     def _opened(self, message: str) -> list[int]:
-        return self.dialect.opening(self.wording.system(self.order, self.rules, self.tags), message)
+        return self.tokenizer.opening(self.wording.system(self.order, self.rules, self.tags), message)
 
     def _closing(self) -> list[int]:
         """What closes the last answer, unless the policy closed it itself."""
-        end, answer = self.dialect.end_of_answer(), self.past[-1].response
+        end, answer = self.tokenizer.end_of_answer(), self.past[-1].response
         return [] if end and answer[-1:] == end[-1:] else end
 
     def _window(self, goal: str, observation: str, choices: tuple[str, ...] | None) -> list[int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from isentrope.config.schema import setting
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.worlds.contract import Expert, Instance, Step, View
 from isentrope.worlds.household.rooms import SIZES
 from isentrope.worlds.household.world import HouseholdOptions, HouseholdTask, HouseholdWorld
@@ -84,12 +84,12 @@ def action_number(response: Sequence[int]) -> int:
     return zlib.crc32(np.asarray(response, dtype=np.int32).tobytes())
 
 
-class DrivenDialect:
-    """Another dialect's tokens, in which no response ends before its length and every response has a valid form."""
+class DrivenTokenizer:
+    """Another tokenizer's tokens, in which no response ends before its length and every response has a valid form."""
 
     ids_per_token = 1.0
 
-    def __init__(self, inner: Dialect, length: int) -> None:
+    def __init__(self, inner: ChatTokenizer, length: int) -> None:
         assert length >= 4, "a response needs four tokens for its tags"
         self.inner, self.length, self.pad_id = inner, length, inner.pad_id
         self.eos_ids: frozenset[int] = frozenset()

@@ -92,7 +92,7 @@ def work_for(axis: str, size: int, base: Work, policy: Policy) -> Work:
         return replace(base, turns=size, context=_room(replace(base, turns=size)))
     few = replace(base, turns=min(base.turns, 5), response=min(base.response, 16))
     missing = size - few.turns * (few.response + OBSERVED) - _prompt(few, policy)
-    per_word = len(policy.dialect.content(" ".join(WORDS))) / len(WORDS)
+    per_word = len(policy.tokenizer.content(" ".join(WORDS))) / len(WORDS)
     return replace(few, words=max(0, round(missing / per_word)), context=max(size * 2, _room(few)))
 
 
@@ -108,7 +108,7 @@ def _prompt(work: Work, policy: Policy) -> int:
     agent = work.config().agent
     world = DrivenWorld()
     view = world.open().start(world.instance("train", 0))
-    return len(Context.of(policy.dialect, agent, agent.order).prompt(view))
+    return len(Context.of(policy.tokenizer, agent, agent.order).prompt(view))
 
 
 def measure(

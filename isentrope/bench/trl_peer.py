@@ -20,10 +20,10 @@ import torch
 from isentrope.agent.context import Context
 from isentrope.agent.prompts import NO_ACTION
 from isentrope.agent.response_format import parse_response
-from isentrope.bench.driven import DrivenDialect
+from isentrope.bench.driven import DrivenTokenizer
 from isentrope.bench.work import Spent, Work, clock
 from isentrope.config.schema import RunConfig
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.models.sources.find import find_folder
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout.collector import pick_instances
@@ -48,10 +48,10 @@ class Talk:
     ended: bool = False
 
     @classmethod
-    def begun(cls, world: World, index: int, dialect: Dialect, config: RunConfig) -> Talk:
+    def begun(cls, world: World, index: int, tokenizer: ChatTokenizer, config: RunConfig) -> Talk:
         task = world.open()
         view = task.start(world.instance("train", index))
-        return cls(config, task, view, Context.of(dialect, config.agent, config.agent.order))
+        return cls(config, task, view, Context.of(tokenizer, config.agent, config.agent.order))
 
     def prompt(self) -> list[int]:
         """The whole conversation so far."""
@@ -65,7 +65,7 @@ class Talk:
         self.rest += [*told, *answer]
         self.mask += [0] * len(told) + [1] * len(answer)
         settings = self.config.task
-        parsed = parse_response(self.context.dialect.pieces(answer), self.config.agent.order, "tag")
+        parsed = parse_response(self.context.tokenizer.pieces(answer), self.config.agent.order, "tag")
         self.context.answered(prompt, answer, parsed.action)
         if parsed.action is None:
             self.reward += settings.invalid_reward
@@ -97,18 +97,18 @@ class TrlPeer:
         self.cpu = not work.device.startswith("cuda")
         self.world = open_world(config.task)
         self.folder = find_folder(work.model)
-        self.dialect = self._dialect()
+        self.tokenizer = self._chat_tokenizer()
         self.turns, self.rollout_seconds, self.counts = work.turns, 0.0, (0, 0)
 
-    def _dialect(self) -> Dialect:
-        dialect: Dialect
+    def _chat_tokenizer(self) -> ChatTokenizer:
+        tokenizer: ChatTokenizer
         if (self.folder / "pocket_tokens.json").is_file():
-            dialect = PocketTokens.load(self.folder)
+            tokenizer = PocketTokens.load(self.folder)
         else:
             from isentrope.models.chat.tokenizer import ChatTokens
 
-            dialect = ChatTokens.load(self.folder)
-        return DrivenDialect(dialect, self.work.response) if self.work.driven else dialect
+            tokenizer = ChatTokens.load(self.folder)
+        return DrivenTokenizer(tokenizer, self.work.response) if self.work.driven else tokenizer
 
     def run(self, steps: int, warm_turns: int, between: Callable[[int], None] = lambda step: None) -> list[Spent]:
         """`steps` measured steps after one of `warm_turns` turns that is not; `between` is called after each of them
@@ -187,7 +187,7 @@ class TrlPeer:
             return transformers.AutoTokenizer.from_pretrained(str(self.folder), padding_side="left")
         # The trainer wants a tokenizer to show completions with; ours has its own class, so it gets the names alone.
         tokens = importlib.import_module("tokenizers")
-        names = {f"token{i}": i for i in range(self.dialect.size)}
+        names = {f"token{i}": i for i in range(self.tokenizer.size)}
         kit = tokens.Tokenizer(tokens.models.WordLevel(names, unk_token="token0"))
         end = PocketTokens.load(self.folder).answer("</action>")[0]
         return transformers.PreTrainedTokenizerFast(
@@ -197,7 +197,7 @@ class TrlPeer:
     def rollout(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         """All turns of all conversations, in the form that TRL asks for."""
         begin = clock(self.work)
-        talks = [Talk.begun(self.world, int(prompt), self.dialect, self.config) for prompt in prompts]
+        talks = [Talk.begun(self.world, int(prompt), self.tokenizer, self.config) for prompt in prompts]
         for _ in range(self.turns):
             live = [talk for talk in talks if not talk.ended]
             asked = [talk.prompt() for talk in live]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from isentrope.bench.driven import WORLD, DrivenDialect
+from isentrope.bench.driven import WORLD, DrivenTokenizer
 from isentrope.bench.shapes import SHAPES, write_random_model
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
@@ -115,7 +115,7 @@ class Ours:
         use_threads(config)
         policy = loaded or load_policy(config.policy, config.run)
         if work.driven:
-            policy = replace(policy, dialect=DrivenDialect(policy.dialect, work.response))
+            policy = replace(policy, tokenizer=DrivenTokenizer(policy.tokenizer, work.response))
         self.learner = Learner(policy, None, config)
         self.collector = Collector(config, make_engine(config, policy))
 

@@ -70,7 +70,7 @@ def claims(
     if form is Form.text and out is None:
         _show(ledger, checked, details or bool(only) or not studies)
         return
-    from isentrope.core.text import print_or_write
+    from isentrope.cli.options import print_or_write
     from isentrope.papers.pages import to_json, to_markdown
 
     text = to_json(ledger, checked) if form is Form.json else to_markdown(ledger, checked)

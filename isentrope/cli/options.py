@@ -158,3 +158,14 @@ def named_rows(entries: Sequence[str]) -> dict[str, list[Path]]:
         found = sorted(Path(path) for path in glob.glob(pattern)) or [Path(pattern)]
         rows.setdefault(name.strip(), []).extend(path for path in found if path.is_dir() or len(found) == 1)
     return rows
+
+
+def print_or_write(text: str, out: Path | None) -> None:
+    """To the terminal, made fit for it; or as it is to a file, whose name is then printed."""
+    from isentrope.runs.atomic import write_atomically
+
+    if out is None:
+        typer.echo(plain(text), nl=False)
+    else:
+        write_atomically(out, text.encode())
+        typer.echo(str(out))

@@ -67,7 +67,7 @@ def table(
     from isentrope.analysis.result_table import render
     from isentrope.analysis.rows import read_rows
     from isentrope.analysis.success import Window
-    from isentrope.core.text import print_or_write
+    from isentrope.cli.options import print_or_write
 
     choices = Choices(tuple(split or ()), at.value, Window(last, from_step), against, mixed, more)
     tables = make_tables(read_rows(sources or (), row or ()), choices)

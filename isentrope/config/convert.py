@@ -1,4 +1,10 @@
-"""Text and TOML values to settings of the right type, with every problem at once."""
+"""Converts text and TOML values to settings of the right type, and reports every problem at once.
+
+    options = parse_section(HouseholdOptions, config.task.options, "task.options")
+
+Strict means: no unknown key, no text where a number belongs, no true where an integer belongs, nothing out of
+its limits. An integer is taken where a float is expected; nothing else is converted.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +17,6 @@ from isentrope.config.older import gone
 from isentrope.config.suggest import nearest, other_kind, plain_name
 from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError
-
-# The types that settings may have, and what is allowed in words.
-
 
 _PLURALS = {str: "text", int: "integers", float: "numbers", bool: "true or false"}
 
@@ -63,14 +66,6 @@ def _bounds_in_words(limits: Mapping[str, Any]) -> str:
         if bound is not None
     ]
     return " and".join(words)
-
-
-# From a TOML table to a dataclass made with `setting(...)`, strictly, with every problem reported at once.
-#
-#     options = parse_section(HouseholdOptions, config.task.options, "task.options")
-#
-# Strict means: no unknown key, no text where a number belongs, no true where an integer belongs, nothing out of
-# its limits. An integer is taken where a float is expected; nothing else is converted.
 
 
 T = TypeVar("T")

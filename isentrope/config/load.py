@@ -1,4 +1,4 @@
-"""`load_config`: a recipe and `--set` overrides become one checked RunConfig."""
+"""Loads a config in layers: what a recipe extends, the recipe on it, `--set` on top; then checks all of it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from isentrope.config.suggest import nearest
 from isentrope.config.text import config_to_toml
 from isentrope.config.validate import impossible, switched_in
 from isentrope.core.errors import ConfigError
-
-# Recipes in layers: `extends` below, the recipe on it, `--set` on top.
-
 
 Table = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Settings that are gone, and what the files of runs that had them mean today.
+"""Reads settings of older versions: what the files of older runs mean today.
 
 `learn.step_std` said whether GiGPO's step part is divided; today `learn.divide_by_std` says it for both parts. Until
 then a plain `gigpo` divided the episode part alone, which is called `gigpo_mixed` now. A file of ours has every setting

@@ -1,4 +1,4 @@
-"""The nearest name, for errors about a name that does not exist."""
+"""Suggests the nearest known name in errors about a name that does not exist."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if guess is not None:
         return f"; did you mean {guess}?"
     return f"; there is: {', '.join(names)}" if names else ""
-
-
-# Which kind of thing a name is, for somebody who gave an algorithm where a method was asked for, or the reverse.
 
 
 # The methods' own registry is too heavy to import here; a test compares the two.

@@ -1,4 +1,4 @@
-"""Combinations of settings that cannot be run, each named in a sentence."""
+"""Refuses combinations of settings that cannot be run, each with a sentence."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import ConfigError
 
-# Addresses of servers: which are on this machine, and those that `task.where` lists.
-
-
+# task.where
 PLACES = ("auto", "local", "processes")
 
 
@@ -66,9 +64,7 @@ def where_problem(where: str, workers: int) -> str | None:
     return None
 
 
-# What `run.track` asks for: the experiment trackers that a run's numbers also go to.
-
-
+# run.track
 TRACKERS = ("wandb", "mlflow", "trackio")
 
 
@@ -84,9 +80,7 @@ def track_problem(track: str) -> str | None:
     return f'run.track = "{track}": expected {", ".join(TRACKERS)}, several with commas, or nothing'
 
 
-# What `instruments.on_alarm` asks for.
-
-
+# instruments.on_alarm
 PLAIN = ("nothing", "checkpoint", "pause")
 _SWITCH = re.compile(r"switch:([a-z0-9_]+)")
 

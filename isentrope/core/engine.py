@@ -1,8 +1,8 @@
-"""What samples responses: the protocol behind which the engines stand, and what goes in and comes out.
+"""Defines the engine protocol: an engine samples responses to requests.
 
 An engine holds conversations in numbered slots. A request gives all tokens before the response; what the engine
-already holds of that conversation need not be computed again. Four engines exist: torch (in this process), fast (the
-same on a GPU, for Llama-shaped models), vLLM, and any server that speaks OpenAI's protocol.
+already holds of that conversation need not be computed again. Four engines exist: torch (in this process), native (the
+same on a GPU, for Llama-shaped models; engine.kind = "fast"), vLLM, and any server that speaks OpenAI's protocol.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Floats, Ints, TokenTemperature
 
 TAIL_BYTES = 64  # the end of a response that a stop rule is shown
@@ -44,7 +44,7 @@ class Sampled:
 
 class Engine(Protocol):
     @property
-    def dialect(self) -> Dialect: ...
+    def tokenizer(self) -> ChatTokenizer: ...
 
     def open(self, slots: Sequence[int]) -> None:
         """Begin with these conversations, all empty. Whatever was held before is forgotten."""
@@ -70,8 +70,8 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Flowing(Protocol):
-    """An engine that takes requests while others are being answered: no conversation waits for another.
+class Streaming(Protocol):
+    """What an engine has besides if it takes requests while others are answered: no conversation waits for another.
 
     A slot whose conversation has ended may be used for a new one: a prompt that does not begin with what the slot
     holds begins anew.

@@ -1,4 +1,4 @@
-"""One error type per boundary, and the context manager that assigns it.
+"""Error types, one for each boundary, and a context manager that turns OSError into RunError.
 
 Whatever goes wrong reaches the user as one of these, with a sentence that gives the value, what was
 expected and what to do. The command line prints them without a traceback.

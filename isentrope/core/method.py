@@ -1,4 +1,4 @@
-"""What a method is. It touches the loop in a few places, all in its own file.
+"""Defines the base class of methods, and the places of the loop in which a method may act.
 
     plan         before the rollout: how the episodes are played
     evaluation   before an evaluation: likewise, where a method changes that too

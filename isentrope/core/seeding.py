@@ -1,4 +1,4 @@
-"""Everything random is drawn from a named stream: the same names and seed give the same numbers, in any order."""
+"""Named random streams: the same names and seed give the same numbers, in whatever order they are drawn."""
 
 from __future__ import annotations
 

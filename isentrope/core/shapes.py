@@ -1,4 +1,4 @@
-"""What every loss and advantage asserts first: the ranks, lengths and kinds of its arrays.
+"""Checks ranks, lengths and dtypes of arrays: the first line of every loss and advantage.
 
 Only shapes and types are read, never values, so nothing waits for a GPU. Letters are those of types.py.
 """

@@ -1,4 +1,4 @@
-"""Every interval and quantile of the package, as pure functions: no files, no randomness that is not fixed.
+"""Confidence intervals and quantiles, as pure functions; resampling uses a fixed seed.
 
 share        Wilson's score interval (Wilson 1927), also for few games and for shares near 0 or 1; Clopper and Pearson's
              (1934) where an interval may never hold the truth less often than it says

@@ -1,18 +1,18 @@
-"""Text for people: numbers in sentences, and foreign text made fit for a terminal."""
+"""Formats numbers in sentences, and makes text of unknown origin safe for a terminal.
+
+A task's text could move the cursor, rename the window or reorder what is read. `plain` keeps brackets, since worlds use
+them (`search[red shoes]`); so print the result as `shown(text)`, never inside rich markup.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-# Numbers as a reader wants them, in the sentences of alarms and diagnoses.
-
 
 _SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
@@ -48,12 +48,6 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
-# Text that somebody else wrote, made fit for a terminal.
-#
-# A task's text could move the cursor, rename the window or reorder what is read. Brackets are kept, since worlds use
-# them (`search[red shoes]`); so print the result as `shown(text)`, never inside rich markup.
-
-
 _ESCAPE_SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC and the other strings: title, clipboard, links
@@ -75,16 +69,3 @@ def shown(text: str, style: str = "") -> Text:
     from rich.text import Text
 
     return Text(plain(text), style=style)
-
-
-def print_or_write(text: str, out: Path | None) -> None:
-    """To the terminal, made fit for it; or as it is to a file, whose name is then printed."""
-    import typer
-
-    from isentrope.runs.atomic import write_atomically
-
-    if out is None:
-        typer.echo(plain(text), nl=False)
-    else:
-        write_atomically(out, text.encode())
-        typer.echo(str(out))

@@ -1,4 +1,4 @@
-"""How text becomes tokens for one model: the agent side of a tokenizer.
+"""Defines the chat tokenizer protocol: how a conversation becomes tokens of one model.
 
 Control tokens and tags come only from the methods below, never from text: `content` encodes with special
 tokens disabled, so nothing that a task says can open a turn, close one or become a tag.
@@ -16,7 +16,7 @@ TAGS = ("<think>", "</think>", "<action>", "</action>")
 ACTION = ("action",)  # the tags that hold an action, unless agent.action_tags names others
 
 
-class Dialect(Protocol):
+class ChatTokenizer(Protocol):
     ids_per_token: float  # 1 where ids are the model's own; where they are not, about how many stand for one of them
     pad_id: int
     eos_ids: frozenset[int]

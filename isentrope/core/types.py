@@ -107,8 +107,8 @@ class TokenTemperature(Protocol):
 
 
 TemperatureRule = Callable[[Any, tuple[str, ...] | None, float, tuple[str, ...]], TokenTemperature | None]
-"""From the Dialect of the model, the admissible actions of a turn, the plan's temperature and the tags that hold an
-action to the temperatures of the response; None leaves the plan's for all of it."""
+"""From the chat tokenizer of the model, the admissible actions of a turn, the plan's temperature and the tags that hold
+an action to the temperatures of the response; None leaves the plan's for all of it."""
 
 
 @dataclass(frozen=True)

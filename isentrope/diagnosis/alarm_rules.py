@@ -1,6 +1,8 @@
-"""What the alarms on the updates look for: mismatch, gradients, groups without a difference, updates left out.
+"""The rules of the alarms: what each looks for in the policy and in its updates.
 
-As in alarm_rules.py every limit stands at the head of its rule; docs/doctor.md tells on which runs they were set.
+A rule is fed one step's metrics at a time and says whether there is trouble. Metrics that a run does not have are
+passed over: a rule that is never told anything never speaks. Every limit stands at the head of its rule; docs/doctor.md
+tells on which runs they were set.
 """
 
 from __future__ import annotations
@@ -13,9 +15,6 @@ from typing import Any, Protocol
 
 from isentrope.core.text import percent
 from isentrope.diagnosis.rise_detector import RiseDetector
-
-# What the rules of all alarms share: a trouble, the courses they remember, and how a metric is read.
-
 
 Metrics = Mapping[str, float | None]
 
@@ -86,13 +85,6 @@ class Remembers:
             course.load_state_dict(state[key])
 
 
-# What each alarm on the policy looks for; alarm_rules_update.py has those on its updates.
-#
-# A rule is fed one step's metrics at a time and says whether there is trouble.
-# Metrics that a run does not have are passed over: a rule that is never told anything never speaks. Every limit stands
-# at the head of its rule; docs/doctor.md tells on which runs they were set.
-
-
 WEIGH = "learn.aggregation=token or episode if it is turn or sequence"  # a remedy; the doctor knows what it is
 
 
@@ -133,14 +125,14 @@ class LikelihoodFall:
     name = "likelihood_fall"
 
     def __init__(self) -> None:
-        self.rises = RiseDetector()  # of minus the log-probability a token
+        self.detector = RiseDetector()  # of minus the log-probability a token
 
     def look(self, step: int, metrics: Metrics) -> Trouble | None:
         likelihood = number(metrics, "likelihood/valid")
-        self.rises.look(step, None if likelihood is None else -likelihood)
-        if not self.rises.rising:
+        self.detector.look(step, None if likelihood is None else -likelihood)
+        if not self.detector.rising:
             return None
-        rise = self.rises.rises[-1]
+        rise = self.detector.rises[-1]
         return Trouble(
             f"The likelihood of valid responses is falling since step {rise.onset}: "
             f"{-rise.before:.3g} nats a token before, {-rise.top:.3g} at its lowest.",
@@ -149,10 +141,10 @@ class LikelihoodFall:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return self.rises.state_dict()
+        return self.detector.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.rises.load_state_dict(state)
+        self.detector.load_state_dict(state)
 
 
 class Duplication(Remembers):

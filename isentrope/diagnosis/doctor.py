@@ -1,4 +1,4 @@
-"""What happened in a run, in words: `isentrope doctor RUN`.
+"""Diagnoses a run in words: `isentrope doctor RUN`.
 
     diagnosis = diagnose(Run.open("runs/first"))
     print(diagnosis.words())

@@ -4,9 +4,9 @@
     change = phases.look(step, metrics.get("entropy/token"))   # at every step; a PhaseChange, or None
     phases.phase, phases.eruptions, phases.forecast()
 
-A run begins in descent. An eruption is a rise as `rises.py` defines it. It is followed by subsidence, which lasts until
-the next eruption. The detector is online: at each step it says what can be told by then. An eruption is noticed some
-steps after its onset; `spans` tells the phases as they were, with every onset where it belongs.
+A run begins in descent. An eruption is a rise as `rise_detector.py` defines it. It is followed by subsidence, which
+lasts until the next eruption. The detector is online: at each step it says what can be told by then. An eruption is
+noticed some steps after its onset; `spans` tells the phases as they were, with every onset where it belongs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PhaseDetector:
     """Feed it every step's entropy. `state_dict` is JSON: a resumed run goes on as if it had never stopped."""
 
     def __init__(self) -> None:
-        self._rises = RiseDetector()
+        self._detector = RiseDetector()
         self._first: int | None = None
         self._last: int | None = None
 
@@ -70,30 +70,30 @@ class PhaseDetector:
         if self._first is None:
             self._first = step
         self._last = step
-        if not self._rises.look(step, entropy):
+        if not self._detector.look(step, entropy):
             return None
-        rise = self._rises.rises[-1]
+        rise = self._detector.rises[-1]
         return PhaseChange(
-            step, self.phase, risen(rise) if self._rises.rising else sunk(rise, self._rises.level or 0.0)
+            step, self.phase, risen(rise) if self._detector.rising else sunk(rise, self._detector.level or 0.0)
         )
 
     @property
     def phase(self) -> int:
-        if not self._rises.rises:
+        if not self._detector.rises:
             return DESCENT
-        return ERUPTION if self._rises.rising else SUBSIDENCE
+        return ERUPTION if self._detector.rising else SUBSIDENCE
 
     @property
     def eruptions(self) -> list[Rise]:
         """All so far; the last one changes while it is under way."""
-        return list(self._rises.rises)
+        return list(self._detector.rises)
 
     def spans(self) -> list[Span]:
         """The phases from the first step to the last, without a gap. Subsidence begins after the peak."""
         if self._first is None or self._last is None:
             return []
         marks = [(DESCENT, self._first)]
-        for rise in self._rises.rises:
+        for rise in self._detector.rises:
             marks.append((ERUPTION, max(rise.onset, marks[-1][1])))
             if rise.over is not None:
                 marks.append((SUBSIDENCE, rise.peak + 1))
@@ -102,7 +102,7 @@ class PhaseDetector:
 
     def forecast(self) -> Forecast | None:
         """The next onset, told by the steps between the onsets so far; None with fewer than two eruptions."""
-        onsets = [rise.onset for rise in self._rises.rises]
+        onsets = [rise.onset for rise in self._detector.rises]
         periods = [after - before for before, after in pairwise(onsets)]
         if not periods:
             return None
@@ -110,11 +110,11 @@ class PhaseDetector:
         return Forecast(onsets[-1] + round(period), period, min(periods), max(periods), len(periods))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"first": self._first, "last": self._last, "rises": self._rises.state_dict()}
+        return {"first": self._first, "last": self._last, "rises": self._detector.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._first, self._last = state["first"], state["last"]
-        self._rises.load_state_dict(state["rises"])
+        self._detector.load_state_dict(state["rises"])
 
 
 def find_phases(steps: Sequence[int], entropies: Sequence[float | None]) -> PhaseDetector:

@@ -1,4 +1,4 @@
-"""What a finding is, and what to try about it, from what ran: nobody is advised to switch on what is on."""
+"""Findings and remedies: what to try, given the settings that ran; what is on already is not advised."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from dataclasses import dataclass, field
 
 from isentrope.diagnosis.alarm_rules import WEIGH
 from isentrope.runs.folder import Run
-
-# What a diagnosis is made of.
-
 
 SEVERITIES = ("good", "note", "warning", "bad")
 
@@ -27,9 +24,6 @@ def slower(course: Run) -> str:
     """`a smaller learning rate`, with the one that ran if it is known."""
     lr = course.amount("learn.lr")
     return "a smaller learning rate" + (f" (learn.lr is {lr:g})" if lr else "")
-
-
-# What to try, from what ran: nobody is advised to switch on what is on, and a setting that is far out is named.
 
 
 USUAL_KL = 0.01  # learn.kl of most recipes

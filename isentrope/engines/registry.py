@@ -1,4 +1,4 @@
-"""The engine that a recipe asks for."""
+"""Makes the engine that a config asks for."""
 
 from __future__ import annotations
 

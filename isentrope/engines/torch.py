@@ -20,15 +20,15 @@ from torch import Tensor
 
 from isentrope.agent.context import split_prefix
 from isentrope.core.engine import TAIL_BYTES, Request, Sampled
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.models.policy import Cache, Policy
 from isentrope.models.token_head import logits
-
-# A response while it is being sampled, and how its next token is drawn from logits.
 
 
 @dataclass
 class Answer:
+    """A response while it is being sampled."""
+
     request: Request
     ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
@@ -45,14 +45,14 @@ class Answer:
         rule = self.request.temperature_of
         return rule is not None and rule.needs_entropy
 
-    def add(self, token: int, logprob: float, entropy: float, temperature: float, dialect: Dialect) -> None:
+    def add(self, token: int, logprob: float, entropy: float, temperature: float, tokenizer: ChatTokenizer) -> None:
         """One token more; `stop` says whether it was the last, and why."""
         self.ids.append(token)
         self.logprobs.append(logprob)
         self.entropies.append(entropy)
         self.temperatures.append(temperature)
-        self.tail = (self.tail + dialect.pieces([token])[0])[-TAIL_BYTES:]
-        if token in dialect.eos_ids:
+        self.tail = (self.tail + tokenizer.pieces([token])[0])[-TAIL_BYTES:]
+        if token in tokenizer.eos_ids:
             self.stop = "eos"
         elif self.request.stop(self.tail):
             self.stop = "tag"
@@ -69,7 +69,7 @@ class Answer:
         )
 
 
-def draw_next(answers: Sequence[Answer], logits: Tensor, dialect: Dialect) -> Tensor:
+def draw_next(answers: Sequence[Answer], logits: Tensor, tokenizer: ChatTokenizer) -> Tensor:
     """Draw the next token of each answer from its row of raw logits and write it down; gives the tokens.
 
     Temperature, log-prob, entropy and draw all come from the same distribution; of a greedy token (temperature 0)
@@ -91,7 +91,7 @@ def draw_next(answers: Sequence[Answer], logits: Tensor, dialect: Dialect) -> Te
     # float32 holds every id up to 16 million exactly, so ids and numbers travel together: one wait for the device
     values = cast("list[list[float]]", torch.stack([tokens.float(), logp, entropy]).tolist())
     for answer, token, token_logp, token_entropy, t in zip(answers, *values, chosen, strict=True):
-        answer.add(int(token), token_logp, token_entropy, t, dialect)
+        answer.add(int(token), token_logp, token_entropy, t, tokenizer)
     return tokens
 
 
@@ -121,16 +121,16 @@ def draw(p: Tensor, uniforms: Tensor) -> Tensor:
     return torch.minimum(token, last)
 
 
-# One token for every conversation, as a CUDA graph: hundreds of small kernels started by one call.
-#
-# A graph belongs to the tensors it was recorded with. It is recorded anew when the cache moves in memory, and once for
-# every further step of columns that the conversations reach.
-
-
 STEP = 256  # columns; a graph looks at whole steps of them
 
 
 class GraphedDecoder:
+    """One token for every conversation, as a CUDA graph: hundreds of small kernels started by one call.
+
+    A graph belongs to the tensors it was recorded with. It is recorded anew when the cache moves in memory, and once
+    for every further step of columns that the conversations reach.
+    """
+
     ready = False  # whether the libraries that a recording uses have set themselves up
 
     def __init__(self, policy: Policy, cache: Cache, rows: int) -> None:
@@ -181,7 +181,7 @@ class GraphedDecoder:
 
 class TorchEngine:
     def __init__(self, policy: Policy) -> None:
-        self.policy, self.model, self.dialect, self.device = policy, policy.model, policy.dialect, policy.device
+        self.policy, self.model, self.tokenizer, self.device = policy, policy.model, policy.tokenizer, policy.device
         if self.device.type == "cuda":
             # cuDNN's attention plans anew for every shape, 90 ms each, and lengths change with every token
             torch.backends.cuda.enable_cudnn_sdp(False)
@@ -228,7 +228,7 @@ class TorchEngine:
         self._reach = max(*map(len, self._held.values()), *(len(r.prompt) + len(r.uniforms) for r in requests)) + 1
         live, hidden = answers, self._read_prompts(answers)
         while live:
-            draw_next(live, logits(hidden, self.model.head_weight()), self.dialect)
+            draw_next(live, logits(hidden, self.model.head_weight()), self.tokenizer)
             kept = [answer for answer in live if not answer.stop]
             live, fed = kept, [answer.ids[-1:] for answer in kept]
             hidden = self._extend(live, fed) if live else hidden
@@ -296,7 +296,7 @@ class TorchEngine:
         """One pass over these conversations, the shorter pieces padded to the longest."""
         rows = [self._rows[answer.request.slot] for answer in live]
         width = max(len(tokens) for tokens in fed)
-        padded = np.full((len(fed), width), self.dialect.pad_id, dtype=np.int64)
+        padded = np.full((len(fed), width), self.tokenizer.pad_id, dtype=np.int64)
         for i, tokens in enumerate(fed):
             padded[i, : len(tokens)] = tokens
         everyone = len(rows) == len(self._rows) and rows == sorted(rows)

@@ -1,4 +1,10 @@
-"""The training forward pass: fused blocks on a GPU, and what a CPU uses instead."""
+"""The training forward pass of a Llama-shaped model: final hidden states of packed rows.
+
+A layer is two pure functions of its weights, with attention between them. torch.compile turns each into a few kernels:
+norms, rotation, biases, SwiGLU and residuals are joined with each other, and projections that read the same input are
+one matrix product. All layers share the two compiled pieces. Weights are cast to the precision of the computation; the
+stream between layers keeps that of the embedding.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +22,7 @@ from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVa
 
 from isentrope.core.types import Spans
 from isentrope.kernels.attention import FLASH, Kernels, Pass, Pattern, attention, flash_runs, make_pattern
-from isentrope.models.model_adapter import Anatomy, Layer, anatomy
-
-# The layers of a Llama-shaped model as pure functions of its weights, in two pieces with attention between them.
-#
-# torch.compile turns each piece into a few kernels: norms, rotation, biases, SwiGLU and residuals are joined with each
-# other, and projections that read the same input are one matrix product. All layers share the two compiled pieces.
-# Weights are cast to the precision of the computation; the stream between layers keeps that of the embedding.
-
+from isentrope.models.model_adapter import Layer, ModelAdapter, adapt_model
 
 Weights = tuple[Tensor | None, ...]
 Sizes = tuple[int, int, int, float]
@@ -110,11 +109,8 @@ def compiled(piece: Callable[..., Any]) -> Compiled:
     return Compiled(piece)
 
 
-# Attention over packed tokens on a CPU: torch's own flash kernels, run by run, with nothing padded or masked.
-#
-# Heads that share keys read the same memory: keys and values are never copied for them.
-
-
+# Attention on a CPU: torch's flash kernels, run by run, nothing padded or masked. Heads that share keys read the same
+# memory: keys and values are never copied for them.
 aten: Any = torch.ops.aten
 
 
@@ -174,15 +170,12 @@ def _backward(
 
 CPU = Kernels(_forward, _backward)
 
-# The training forward pass of a Llama-shaped model: final hidden states of packed rows.
-
-
 _PLACES = (("cuda", torch.bfloat16), ("cpu", torch.float32))
 
 
 def trains_fast(model: object, device: torch.device, dtype: torch.dtype) -> bool:
     """Whether `fast_states` takes this model there."""
-    parts = anatomy(model) if (device.type, dtype) in _PLACES else None
+    parts = adapt_model(model) if (device.type, dtype) in _PLACES else None
     if parts is None:
         return False
     return device.type == "cpu" or flash_runs(device, dtype, parts.head_size)
@@ -190,7 +183,7 @@ def trains_fast(model: object, device: torch.device, dtype: torch.dtype) -> bool
 
 def fast_states(model: Any, ids_BT: Tensor, positions_BT: Tensor, spans: Spans, dtype: torch.dtype) -> Tensor:
     """As the model's own `hidden`, computed in `dtype`; the rows are laid end to end."""
-    parts = anatomy(model)
+    parts = adapt_model(model)
     assert parts is not None
     with torch.autocast(ids_BT.device.type, enabled=False):
         kernels, compile_pieces = (FLASH, True) if ids_BT.is_cuda else (CPU, False)
@@ -201,7 +194,7 @@ def fast_states(model: Any, ids_BT: Tensor, positions_BT: Tensor, spans: Spans, 
 
 
 def states_of(
-    parts: Anatomy,
+    parts: ModelAdapter,
     ids: Tensor,
     positions: Tensor,
     spans: Spans,

@@ -1,4 +1,4 @@
-"""From the rewards of a step's episodes to one advantage per response token."""
+"""Turns the rewards of a step's episodes into one advantage per response token."""
 
 from __future__ import annotations
 

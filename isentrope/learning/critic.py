@@ -1,4 +1,4 @@
-"""The critic of PPO: the value of the state in front of every response token.
+"""The critic of PPO: predicts the value of the state in front of every response token.
 
 `separate` is a copy of the policy's model with a linear head of its own; `head` puts the linear head on the policy's
 hidden states, which costs next to nothing. The head begins at zero: every value is 0 until the critic has learnt.

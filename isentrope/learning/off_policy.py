@@ -1,4 +1,4 @@
-"""Whose log-probs are the old ones: the sampler's, or the trainer's own from one more pass.
+"""Chooses the old log-probs: the sampler's, or the trainer's own from one more pass.
 
 `auto` pays for the pass only where it is needed. It begins with it and measures how far the two are apart
 (mismatch/kl). Once that is within learn.mismatch_limit, the sampler's log-probs are taken and the pass is left out; the

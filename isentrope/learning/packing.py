@@ -1,4 +1,4 @@
-"""Token sequences to the packed rows of a batch.
+"""Packs token sequences into the rows of a batch.
 
 Sequences are packed into rows (first fit, longest first), rows into micro-batches of bounded size. A `Layout` says
 where the tokens of each sequence stand in them.

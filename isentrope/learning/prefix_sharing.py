@@ -1,4 +1,4 @@
-"""Which sequences of a group begin alike, so that the beginning is computed once.
+"""Finds sequences of a group with a common prefix, so that the prefix is computed once.
 
 The episodes of a group start from one prompt, and in `window` context every turn repeats the rules and the goal. A
 bundle is a set of sequences that share their first tokens: in a row those stand once, as a segment of their own, and

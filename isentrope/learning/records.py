@@ -1,4 +1,4 @@
-"""What is recorded of an update: its figures, and what it made of each token.
+"""Records of an update: its metrics, and the scores of each token.
 
 A figure of a micro-batch is a share: summed over the micro-batches of a mini-batch it is the mini-batch's (see
 token_weights.py); extremes stay extremes.

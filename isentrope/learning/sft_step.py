@@ -1,4 +1,4 @@
-"""Supervised learning: make the tokens of given episodes more likely."""
+"""One step of supervised learning: makes the tokens of given episodes more likely."""
 
 from __future__ import annotations
 

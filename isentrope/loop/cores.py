@@ -1,4 +1,4 @@
-"""Whether other programs keep the cores busy.
+"""Checks whether other programs keep the CPU cores busy.
 
 Threads that compute together wait for the last of them, so one that finds no free core holds up all: small matrix
 products on a CPU become many times slower. Linux tells it, other systems do not.

@@ -1,4 +1,4 @@
-"""How well a policy plays: success overall and by type of task, on each split, with intervals."""
+"""Evaluates a policy: success overall and by type of task, on each split, with intervals."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _evaluation(
         title = f"evaluate {split}" if step is None else f"step {step}, {split}"
         with progress.stage(title, games * exam.episodes) as moved:
             episodes = collector.evaluate(split, games, plan, moved, exam.episodes)
-        tokens_known = collector.engine.dialect.ids_per_token == 1
+        tokens_known = collector.engine.tokenizer.ids_per_token == 1
         results[split] = measure(episodes, task.success_reward, task.invalid_reward, tokens_known)
         if exam.episodes_at is not None:
             write_episodes(exam.episodes_at / eval_name(step, key_part(split)), episodes)

@@ -1,4 +1,4 @@
-"""A run's policy, or any model folder, as a standard Hugging Face folder: adapters added to the weights."""
+"""Exports a run's policy, or any model folder, as a Hugging Face folder with a README; adapters are merged."""
 
 from __future__ import annotations
 
@@ -26,9 +26,6 @@ from isentrope.runs.checkpoints import best_step, kept_checkpoints
 from isentrope.runs.folder import about_or_nothing, kind_of
 from isentrope.runs.layout import CHECKPOINTS, METRICS, POLICY, checkpoint_path, checkpoint_step, recorded_config
 from isentrope.runs.log import read_records
-
-# The README.md of an exported model: what it came from, what it was trained on, how well it did there.
-
 
 LOADING = """```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -189,5 +186,5 @@ def _write_generation_config(folder: Path, policy: Policy) -> None:
     """The model's own, with the tokens at which an answer ends here: other engines would talk on without them."""
     path = folder / "generation_config.json"
     config: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
-    config |= {"eos_token_id": sorted(policy.dialect.eos_ids), "pad_token_id": policy.dialect.pad_id}
+    config |= {"eos_token_id": sorted(policy.tokenizer.eos_ids), "pad_token_id": policy.tokenizer.pad_id}
     path.write_text(json.dumps(config, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Supervised learning, in a run folder of its own: imitate a scripted expert (sft), or one's own successes (rft)."""
+"""Supervised learning in a run folder of its own: imitates an expert (sft) or the policy's own successes (rft)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
         optimiser = make_optimiser(run.policy, run.config.learn)
         if run.checkpoint:
             optimiser.load_state_dict(load_state(run.checkpoint)["optimiser"])
-            run.keeper.settle(run.checkpoint)
+            run.retention.settle(run.checkpoint)
         with run.collector() as collector:
             games = _own_games(run, collector) if kind == "rft" else _expert_games(run, collector)
             return _imitate_all(run, optimiser, collector, games)
@@ -45,7 +45,7 @@ def _expert_games(run: RunSession, collector: Collector) -> list[Episode]:
         for order in orders:
             agent = replace(config.agent, order=order)
             for game in demonstrations(
-                collector.world, run.policy.dialect, agent, config.task, instances, config.run.seed
+                collector.world, run.policy.tokenizer, agent, config.task, instances, config.run.seed
             ):
                 games.append(game)
                 moved(1)
@@ -120,7 +120,7 @@ def _imitate_all(run: RunSession, optimiser: Optimiser, collector: Collector, ga
             log.write(done, metrics, kind="eval")
             progress.say(f"{name} {done}/{total}: loss {loss:.3f}, {summary(metrics, config.eval.splits)}")
         if done == total or done % config.run.checkpoint_every == 0:
-            run.keeper.save(done, run.policy, {"optimiser": optimiser.state_dict()}, metrics)
+            run.retention.save(done, run.policy, {"optimiser": optimiser.state_dict()}, metrics)
         progress.advance(f"loss {loss:.3f}")
     log.close()
     say_end(progress, path)

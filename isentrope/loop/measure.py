@@ -28,12 +28,6 @@ from isentrope.runs.log import Record
 from isentrope.runs.scores import write_scores
 from isentrope.runs.token_texts import TokenTexts
 
-# What a run does about an alarm: nothing, write a checkpoint, pause, or switch a method on.
-#
-# A method that is switched on begins at the next step as it would begin a run: without a history of its own (EPO's H̄
-# and SEAL's classifier start there), but with schedules that count the steps of the whole run. It stays on. Which
-# methods were switched on is part of every checkpoint, so a run that is resumed goes on with them.
-
 
 @dataclass(frozen=True)
 class Response:
@@ -44,6 +38,13 @@ class Response:
 
 
 class OnAlarm:
+    """What a run does about an alarm: nothing, write a checkpoint, pause, or switch a method on.
+
+    A method that is switched on begins at the next step as it would begin a run: without a history of its own (EPO's H̄
+    and SEAL's classifier start there), but with schedules that count the steps of the whole run. It stays on. Which
+    methods were switched on is part of every checkpoint, so a run that is resumed goes on with them.
+    """
+
     def __init__(self, config: RunConfig) -> None:
         self.config = config
         self.switched: dict[str, dict[str, Any]] = {}  # name -> its options
@@ -87,15 +88,6 @@ def _event(step: int, kind: str, name: str, text: str) -> Record:
     return {"step": step, "kind": kind, "name": name, "text": text, "remedy": ""}
 
 
-# The instruments of a run under way: the loop's one way to them.
-#
-#     probed = monitor.probe(credited)                                   # with the policy that played
-#     measured = monitor.measure(step, rollout, update.scores, metrics)
-#     measured.metrics, measured.response                                # what is to be done about an alarm
-#
-# `measure` leaves the scores beside the stored episodes, records what happened in events.jsonl and says alarms.
-
-
 @dataclass(frozen=True)
 class Probed:
     metrics: Metrics
@@ -110,9 +102,18 @@ class Measured:
 
 
 class Monitor:
+    """The instruments of a run under way.
+
+        probed = monitor.probe(credited)                                   # with the policy that played
+        measured = monitor.measure(step, rollout, update.scores, metrics)
+        measured.metrics, measured.response                                # what is to be done about an alarm
+
+    `measure` leaves the scores beside the stored episodes, records what happened in events.jsonl and says alarms.
+    """
+
     def __init__(self, run: RunSession) -> None:
-        self.run, config, dialect = run, run.config, run.policy.dialect
-        self.observer = Observer(TokenTexts(dialect.pieces(range(dialect.size))))
+        self.run, config, tokenizer = run, run.config, run.policy.tokenizer
+        self.observer = Observer(TokenTexts(tokenizer.pieces(range(tokenizer.size))))
         self.probes = Probes(config.instruments, config.learn.micro_tokens)
         self.on_alarm = OnAlarm(config)
 

@@ -1,4 +1,4 @@
-"""What a run says in words: before it starts, at its start, at its end, and when something is not right."""
+"""The messages of a run: before it starts, at its start, at its end, and when something is not right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: bars in a terminal; elsewhere plain lines, one now and then."""
+"""Shows the progress of a run: bars in a terminal, elsewhere plain lines now and then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every run opens: its folder, policy, world and engine, for train, sft, rft and eval alike.
+"""Opens what every run needs: folder, policy, world and engine, for train, sft, rft and eval alike.
 
 with open_run(config, out, resume, quiet, kind="train") as run:     # a run folder: train, sft, rft
     with run.collector() as collector: ...
@@ -31,7 +31,7 @@ from isentrope.models.lora.adapters import reference_of
 from isentrope.models.policy import Policy, snapshot
 from isentrope.rollout.collector import Collector
 from isentrope.rollout.prefetch import Prefetch
-from isentrope.runs.checkpoints import Keeper, latest_checkpoint
+from isentrope.runs.checkpoints import CheckpointRetention, latest_checkpoint
 from isentrope.runs.layout import POLICY
 from isentrope.runs.writer import RunFolder
 from isentrope.worlds.pool.open import open_world
@@ -59,8 +59,8 @@ class RunSession(Session):
     progress: Progress
 
     @cached_property
-    def keeper(self) -> Keeper:
-        return Keeper(self.folder.checkpoints, self.config)
+    def retention(self) -> CheckpointRetention:
+        return CheckpointRetention(self.folder.checkpoints, self.config)
 
     @cached_property
     def log(self) -> MetricsLog:
@@ -114,7 +114,7 @@ def _policy(config: RunConfig, folder: RunFolder, checkpoint: Path | None) -> Po
         folder.write_start(policy)
         if trains:
             folder.write_reference(policy)
-    folder.write_tokens(policy.dialect)
+    folder.write_tokens(policy.tokenizer)
     if learn.gradient_checkpointing:
         policy.model.compute_twice()
     return policy

@@ -31,7 +31,7 @@ from isentrope.config.schema import setting
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 from isentrope.core.stats import quantile
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Floats, RolloutPlan, StepTokens, TokenTemperature
 from isentrope.learning.tokens import ACTION
 
@@ -71,15 +71,15 @@ class _Heat:
 class _EntropyRule:
     needs_entropy = True
 
-    def __init__(self, heat: _Heat, hot: float, dialect: Dialect, base: float, tags: tuple[str, ...]) -> None:
-        self.heat, self.hot, self.dialect, self.base = heat, hot, dialect, base
+    def __init__(self, heat: _Heat, hot: float, tokenizer: ChatTokenizer, base: float, tags: tuple[str, ...]) -> None:
+        self.heat, self.hot, self.tokenizer, self.base = heat, hot, tokenizer, base
         self.opens = tuple(f"<{tag}>".encode() for tag in tags)
         self.closes = tuple(f"</{tag}>".encode() for tag in tags)
         self.text, self.read = b"", 0
         self.inside: list[tuple[int, float]] = []  # (where it begins, entropy) of the tokens behind the opening tag
 
     def __call__(self, response: Sequence[int], entropy: float) -> float:
-        self.text += b"".join(self.dialect.pieces(response[self.read :]))
+        self.text += b"".join(self.tokenizer.pieces(response[self.read :]))
         self.read = len(response)
         close = max(self.text.find(tag) for tag in self.closes)
         if close >= 0:  # now it is known which tokens were the action's and which the closing tag's
@@ -138,12 +138,17 @@ class ActRe(Method):
         return replace(plan, order="think_act")
 
     def _rule(
-        self, heat: _Heat, dialect: Dialect, admissible: tuple[str, ...] | None, base: float, tags: tuple[str, ...]
+        self,
+        heat: _Heat,
+        tokenizer: ChatTokenizer,
+        admissible: tuple[str, ...] | None,
+        base: float,
+        tags: tuple[str, ...],
     ) -> TokenTemperature | None:
         heat.base = base  # a method listed after this one may have changed it
         by_trie = self.options.branching == "trie" or (self.options.branching == "auto" and admissible is not None)
         if not by_trie:
-            return _EntropyRule(heat, self.options.temperature, dialect, base, tags)
+            return _EntropyRule(heat, self.options.temperature, tokenizer, base, tags)
         if admissible is None:
             raise ConfigError(
                 'method.actre.branching = "trie": this world lists no admissible actions; use "entropy" or "auto"'
@@ -151,8 +156,8 @@ class ActRe(Method):
         if not admissible:
             return None
         if self._tries is None:
-            self._tries = ActionTries(dialect, tags)
-        return _TrieRule(TrieWalk(self._tries.trie(admissible), dialect), base, self.options.temperature)
+            self._tries = ActionTries(tokenizer, tags)
+        return _TrieRule(TrieWalk(self._tries.trie(admissible), tokenizer), base, self.options.temperature)
 
     def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
         """Leaves the advantages alone; the entropy rule takes its threshold for the next step from this one."""

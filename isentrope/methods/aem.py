@@ -80,12 +80,12 @@ class Aem(Method):
         self.seen = {}
         if self.options.strength == 0 or not len(advantage_N):
             return advantage_N
-        spoken, first_of = np.unique(tokens.turn_N, return_index=True)
+        turns, first_of = np.unique(tokens.turn_N, return_index=True)
         weight_U = np.ones(len(tokens.episode_U))
         entropy_U = response_entropies(tokens)
-        weight_U[spoken] = response_weights(entropy_U[spoken], tokens.group_N[first_of], self.options.strength)
+        weight_U[turns] = response_weights(entropy_U[turns], tokens.group_N[first_of], self.options.strength)
         weight_N = weight_U[tokens.turn_N]
-        self.seen = {"aem/weight_min": float(weight_U[spoken].min()), "aem/weight_max": float(weight_U[spoken].max())}
+        self.seen = {"aem/weight_min": float(weight_U[turns].min()), "aem/weight_max": float(weight_U[turns].max())}
         if self.options.leave_out == "none":
             return (weight_N * advantage_N).astype(np.float32)
         falling = ((advantage_N > 0) & (weight_N > 1)) | ((advantage_N < 0) & (weight_N < 1))

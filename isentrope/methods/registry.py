@@ -1,8 +1,9 @@
-"""The methods by name."""
+"""Methods by name: each is imported when it is first asked for, and made with its own settings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, cast
 
 from isentrope.config.convert import read_section
@@ -11,18 +12,37 @@ from isentrope.config.suggest import nearest, other_kind, plain_name
 from isentrope.config.validate import switched_in, switched_method
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
-from isentrope.methods.actre import ActRe
-from isentrope.methods.aem import Aem
-from isentrope.methods.ea import Ea
-from isentrope.methods.entropy_bonus import EntropyBonus
-from isentrope.methods.epo import Epo
-from isentrope.methods.higher_temperature import HigherTemperature
-from isentrope.methods.no_think import NoThink
-from isentrope.methods.seal import Seal
 
-METHODS: dict[str, type[Method]] = {
-    kind.name: kind for kind in (EntropyBonus, HigherTemperature, Epo, Ea, Seal, Aem, ActRe, NoThink)
+CLASSES = {
+    "entropy_bonus": "isentrope.methods.entropy_bonus:EntropyBonus",
+    "higher_temperature": "isentrope.methods.higher_temperature:HigherTemperature",
+    "epo": "isentrope.methods.epo:Epo",
+    "ea": "isentrope.methods.ea:Ea",
+    "seal": "isentrope.methods.seal:Seal",
+    "aem": "isentrope.methods.aem:Aem",
+    "actre": "isentrope.methods.actre:ActRe",
+    "no_think": "isentrope.methods.no_think:NoThink",
 }
+
+
+class _Methods(Mapping[str, type[Method]]):
+    """The classes of `CLASSES`; looking one up imports its module."""
+
+    def __getitem__(self, name: str) -> type[Method]:
+        module, _, kind = CLASSES[name].partition(":")
+        return getattr(import_module(module), kind)
+
+    def __contains__(self, name: object) -> bool:
+        return name in CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(CLASSES)
+
+    def __len__(self) -> int:
+        return len(CLASSES)
+
+
+METHODS: Mapping[str, type[Method]] = _Methods()
 
 
 def make_methods(config: RunConfig) -> list[Method]:

@@ -1,13 +1,19 @@
-"""Signs that the policy's responses fall apart.
+"""Measures degenerate responses: repetition, and actions that name something which is not there.
 
     duplication        share of the sentences that stand more than once in their response (SEAL, Figure 6). The action
                        is left out: it often repeats what the thought said, and should
     loops              share of the responses that hold a loop: a stretch of at most 32 tokens that stands three times
                        or more in a row, twelve tokens in all at the least
     repeated_actions   share of the turns, from the second of an episode on, with the same action as the turn before
-    hallucinated       see hallucination.py
+    hallucinated       share of the actions that name something which is not there
 
 Sentences end at . ! ? and at line breaks and tags; capitals and spaces do not tell them apart.
+
+An action is hallucinated if the task refused it and it names something that stood in none of the episode's
+observations so far, nor in the goal, nor in any action that the task listed as possible. A name is a word, or a word
+with a number ("cabinet 7", and cabinet 7 is not there because cabinet 3 is). The first word of an action says what to
+do rather than to what, and words like "to" and "with" name nothing. An action that the task carried out named nothing
+wrong; so free text, such as what to search for, does not count.
 """
 
 from __future__ import annotations
@@ -25,15 +31,6 @@ from isentrope.core.types import Episode, StepTokens, Turn
 from isentrope.learning.tokens import ACTION
 from isentrope.metrics.means import Metrics
 from isentrope.runs.token_texts import TokenTexts
-
-# Actions that name something which is not there.
-#
-# An action is hallucinated if the task refused it and it names something that stood in none of the episode's
-# observations so far, nor in the goal, nor in any action that the task listed as possible. A name is a word, or a word
-# with a number ("cabinet 7", and cabinet 7 is not there because cabinet 3 is). The first word of an action says what to
-# do rather than to what, and words like "to" and "with" name nothing. An action that the task carried out named nothing
-# wrong; so free text, such as what to search for, does not count.
-
 
 _NAME = re.compile(r"([^\W\d_]+)(?:\s+(\d+)\b)?|\d+")
 _LITTLE = frozenset(
@@ -127,9 +124,9 @@ def sentences_of(text: str) -> list[str]:
 
 def duplicated(step: StepTokens, words: TokenTexts) -> tuple[int, int]:
     """(sentences in all responses, those of them that stand more than once in their response)."""
-    spoken_N = step.part_N != ACTION
-    ids = step.target_N[spoken_N].tolist()
-    lengths = np.bincount(step.turn_N[spoken_N], minlength=len(step.length_U)).tolist()
+    outside_N = step.part_N != ACTION
+    ids = step.target_N[outside_N].tolist()
+    lengths = np.bincount(step.turn_N[outside_N], minlength=len(step.length_U)).tolist()
     total = twice = at = 0
     seen: dict[tuple[int, ...], tuple[int, int]] = {}  # a small model says the same thing many times
     for length in lengths:

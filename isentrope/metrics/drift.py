@@ -1,4 +1,4 @@
-"""The forecast of entropy's drift against what followed: running agreement and correlation.
+"""Compares the forecast of entropy's drift with what followed: running agreement and correlation.
 
 At step t the forecast P_t (`surprisal.py`) is made from what step t learns from. At step t + 1 the drift
 D = H_{t+1} - H_t is measured, H being the mean token entropy. Each such pair counts once:

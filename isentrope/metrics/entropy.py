@@ -15,23 +15,18 @@ from isentrope.core.types import StepTokens
 from isentrope.learning.tokens import ACTION, OTHER, THINK
 from isentrope.metrics.means import Metrics, Vector, known, mean_of_known, means_by
 
-# Names from a task as parts of metric keys.
-
 
 def key_part(name: str) -> str:
     """A name from a task as one part of a metric key."""
     return "_".join(name.replace("/", " ").split()) or "unnamed"
 
 
-# How likely the policy finds what it does: log-probability a token, by what came of it.
-#
-# SEAL (Figure 5): in an eruption of entropy the likelihood of valid and of right responses falls along with that of
-# wrong ones, although learning was to raise it. The responses are those that the step sampled, scored by the policy
-# that sampled them, so nothing has to be computed again.
-
-
 def likelihood_metrics(step: StepTokens) -> Metrics:
-    """Mean log-probability a token over valid responses, and over all responses of solved and of failed episodes."""
+    """Mean log-probability a token over valid responses, and over all responses of solved and of failed episodes.
+
+    SEAL (Figure 5): in an eruption of entropy the likelihood of valid and of right responses falls along with that of
+    wrong ones, although learning was to raise it. The responses are scored by the policy that sampled them.
+    """
     logp_N = step.logp_N.astype(np.float64)
     chosen = {
         "valid": step.valid_U[step.turn_N],

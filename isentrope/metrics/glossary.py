@@ -1,4 +1,4 @@
-"""One sentence for every number that a run writes: what it is, in which unit, where it comes from.
+"""The glossary: one sentence for every number that a run writes, with its unit and where it comes from.
 
 A part in braces stands for any name: `success/{kind}` is written as `success/heat`. `MetricsLog` refuses a
 key that is not here, so the glossary is complete by construction. docs/metrics.md is made from it:
@@ -12,11 +12,11 @@ import difflib
 import re
 from dataclasses import dataclass
 
-# What the glossary says about one key.
-
 
 @dataclass(frozen=True)
 class Entry:
+    """What the glossary says about one key."""
+
     key: str
     unit: str
     text: str
@@ -26,9 +26,6 @@ class Entry:
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/\\s]+)", re.escape(self.key))
         found = re.fullmatch(pattern, key)
         return None if found is None else found.groupdict()
-
-
-# The glossary's entries of the instruments, by where their numbers come from.
 
 
 INSTRUMENTS: dict[str, tuple[Entry, ...]] = {
@@ -127,14 +124,14 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
     "the rollout": (
         Entry("engine/cached", "share", "vLLM: share of the prompts' tokens it already held since the step before."),
         Entry(
-            "engine/rows", "responses", "Fast engine: mean number of responses that a step of the model went on with."
+            "engine/rows", "responses", "Native engine: mean number of responses that a step of the model went on with."
         ),
         Entry(
-            "engine/steps", "steps", "Fast engine: steps of the model, each a token more for all responses under way."
+            "engine/steps", "steps", "Native engine: steps of the model, each a token more for all responses under way."
         ),
-        Entry("engine/prefills", "passes", "Fast engine: passes in which new prompts were read."),
-        Entry("engine/read", "tokens", "Fast engine: prompt tokens that had to be read."),
-        Entry("engine/held", "share", "Fast engine: share of the prompts' tokens that it held already or shared."),
+        Entry("engine/prefills", "passes", "Native engine: passes in which new prompts were read."),
+        Entry("engine/read", "tokens", "Native engine: prompt tokens that had to be read."),
+        Entry("engine/held", "share", "Native engine: share of the prompts' tokens that it held already or shared."),
         Entry("return/mean", "reward", "Mean over episodes of the sum of their rewards."),
         Entry("return/std", "reward", "Standard deviation of the returns over the episodes of the step."),
         Entry("success/all", "share", "Share of the episodes that solved their task."),

@@ -1,4 +1,4 @@
-"""Another model's opinion of the episodes: how degenerate they read, from 0 (clean) to 10.
+"""Asks another model how degenerate the episodes read, from 0 (clean) to 10.
 
 SEAL, Figure 8, asks a large model for such a score. Any server that speaks OpenAI's protocol will do. What an episode
 says is somebody else's text, and it may ask the judge for a good mark. Two things are done about it: the transcript

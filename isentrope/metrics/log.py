@@ -1,4 +1,4 @@
-"""Where a run's numbers go while it lasts: metrics.jsonl, timings.jsonl, TensorBoard and other trackers.
+"""Writes a run's metrics: metrics.jsonl, timings.jsonl, TensorBoard and other trackers.
 
 What the clock says goes into a file of its own, so that two equal runs give the same metrics.jsonl, byte for byte.
 """

@@ -1,4 +1,4 @@
-"""What a step was like: one object that the loop asks once a step.
+"""Computes all metrics of a step: one object that the loop asks once a step.
 
     observer = Observer(pieces)                          # what each token reads as
     seen = observer.look(step, episodes, scores, metrics)

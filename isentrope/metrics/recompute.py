@@ -1,4 +1,4 @@
-"""The numbers of a run again, from its stored episodes and scores, compared with what the run wrote while it went on.
+"""Recomputes a run's metrics from its stored episodes and scores, and compares them with those it wrote.
 
     analysis = analyze(Path("runs/first"))
     analysis.differing, analysis.new, analysis.left

@@ -1,4 +1,4 @@
-"""How unexpected the policy's own responses are to it, and what learning from them should do to entropy.
+"""Surprisal of the policy's own responses, and what learning from them should do to entropy.
 
     S_j = -log π(token j | what stands before it)      surprisal of a token, at the temperature it was sampled with
     S   = Σ_j S_j                                      surprisal of a response

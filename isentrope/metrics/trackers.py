@@ -1,4 +1,4 @@
-"""Experiment trackers (wandb, mlflow, trackio) that receive a run's numbers besides TensorBoard."""
+"""Sends a run's metrics to experiment trackers (wandb, mlflow, trackio), in a thread of their own."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from isentrope.core.errors import ConfigError, RunError
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import read_config
 from isentrope.runs.layout import MLFLOW, TRACKERS
-
-# What a tracker is to us: something that is given numbers, and is closed.
 
 
 @dataclass(frozen=True)
@@ -49,15 +47,14 @@ class Tracker(Protocol):
     def close(self) -> None: ...
 
 
-# MLflow. Into RUN/mlflow/mlflow.db, unless its own variable MLFLOW_TRACKING_URI names another place.
-
-
 _NOT_IN_NAMES = re.compile(r"[^\w.\- /]")  # all that MLflow takes in the name of a metric
 _MOST_VALUE = 500  # characters of a parameter
 _AT_ONCE = 100  # parameters
 
 
 class Mlflow:
+    """Writes to RUN/mlflow/mlflow.db, unless its own variable MLFLOW_TRACKING_URI names another place."""
+
     def __init__(self, session: Session) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report its use over the network
         mlflow: Any = importlib.import_module("mlflow")
@@ -113,10 +110,9 @@ def _name(key: str) -> str:
     return _NOT_IN_NAMES.sub("_", key)[:250]
 
 
-# trackio. On this machine, where `trackio show` finds it, unless its own variables name a Space or a server.
-
-
 class Trackio:
+    """Writes on this machine, where `trackio show` finds it, unless its own variables name a Space or a server."""
+
     def __init__(self, session: Session) -> None:
         trackio: Any = importlib.import_module("trackio")
         self.ident = session.ident or f"{session.name}-{os.urandom(3).hex()}"  # its runs are known by their names
@@ -137,10 +133,9 @@ class Trackio:
         self._run.finish()
 
 
-# Weights & Biases. Offline unless its own variable WANDB_MODE says otherwise; `wandb sync` uploads later.
-
-
 class Wandb:
+    """Offline unless its own variable WANDB_MODE says otherwise; `wandb sync` uploads later."""
+
     def __init__(self, session: Session) -> None:
         mode = os.environ.get("WANDB_MODE") or "offline"
         if mode == "offline":
@@ -170,15 +165,6 @@ class Wandb:
         self._run.finish()
 
 
-# The trackers of a run, in a thread of their own: one that is slow, offline or broken never holds up the training.
-#
-#     trackers = Trackers(run, ("wandb", "mlflow"), say)
-#     trackers.write(step, metrics)      # returns at once
-#     trackers.close()                   # waits until all is written, but not for ever
-#
-# RUN/trackers.json keeps what each tracker calls the run, so that a resumed run goes on in the same place.
-
-
 PATIENCE = 120.0  # seconds that `close` waits
 MAKERS: dict[str, Callable[[Session], Tracker]] = {"wandb": Wandb, "mlflow": Mlflow, "trackio": Trackio}
 Item = tuple[int, dict[str, float]] | None  # None: there is no more
@@ -189,6 +175,15 @@ def say_on_stderr(text: str) -> None:
 
 
 class Trackers:
+    """The trackers of a run: one that is slow, offline or broken never holds up the training.
+
+        trackers = Trackers(run, ("wandb", "mlflow"), say)
+        trackers.write(step, metrics)      # returns at once
+        trackers.close()                   # waits until all is written, but not for ever
+
+    RUN/trackers.json keeps what each tracker calls the run, so that a resumed run goes on in the same place.
+    """
+
     def __init__(self, run: Path, names: Sequence[str], say: Callable[[str], None] = say_on_stderr) -> None:
         self._run, self._names, self._say = run, list(names), say
         self._queue: SimpleQueue[Item] = SimpleQueue()

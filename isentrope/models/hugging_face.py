@@ -1,6 +1,6 @@
-"""Any Hugging Face causal language model from a local folder, behind the same two calls as our own model.
+"""Runs any Hugging Face causal language model from a local folder, with the same calls as our own model.
 
-All that is asked of the model is to take positions, an attention mask and a cache (hf_cache.py), so every
+All that is asked of the model is to take positions, an attention mask and a cache (`RowCache`), so every
 architecture with full attention works.
 """
 
@@ -22,18 +22,16 @@ from isentrope.models.llama import seen_BTT
 from isentrope.models.sources.cache import quiet_transformers
 from isentrope.models.sources.catalogue import unsupported
 
-# Keys and values of many conversations, for any Hugging Face model with full attention.
-#
-# The model's own layers hand their keys and values to `RowCache.update`, which writes them in place, each conversation
-# at its own length, and gives back all that the conversation has so far. Nothing is copied from token to token.
-
-
 ATTENTION = "isentrope"
 """The name under which `grouped_attention` is known to transformers."""
 
 
 class RowCache:
-    """Stands where transformers expects its own cache; holds one row per conversation."""
+    """Keys and values of many conversations, one row each, where transformers expects its own cache.
+
+    The model's own layers hand their keys and values to `update`, which writes them in place, each conversation at its
+    own length, and gives back all that the conversation has so far. Nothing is copied from token to token.
+    """
 
     def __init__(self, rows: int, device: torch.device) -> None:
         self.lengths = torch.zeros(rows, dtype=torch.long, device=device)

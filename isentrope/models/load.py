@@ -1,4 +1,4 @@
-"""Find a policy by name or folder, and put it on a device."""
+"""Loads a policy by name or folder, and puts it on a device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from isentrope.config.schema import CriticSettings, LearnSettings, PolicySettings, RunSettings
 from isentrope.core.errors import ConfigError, EngineError
 from isentrope.core.seeding import stream_key
-from isentrope.core.tokenizer import TAGS, Dialect
+from isentrope.core.tokenizer import TAGS, ChatTokenizer
 from isentrope.models.llama import Llama, Shape
 from isentrope.models.lora.adapters import is_adapter, load_adapter, merged, with_adapters
 from isentrope.models.lora.model import Base
@@ -20,8 +20,6 @@ from isentrope.models.sources.available import base_folder
 from isentrope.models.sources.catalogue import Facts, check_folder, read_facts
 from isentrope.models.sources.find import POCKET, find_folder
 from isentrope.models.sources.pocket import PocketTokens
-
-# Whether a model can read conversations as long as the settings allow.
 
 
 def check_positions(name: str, facts: Facts, max_context: int) -> None:
@@ -103,7 +101,7 @@ def load_policy(
     if is_adapter(folder) and not settings.lora_rank:
         # added in float32: a change of half a hundredth of a weight would lose a third of itself in bfloat16
         plain = merged(load_folder(folder, device, "float32", "float32", settings.chat_template))
-        return _placed(plain.module, plain.dialect, device, run.dtype, run.weights)
+        return _placed(plain.module, plain.tokenizer, device, run.dtype, run.weights)
     policy = load_folder(folder, device, run.dtype, run.weights, settings.chat_template)
     if settings.lora_rank:
         return with_adapters(policy, settings, run.seed, Base(settings.model, str(folder.resolve())))
@@ -152,24 +150,24 @@ def load_folder(folder: Path, device: torch.device, dtype: str, weights: str = "
     from isentrope.models.self_check import check_model
 
     facts = check_folder(folder)
-    dialect = ChatTokens.load(folder, template)
-    check_tags(dialect, facts.vocabulary, folder)
-    policy = _placed(HuggingFaceModel.load(folder), dialect, device, dtype, weights)
+    tokenizer = ChatTokens.load(folder, template)
+    check_tags(tokenizer, facts.vocabulary, folder)
+    policy = _placed(HuggingFaceModel.load(folder), tokenizer, device, dtype, weights)
     check_model(policy)
     return policy
 
 
-def check_tags(dialect: Dialect, rows: int, folder: Path) -> None:
+def check_tags(tokenizer: ChatTokenizer, rows: int, folder: Path) -> None:
     """The tags of a response must come back from the tokenizer as they went in, in tokens that the model has."""
     for tag in TAGS:
-        read = b"".join(dialect.pieces(dialect.answer(tag))).decode("utf-8", "replace")
+        read = b"".join(tokenizer.pieces(tokenizer.answer(tag))).decode("utf-8", "replace")
         if read.strip() != tag:  # some templates have a space in front of every answer
             raise EngineError(
                 f"{folder}: the vocabulary is too small for {tag}, which its tokenizer gives back as {read!r}; "
                 "take a model with a byte-level tokenizer"
             )
-    parts = (dialect.opening("a", "a"), dialect.user("a"), dialect.end_of_answer(), dialect.eos_ids)
-    highest = max(i for ids in (*parts, *map(dialect.answer, TAGS)) for i in ids)
+    parts = (tokenizer.opening("a", "a"), tokenizer.user("a"), tokenizer.end_of_answer(), tokenizer.eos_ids)
+    highest = max(i for ids in (*parts, *map(tokenizer.answer, TAGS)) for i in ids)
     if highest >= rows:
         raise EngineError(
             f"{folder}: its tokenizer uses token {highest}, and the model has {rows} of them; "
@@ -177,13 +175,13 @@ def check_tags(dialect: Dialect, rows: int, folder: Path) -> None:
         )
 
 
-def _placed(model: torch.nn.Module, dialect: object, device: torch.device, dtype: str, weights: str) -> Policy:
+def _placed(model: torch.nn.Module, tokenizer: object, device: torch.device, dtype: str, weights: str) -> Policy:
     count = sum(p.numel() for p in model.parameters())
     compute, held = _held(dtype, weights, device, count)
     for parameter in model.parameters():  # buffers stay as they are: rotary frequencies are worth their float32
         parameter.data = parameter.data.to(held)
     model.to(device).eval()
-    return Policy(model, dialect, device, compute)  # type: ignore[arg-type]
+    return Policy(model, tokenizer, device, compute)  # type: ignore[arg-type]
 
 
 def _held(dtype: str, weights: str, device: torch.device, count: int) -> tuple[torch.dtype, torch.dtype]:

@@ -1,4 +1,4 @@
-"""How much memory a model takes, told before it is loaded, and how much there is."""
+"""Estimates the memory that a model needs before it is loaded, and compares it with what is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a Llama-shaped model, whoever wrote it: our own Llama, Hugging Face's Llama, Qwen2 and Qwen3.
+"""Finds the parts of a Llama-shaped model: our own Llama, Hugging Face's Llama, Qwen2 and Qwen3.
 
 The tensors are the model's own parameters: what trains them and what samples from them see the same memory.
 """
@@ -38,7 +38,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Anatomy:
+class ModelAdapter:
     embed: Tensor
     head: Tensor
     norm: Tensor
@@ -52,12 +52,12 @@ class Anatomy:
     padding: int | None = None  # the word whose embedding learns nothing from where it is read
 
 
-def anatomy(model: object) -> Anatomy | None:
+def adapt_model(model: object) -> ModelAdapter | None:
     """The parts of this model, or None if it has others."""
     if isinstance(model, Llama):
         s = model.shape
         parts = (s.eps, s.heads, s.kv_heads, s.head_size, model.get_buffer("frequencies"), 1.0)
-        return _anatomy(model, model.head_weight(), parts)
+        return _adapter(model, model.head_weight(), parts)
     if isinstance(model, HuggingFaceModel) and _known(model.lm.config):
         config, rotary = model.lm.config, model.decoder.rotary_emb
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -69,7 +69,7 @@ def anatomy(model: object) -> Anatomy | None:
             rotary.inv_freq,
             float(rotary.attention_scaling),
         )
-        return _anatomy(model.decoder, model.head_weight(), parts)
+        return _adapter(model.decoder, model.head_weight(), parts)
     return None
 
 
@@ -83,13 +83,13 @@ def _known(config: Any) -> bool:
     )
 
 
-def _anatomy(decoder: Any, head: Tensor, parts: tuple[float, int, int, int, Tensor, float]) -> Anatomy | None:
+def _adapter(decoder: Any, head: Tensor, parts: tuple[float, int, int, int, Tensor, float]) -> ModelAdapter | None:
     layers = [_layer(block) for block in decoder.layers]
     found = tuple(layer for layer in layers if layer is not None)
     if len(found) < len(layers):
         return None
     eps, heads, kv_heads, size, frequencies, scale = parts
-    return Anatomy(
+    return ModelAdapter(
         embed=decoder.embed_tokens.weight,
         head=head,
         norm=decoder.norm.weight,

@@ -1,4 +1,4 @@
-"""A policy: a model, the tokens it speaks, and how it is saved."""
+"""A policy: a model and its chat tokenizer; sampling precision, token statistics, saving and snapshots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import TokenBatch, TokenStats
 from isentrope.kernels.forward import fast_states, trains_fast
 from isentrope.models.token_head import token_head
@@ -68,7 +68,7 @@ def _plain_name(name: str) -> str:
 @dataclass(frozen=True)
 class Policy:
     model: Backbone
-    dialect: Dialect
+    tokenizer: ChatTokenizer
     device: torch.device
     dtype: torch.dtype  # of the computation; the weights may be held in float32 or bfloat16
 
@@ -109,7 +109,7 @@ class Policy:
     def save(self, folder: Path) -> None:
         """Write a Hugging Face model folder."""
         self.model.save(folder)
-        self.dialect.save(folder)
+        self.tokenizer.save(folder)
 
     @property
     def trains_fast(self) -> bool:
@@ -138,9 +138,6 @@ def before(states_BTD: Tensor, batch: TokenBatch) -> Tensor:
     """The state in front of each response token: what the token was predicted from."""
     flat_N = batch.row_N * states_BTD.shape[1] + batch.col_N - 1
     return states_BTD.flatten(0, 1).index_select(0, flat_N)  # each state once, so its gradient needs no sorting
-
-
-# A copy of a policy that stays as it is while the policy learns.
 
 
 def snapshot(policy: Policy) -> Policy:

@@ -1,4 +1,4 @@
-"""Whether a Hugging Face model does here what it does at home: tried on a few tokens, before anything relies on it.
+"""Checks that a Hugging Face model's cached and packed forward passes agree with its own, on a few tokens.
 
 Sampling reads tokens piece by piece with a cache of ours, scoring reads packed rows with a mask of ours. An
 architecture that keeps its past elsewhere, or attends in another way, would give other numbers without an error.

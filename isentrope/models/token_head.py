@@ -1,4 +1,4 @@
-"""The token head: log-prob and entropy of chosen tokens from hidden states, without ever holding all logits.
+"""The token head: log-prob and entropy of chosen tokens from hidden states, without holding all logits at once.
 
 For a token with logits z / τ, p = softmax(z / τ):
     logp = z_y/τ - logsumexp        H = -Σ p log p

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from isentrope.config.schema import AgentSettings, RunConfig, TaskSettings
-from isentrope.core.engine import Engine, Flowing
+from isentrope.core.engine import Engine, Streaming
 from isentrope.core.errors import TaskError
 from isentrope.core.method import Method
 from isentrope.core.seeding import stream
@@ -189,7 +189,7 @@ class Runner:
     """Plays episodes: many at once, turn by turn, each bounded in turns, tokens and time.
 
     All conversations of a batch answer together, then all their tasks take a step together; with an engine that takes
-    requests while others are being answered (`Flowing`) every conversation goes on at its own pace instead
+    requests while others are being answered (`Streaming`) every conversation goes on at its own pace instead
     (streaming.py). The episodes are the same. Whatever a task does wrong becomes a recorded failure of its episode; the
     others go on.
     """
@@ -207,9 +207,9 @@ class Runner:
         progress: EpisodesEnded = lambda ended: None,
     ) -> list[Episode]:
         """All episodes, in the order of the seats. `name` names the random numbers, e.g. "train/12"."""
-        rules = Rules(self.engine.dialect, self.agent, self.task, plan, seed, name)
+        rules = Rules(self.engine.tokenizer, self.agent, self.task, plan, seed, name)
         with self.clock("play"):
-            if isinstance(self.engine, Flowing):
+            if isinstance(self.engine, Streaming):
                 episodes = StreamingRollout(self.engine, self.tasks, rules, self.batch, self.clock).play(
                     seats, progress
                 )

@@ -1,4 +1,4 @@
-"""Expert games as episodes, exactly as the policy would have played them: material for imitation."""
+"""Plays a scripted expert and records its games as episodes of the policy: data for imitation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from isentrope.agent.context import Context, split_prefix
 from isentrope.agent.response_format import parse_response, write_response
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.core.errors import TaskError
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Episode, Turn
 from isentrope.worlds.contract import Expert, Instance, Step, View, World
 
 
 def demonstrations(
     world: World,
-    dialect: Dialect,
+    tokenizer: ChatTokenizer,
     agent: AgentSettings,
     task: TaskSettings,
     instances: Iterable[Instance],
@@ -28,7 +28,7 @@ def demonstrations(
         expert = world.expert(seed + instance.index)
         if expert is None:
             raise TaskError(f"{world.name} has no expert, so there is nothing to imitate")
-        episode = demonstrate(world, expert, dialect, agent, task, instance)
+        episode = demonstrate(world, expert, tokenizer, agent, task, instance)
         if episode.success and longest_sequence(episode) <= agent.max_context:
             yield episode
 
@@ -43,10 +43,10 @@ def longest_sequence(episode: Episode) -> int:
 
 
 def demonstrate(
-    world: World, expert: Expert, dialect: Dialect, agent: AgentSettings, task: TaskSettings, instance: Instance
+    world: World, expert: Expert, tokenizer: ChatTokenizer, agent: AgentSettings, task: TaskSettings, instance: Instance
 ) -> Episode:
     """One game of a scripted player."""
-    context = Context.of(dialect, agent, agent.order)
+    context = Context.of(tokenizer, agent, agent.order)
     turns: list[Turn] = []
     success, stop = False, "turn_limit"
     play = world.open()
@@ -59,7 +59,7 @@ def demonstrate(
         if context.limit is not None and len(prompt) > context.limit:
             stop = "context_limit"
             break
-        ids = dialect.answer(write_response(agent.order, move.thought, move.action, agent.action_tags))
+        ids = tokenizer.answer(write_response(agent.order, move.thought, move.action, agent.action_tags))
         step = play.step(move.action)
         turns.append(_turn(context, view, prompt, ids, move.action, step, task.success_reward))
         context.answered(prompt, ids, move.action)
@@ -86,7 +86,7 @@ def demonstrate(
 def _turn(
     context: Context, view: View, prompt: list[int], ids: list[int], action: str, step: Step, success_reward: float
 ) -> Turn:
-    parsed = parse_response(context.dialect.pieces(ids), context.order, "tag", context.tags)
+    parsed = parse_response(context.tokenizer.pieces(ids), context.order, "tag", context.tags)
     continues, new = split_prefix(context.tokens, prompt)
     nothing = np.zeros(len(ids), dtype=np.float32)
     return Turn(

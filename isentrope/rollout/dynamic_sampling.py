@@ -1,4 +1,4 @@
-"""Dynamic sampling (DAPO): groups whose episodes all did equally well teach nothing; play others in their place.
+"""Dynamic sampling (DAPO): replaces groups whose episodes all did equally well, which teach nothing.
 
 A bounded number of attempts: what is still missing then stays missing, and the step learns from fewer groups. Every
 group that was played and dropped is kept apart, so that the record shows what the policy really did.

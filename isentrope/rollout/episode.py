@@ -18,7 +18,7 @@ from isentrope.agent.response_format import Parsed, closing_tags, parse_response
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.core.engine import Request, Sampled
 from isentrope.core.seeding import Streams
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Episode, RolloutPlan, Turn
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.pool.guarded import Failure
@@ -61,16 +61,29 @@ class Rules:
     played, or beside which others."""
 
     def __init__(
-        self, dialect: Dialect, agent: AgentSettings, task: TaskSettings, plan: RolloutPlan, seed: int, name: str
+        self,
+        tokenizer: ChatTokenizer,
+        agent: AgentSettings,
+        task: TaskSettings,
+        plan: RolloutPlan,
+        seed: int,
+        name: str,
     ) -> None:
-        self.dialect, self.agent, self.task, self.plan, self.seed, self.name = dialect, agent, task, plan, seed, name
+        self.tokenizer, self.agent, self.task, self.plan, self.seed, self.name = (
+            tokenizer,
+            agent,
+            task,
+            plan,
+            seed,
+            name,
+        )
         self._streams = Streams()
         self._closings = closing_tags(plan.order, agent.action_tags)
         self._stop = partial(_ends, self._closings)
 
     def seated(self, seat: Seat, view: View | Failure) -> Play:
         """The episode from its first view on; its clock begins now."""
-        context = Context.of(self.dialect, self.agent, self.plan.order)
+        context = Context.of(self.tokenizer, self.agent, self.plan.order)
         play = Play(seat, context, View("", None), "", time.monotonic())
         if isinstance(view, Failure):
             play.fail(view.kind, view.detail)
@@ -82,7 +95,7 @@ class Rules:
         """What to ask the engine next; None if that would be too long, which ends the episode."""
         agent, plan = self.agent, self.plan
         prompt = play.context.prompt(play.view)
-        length = math.ceil(len(prompt) / self.dialect.ids_per_token)
+        length = math.ceil(len(prompt) / self.tokenizer.ids_per_token)
         if length + agent.max_response > agent.max_context:
             play.stop = "context_limit"
             play.detail = f"{length} prompt tokens leave no room for {agent.max_response} more"
@@ -98,12 +111,12 @@ class Rules:
             stop=self._stop,
             closings=self._closings,
             temperature_of=(
-                rule(self.dialect, play.view.admissible, plan.temperature, agent.action_tags) if rule else None
+                rule(self.tokenizer, play.view.admissible, plan.temperature, agent.action_tags) if rule else None
             ),
         )
 
     def read(self, answer: Sampled) -> Parsed:
-        pieces = self.dialect.pieces(answer.ids.tolist())
+        pieces = self.tokenizer.pieces(answer.ids.tolist())
         return parse_response(pieces, self.plan.order, answer.stop, self.agent.action_tags, self.agent.max_action)
 
     def record(self, play: Play, answer: Sampled, parsed: Parsed, step: Step | Failure | None) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from isentrope.agent.response_format import Parsed
-from isentrope.core.engine import Engine, Flowing, Request, Sampled
+from isentrope.core.engine import Engine, Request, Sampled, Streaming
 from isentrope.core.types import Episode
 from isentrope.rollout.episode import EpisodesEnded, Play, Rules, Seat
 from isentrope.rollout.timings import Clock
@@ -20,14 +20,14 @@ from isentrope.worlds.pool.base import TaskPool
 from isentrope.worlds.pool.open import Result
 
 
-class FlowingEngine(Engine, Flowing, Protocol):
+class StreamingEngine(Engine, Streaming, Protocol):
     """Both."""
 
 
 class StreamingRollout:
     """One rollout."""
 
-    def __init__(self, engine: FlowingEngine, tasks: TaskPool, rules: Rules, batch: int, clock: Clock) -> None:
+    def __init__(self, engine: StreamingEngine, tasks: TaskPool, rules: Rules, batch: int, clock: Clock) -> None:
         self.engine, self.tasks, self.rules, self.batch, self.clock = engine, tasks, rules, batch, clock
         self._coming: deque[tuple[int, Seat]] = deque()  # episodes that wait for a slot, with their number
         self._seated: dict[int, tuple[int, Seat]] = {}  # slot -> the episode whose task is being started

@@ -1,4 +1,4 @@
-"""Where the time goes: of a rollout, and of a step.
+"""Measures time: of the parts of a rollout, and of the stages of a step.
 
 Parts of a rollout:
     engine   the engine works                    (tasks wait for it: `tasks_idle`, the part in which none is played)

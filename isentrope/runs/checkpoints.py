@@ -26,7 +26,7 @@ class Savable(Protocol):
     def save(self, folder: Path) -> None: ...
 
 
-class Keeper:
+class CheckpointRetention:
     """Saves the checkpoints of a run. The success on the first of `eval.splits` decides which one is best."""
 
     def __init__(self, folder: Path, config: RunConfig) -> None:

@@ -125,9 +125,9 @@ class RunFolder:
             self.reference.mkdir(exist_ok=True)
             policy.save(self.reference)
 
-    def write_tokens(self, dialect: Vocabulary) -> None:
+    def write_tokens(self, tokenizer: Vocabulary) -> None:
         """What each token id reads as, for the report."""
-        words = [list(piece) for piece in dialect.pieces(range(dialect.size))]
+        words = [list(piece) for piece in tokenizer.pieces(range(tokenizer.size))]
         write_atomically(self.path / TOKENS, json.dumps(words).encode())
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from isentrope.agent.response_format import is_complete
 from isentrope.core.engine import Engine, Request, Sampled
 from isentrope.core.seeding import stream
-from isentrope.core.tokenizer import ACTION, Dialect
+from isentrope.core.tokenizer import ACTION, ChatTokenizer
 from isentrope.serving.chat import BadRequest, Chat
 
 REMEMBERED = 20_000  # answers whose tokens are remembered
@@ -47,7 +47,7 @@ class Speaker:
     def __init__(
         self, engine: Engine, order: str, max_context: int, slots: int, tags: tuple[str, ...] = ACTION
     ) -> None:
-        self._engine, self._dialect, self._order, self._tags = engine, engine.dialect, order, tags
+        self._engine, self._tokenizer, self._order, self._tags = engine, engine.tokenizer, order, tags
         self._max_context = max_context
         self._memory = Memory()
         self._slots = Slots(slots)
@@ -60,7 +60,7 @@ class Speaker:
 
     def ask(self, chat: Chat) -> Future[Reply]:
         """The answer, once it is there."""
-        prompt = conversation_tokens(self._dialect, chat, self._memory)
+        prompt = conversation_tokens(self._tokenizer, chat, self._memory)
         if len(prompt) + chat.max_tokens > self._max_context:
             raise BadRequest(
                 f"{len(prompt)} prompt tokens and max_tokens = {chat.max_tokens} are more than agent.max_context = "
@@ -134,7 +134,7 @@ class Speaker:
 
     def _reply(self, waiting: _Waiting, sampled: Sampled) -> Reply:
         ids = sampled.ids.tolist()
-        pieces = self._dialect.pieces(ids)
+        pieces = self._tokenizer.pieces(ids)
         shown = pieces[:-1] if sampled.stop == "eos" else pieces
         text, stop = b"".join(shown).decode("utf-8", "replace"), sampled.stop
         for mark in waiting.chat.stop:
@@ -188,14 +188,14 @@ class Slots:
         self._held.move_to_end(slot)
 
 
-def conversation_tokens(dialect: Dialect, chat: Chat, memory: Memory) -> list[int]:
+def conversation_tokens(tokenizer: ChatTokenizer, chat: Chat, memory: Memory) -> list[int]:
     """The tokens before the answer, as the agent's own context would give them."""
-    tokens, end = dialect.opening(chat.system, chat.said[0]), dialect.end_of_answer()
+    tokens, end = tokenizer.opening(chat.system, chat.said[0]), tokenizer.end_of_answer()
     for said, message in zip(chat.said[1::2], chat.said[2::2], strict=True):
         remembered = memory.recall(tokens, said)
-        answer = dialect.answer(said) if remembered is None else remembered
+        answer = tokenizer.answer(said) if remembered is None else remembered
         closed = end and answer[-1:] == end[-1:]  # by the policy itself
-        tokens = [*tokens, *answer, *([] if closed else end), *dialect.user(message)]
+        tokens = [*tokens, *answer, *([] if closed else end), *tokenizer.user(message)]
     return tokens
 
 

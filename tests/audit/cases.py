@@ -90,7 +90,7 @@ def prepared(model: Llama, device: str, compute: torch.dtype, held: torch.dtype,
         with torch.no_grad():
             for p in near.parameters():
                 p.mul_(1 + 0.03 * torch.randn(p.shape, generator=made).to(p))
-        reference = Policy(near.requires_grad_(False), policy.dialect, policy.device, compute)
+        reference = Policy(near.requires_grad_(False), policy.tokenizer, policy.device, compute)
     learner = Learner(policy, reference, config, make_methods(config))
     if learner.critic is not None:
         made = torch.Generator().manual_seed(4)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from isentrope.core.engine import Flowing, Request, Sampled
+from isentrope.core.engine import Request, Sampled, Streaming
 from isentrope.engines.native.engine import FastEngine
 from isentrope.engines.torch import TorchEngine
 from isentrope.models.llama import Llama, Shape
-from isentrope.models.model_adapter import anatomy
+from isentrope.models.model_adapter import adapt_model
 from isentrope.models.policy import Policy
 from isentrope.models.sources.pocket import PocketTokens
 from tests.audit import naive
@@ -88,7 +88,7 @@ def converse(engine: Any, plan: Plan, words: int, version: int, seed: int = 0) -
     start = fresh(max(plan.lengths))  # prompts begin alike, so that pages are shared
     engine.open(range(plan.slots))
     waiting = [ask(s, [*start[: plan.lengths[s % len(plan.lengths)]], *fresh(1 + s % 3)]) for s in range(plan.slots)]
-    if isinstance(engine, Flowing):
+    if isinstance(engine, Streaming):
         engine.submit(waiting)
         while engine.waiting:
             again = [noted(slot, sampled) for slot, sampled in engine.collect().items()]
@@ -237,7 +237,7 @@ def check(name: str, model: Any, words: int, device: str, compute: torch.dtype, 
     for p in model.parameters():
         p.data = p.data.to(held)
     policy = Policy(model.to(device), PocketTokens(PHRASES), torch.device(device), compute)
-    parts = anatomy(model)
+    parts = adapt_model(model)
     assert parts is not None
     engine: Any = FastEngine(policy, parts, rows, context, 0.03) if fast else TorchEngine(policy)
     exact, plain, answers = [], [], list[Answer]()
@@ -262,7 +262,7 @@ def frequencies(model: Llama, words: int, device: str, dtype: torch.dtype, count
     for p in model.parameters():
         p.data = p.data.to(dtype)
     policy = Policy(model.to(device), PocketTokens(PHRASES), torch.device(device), dtype)
-    parts = anatomy(model)
+    parts = adapt_model(model)
     assert parts is not None
     engine, rng = FastEngine(policy, parts, rows, 128, 0.03), np.random.default_rng(6)
     prompt = rng.integers(5, words, 20).tolist()

@@ -1,4 +1,4 @@
-"""CUDA kernels and the fast engine against float64: in float32 closely, in bfloat16 as closely as plain torch."""
+"""CUDA kernels and the native engine against float64: in float32 closely, in bfloat16 as closely as plain torch."""
 
 from __future__ import annotations
 

@@ -9,27 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isentrope.agent.response_format import is_complete, parse_response
-from isentrope.bench.driven import DrivenDialect, DrivenOptions, DrivenWorld, action_number
+from isentrope.bench.driven import DrivenOptions, DrivenTokenizer, DrivenWorld, action_number
 from isentrope.bench.work import Ours, Spent, Work, typical
 from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.worlds.household.engine import NOTHING_HAPPENS
 
 
-def dialect(length: int) -> DrivenDialect:
-    return DrivenDialect(PocketTokens.load(POCKET), length)
+def tokenizer(length: int) -> DrivenTokenizer:
+    return DrivenTokenizer(PocketTokens.load(POCKET), length)
 
 
 @given(st.integers(4, 40).flatmap(lambda n: st.lists(st.integers(0, 554), min_size=n, max_size=n)))
 def test_every_response_is_a_valid_action(ids: list[int]) -> None:
-    pieces = dialect(len(ids)).pieces(ids)
+    pieces = tokenizer(len(ids)).pieces(ids)
     assert len(pieces) == len(ids)
     parsed = parse_response(pieces, "think_act", "length")
     assert (parsed.verdict, parsed.action) == ("ok", str(action_number(ids)))
 
 
 def test_no_token_ends_a_response() -> None:
-    tokens = dialect(8)
+    tokens = tokenizer(8)
     assert not tokens.eos_ids
     for word in range(tokens.size):
         assert not is_complete("think_act", tokens.pieces([word])[0])

@@ -64,7 +64,7 @@ def test_adapters_are_merged_and_transformers_gives_the_same_logits(run: Path, t
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "a", local_files_only=True)
     assert "<|im_start|>user" in tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False)
     stops = json.loads((tmp_path / "a/generation_config.json").read_text())["eos_token_id"]
-    assert set(stops) == load_folder(made.source, CPU, "float32").dialect.eos_ids
+    assert set(stops) == load_folder(made.source, CPU, "float32").tokenizer.eos_ids
     assert "isentrope" not in (tmp_path / "a/config.json").read_text()  # nothing that only we can read
     # and Isentrope reads it as any other model
     torch.testing.assert_close(our_logits(tmp_path / "a"), ours, atol=1e-4, rtol=1e-4)
@@ -103,7 +103,9 @@ def test_a_run_of_our_own_model_and_the_step_one_asks_for(tmp_path: Path) -> Non
     card = (tmp_path / "a/README.md").read_text()
     assert "has no Hugging Face form" in card
     assert "No evaluation was made at step 2" in card
-    assert load_policy(config.policy, config.run).dialect.size == load_folder(tmp_path / "a", CPU, "auto").dialect.size
+    assert (
+        load_policy(config.policy, config.run).tokenizer.size == load_folder(tmp_path / "a", CPU, "auto").tokenizer.size
+    )
     (tmp_path / "run/checkpoints/step-foo").mkdir()
     with pytest.raises(EngineError, match=r"no checkpoint of step 3; it has 2, 4"):
         export(tmp_path / "run", tmp_path / "b", step=3)

@@ -16,7 +16,7 @@ from isentrope.kernels.forward import states_of, trains_fast
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.models.hugging_face import HuggingFaceModel
-from isentrope.models.model_adapter import anatomy
+from isentrope.models.model_adapter import adapt_model
 from tests.builders.episodes import make_episodes
 from tests.models.helpers import small_model
 
@@ -124,7 +124,7 @@ def hugging_face(kind: str) -> HuggingFaceModel:
 @pytest.mark.parametrize("twice", [False, True])
 def test_states_and_gradients_equal_the_models_own(kind: str, twice: bool) -> None:
     model: Any = small_model() if kind == "ours" else hugging_face(kind)
-    parts = anatomy(model)
+    parts = adapt_model(model)
     assert parts is not None
     episodes = make_episodes(2, words=40)
     sequences, tokens = flatten(episodes)

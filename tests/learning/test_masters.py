@@ -22,7 +22,7 @@ def half(policy: Policy) -> Policy:
     """The policy with bfloat16 weights."""
     for parameter in policy.module.parameters():
         parameter.data = parameter.data.bfloat16()
-    return Policy(policy.model, policy.dialect, policy.device, torch.bfloat16)
+    return Policy(policy.model, policy.tokenizer, policy.device, torch.bfloat16)
 
 
 def learn(policy: Policy, rate: float, updates: int, master: bool = True) -> Optimiser:
@@ -140,7 +140,7 @@ def test_scores_of_bfloat16_weights_are_near_those_of_float32() -> None:
     [batch] = micro_batches(sequences, tokens, micro_tokens=10**6)
     with torch.no_grad():
         policy = small_policy()
-        cast = Policy(policy.model, policy.dialect, policy.device, torch.bfloat16)
+        cast = Policy(policy.model, policy.tokenizer, policy.device, torch.bfloat16)
         wanted, by_cast = policy.stats(batch).logp_N, cast.stats(batch).logp_N
         held = half(policy).stats(batch).logp_N
     assert not half(small_policy()).compute()._enabled  # type: ignore[attr-defined]

@@ -49,11 +49,11 @@ def actre(steps: int = 4, **options: Any) -> ActRe:
     return ActRe(ActReOptions(temperature=HOT, **options), steps)
 
 
-def rule_of(method: ActRe, dialect: Any, admissible: tuple[str, ...] | None) -> TokenTemperature | None:
+def rule_of(method: ActRe, tokenizer: Any, admissible: tuple[str, ...] | None) -> TokenTemperature | None:
     """The temperatures of a response in the first step, at a base temperature of 0.9."""
     plan = method.plan(1, RolloutPlan(temperature=BASE))
     assert plan.temperature_rule is not None
-    return plan.temperature_rule(dialect, admissible, BASE, ("action",))
+    return plan.temperature_rule(tokenizer, admissible, BASE, ("action",))
 
 
 def temperatures(rule: TokenTemperature, ids: Sequence[int], entropies: Sequence[float]) -> list[float]:

@@ -34,11 +34,11 @@ def actre(steps: int = 4, **options: Any) -> ActRe:
     return ActRe(ActReOptions(temperature=HOT, **options), steps)
 
 
-def rule_of(method: ActRe, dialect: Any, admissible: tuple[str, ...] | None) -> TokenTemperature | None:
+def rule_of(method: ActRe, tokenizer: Any, admissible: tuple[str, ...] | None) -> TokenTemperature | None:
     """The temperatures of a response in the first step, at a base temperature of 0.9."""
     plan = method.plan(1, RolloutPlan(temperature=BASE))
     assert plan.temperature_rule is not None
-    return plan.temperature_rule(dialect, admissible, BASE, ("action",))
+    return plan.temperature_rule(tokenizer, admissible, BASE, ("action",))
 
 
 def rescored(policy: Policy, episodes: Sequence[Episode], at: float | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -70,9 +70,9 @@ def test_recorded_numbers_with_the_trie_rule(model: Path, context: str) -> None:
     seen = {BASE: 0, HOT: 0}
     for turn in (turn for episode in episodes for turn in episode.turns):
         assert turn.admissible is not None
-        answer = policy.dialect.answer
-        written = {a: policy.dialect.pieces(answer(f"<action>{neutral(a)}</action>")) for a in turn.admissible}
-        pieces = policy.dialect.pieces(turn.response_ids.tolist())
+        answer = policy.tokenizer.answer
+        written = {a: policy.tokenizer.pieces(answer(f"<action>{neutral(a)}</action>")) for a in turn.admissible}
+        pieces = policy.tokenizer.pieces(turn.response_ids.tolist())
         theirs = [HOT if naive_methods.branching(pieces[:j], written) else BASE for j in range(len(pieces))]
         assert turn.temperatures.tolist() == pytest.approx(theirs)
         assert turn.temperatures[0] == pytest.approx(BASE)  # the opening tag
@@ -102,7 +102,7 @@ def test_recorded_numbers_with_the_entropy_rule(model: Path, context: str) -> No
         for turn in (turn for episode in episodes for turn in episode.turns):
             part = entropy_N[at : at + len(turn.response_ids)].tolist()
             at += len(part)
-            pieces = policy.dialect.pieces(turn.response_ids.tolist())
+            pieces = policy.tokenizer.pieces(turn.response_ids.tolist())
             theirs, more = naive_methods.entropy_temperatures(pieces, part, threshold, BASE, HOT)
             assert turn.temperatures.tolist() == pytest.approx(theirs)
             counted += more
@@ -137,12 +137,12 @@ def steer(policy: Policy, ids: list[int], at: Sequence[float], rule: TokenTemper
 @pytest.mark.parametrize("kind", ["pocket", "hugging_face"])
 def test_the_engine_asks_the_rule_before_every_token(kind: str, tmp_path: Path) -> None:
     policy = small_policy() if kind == "pocket" else hugging_face(tmp_path)
-    written = {a: policy.dialect.pieces(policy.dialect.answer(f"<action>{a}</action>")) for a in USUAL}
+    written = {a: policy.tokenizer.pieces(policy.tokenizer.answer(f"<action>{a}</action>")) for a in USUAL}
     for said in (*USUAL, "go to hell"):
-        ids = policy.dialect.answer(f"<action>{said}</action>")
-        pieces = policy.dialect.pieces(ids)
+        ids = policy.tokenizer.answer(f"<action>{said}</action>")
+        pieces = policy.tokenizer.pieces(ids)
         theirs = [HOT if naive_methods.branching(pieces[:j], written) else BASE for j in range(len(ids))]
-        sampled = steer(policy, ids, theirs, rule_of(actre(), policy.dialect, USUAL))
+        sampled = steer(policy, ids, theirs, rule_of(actre(), policy.tokenizer, USUAL))
         assert sampled.ids.tolist() == ids
         assert sampled.temperatures.tolist() == pytest.approx(theirs)
         assert HOT in theirs

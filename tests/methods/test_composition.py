@@ -276,10 +276,10 @@ def test_actre_is_laid_over_a_higher_temperature_in_either_order(first: str, mod
         plan = method.plan(1, plan)
     assert (plan.order, plan.temperature) == ("act_think", 1.2)
     assert plan.temperature_rule is not None
-    dialect = PocketTokens([])
-    rule = plan.temperature_rule(dialect, ("a", "b"), plan.temperature, ("action",))
+    tokenizer = PocketTokens([])
+    rule = plan.temperature_rule(tokenizer, ("a", "b"), plan.temperature, ("action",))
     assert rule is not None
-    assert [rule([], 0.0), rule(dialect.answer("<action>"), 0.0)] == [1.2, 1.5]
+    assert [rule([], 0.0), rule(tokenizer.answer("<action>"), 0.0)] == [1.2, 1.5]
     names = sorted(("actre", "higher_temperature"), reverse=first != "actre")
     changes = ("method.actre={temperature=1.5, switch=1.0}", "run.steps=1")
     out = play_run(model, tmp_path / "run", f"methods={names}", *changes)

@@ -84,7 +84,7 @@ def tries(request: pytest.FixtureRequest) -> ActionTries:
 
 
 def hot(tries: ActionTries, admissible: tuple[str, ...], response: Sequence[int]) -> list[int]:
-    walk = TrieWalk(tries.trie(admissible), tries.dialect)
+    walk = TrieWalk(tries.trie(admissible), tries.tokenizer)
     return [j for j in range(len(response) + 1) if walk.branching(response[:j])]
 
 
@@ -96,7 +96,7 @@ def parting(one: Sequence[int], other: Sequence[int]) -> int:
 def each(tries: ActionTries) -> Iterator[tuple[tuple[str, ...], dict[str, list[int]]]]:
     """The admissible actions of each observation, and how the tokenizer writes them."""
     for _, admissible in observations():
-        yield admissible, {action: tries.dialect.answer(f"<action>{action}</action>") for action in admissible}
+        yield admissible, {action: tries.tokenizer.answer(f"<action>{action}</action>") for action in admissible}
 
 
 def test_an_action_branches_exactly_where_it_parts_from_another(tries: ActionTries) -> None:
@@ -115,7 +115,7 @@ def test_forced_tokens_are_never_hot_though_several_actions_are_left(tries: Acti
                 left = [other for other in ids.values() if other[:j] == ids[action][:j]]
                 if len({other[j] for other in left}) == 1:
                     assert j not in found
-                    forced += len(left) > 1 and b">" in b"".join(tries.dialect.pieces(ids[action][:j]))
+                    forced += len(left) > 1 and b">" in b"".join(tries.tokenizer.pieces(ids[action][:j]))
     assert forced > 40  # inside of an action
 
 
@@ -126,7 +126,7 @@ def test_one_action_alone_has_no_hot_position(tries: ActionTries) -> None:
 
 
 def test_behind_a_sign_that_no_action_has_nothing_is_hot(tries: ActionTries) -> None:
-    stray = tries.dialect.content("#")
+    stray = tries.tokenizer.content("#")
     for admissible, ids in each(tries):
         for action in admissible[::5]:
             usual = hot(tries, admissible, ids[action])
@@ -140,6 +140,6 @@ def test_an_end_is_a_choice_where_digits_are_tokens() -> None:
     tries = ActionTries(make("pairs, single digits"))
     admissible = ("go to drawer 1", "go to drawer 10")
     for action in admissible:
-        ids = tries.dialect.answer(f"<action>{action}</action>")
+        ids = tries.tokenizer.answer(f"<action>{action}</action>")
         [place] = hot(tries, admissible, ids)
-        assert b"".join(tries.dialect.pieces(ids[:place])) == b"<action>go to drawer 1"
+        assert b"".join(tries.tokenizer.pieces(ids[:place])) == b"<action>go to drawer 1"

@@ -30,8 +30,8 @@ class OwnSystem(Wording):
 WORDING = OwnSystem()
 
 
-def text_of(dialect: ChatTokens, ids: list[int]) -> str:
-    return b"".join(dialect.pieces(ids)).decode()
+def text_of(chat: ChatTokens, ids: list[int]) -> str:
+    return b"".join(chat.pieces(ids)).decode()
 
 
 def by_template(tokenizer: Any, system: str, asked: list[str], answered: list[str], folded: bool) -> list[int]:
@@ -47,52 +47,52 @@ def by_template(tokenizer: Any, system: str, asked: list[str], answered: list[st
     )
 
 
-def by_parts(dialect: ChatTokens, system: str, asked: list[str], answered: list[str]) -> list[int]:
-    ids = dialect.opening(system, asked[0])
+def by_parts(chat: ChatTokens, system: str, asked: list[str], answered: list[str]) -> list[int]:
+    ids = chat.opening(system, asked[0])
     for answer, message in zip(answered, asked[1:], strict=True):
-        ids += dialect.answer(answer) + dialect.end_of_answer() + dialect.user(message)
+        ids += chat.answer(answer) + chat.end_of_answer() + chat.user(message)
     return ids
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_parts_of_thirty_turns_are_the_tokens_of_the_template(family: str) -> None:
     tokenizer = make_tokenizer(family)
-    dialect = ChatTokens(tokenizer)
+    chat = ChatTokens(tokenizer)
     # A template that takes thoughts out of past turns is compared on answers without any.
     answered = [a.split("</think>")[1] for a in ANSWERED] if family == "qwen3" else ANSWERED
     for count in (1, 2, 31):
         told = (SYSTEM, ASKED[:count], answered[: count - 1])
-        assert by_parts(dialect, *told) == by_template(tokenizer, *told, family in FOLDED)
+        assert by_parts(chat, *told) == by_template(tokenizer, *told, family in FOLDED)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_conversation_grows_by_exactly_what_is_new(family: str) -> None:
     """Through the context: the same tokens again, whether the policy closed its answer itself or not."""
     tokenizer = make_tokenizer(family)
-    dialect = ChatTokens(tokenizer)
-    context = Context(dialect, WORDING, "think_act", None, show_admissible=False)
+    chat = ChatTokens(tokenizer)
+    context = Context(chat, WORDING, "think_act", None, show_admissible=False)
     prompt: list[int] = []
     answered = [a.split("</think>")[1] for a in ANSWERED] if family == "qwen3" else ANSWERED
     for place, message in enumerate(ASKED):
         prompt = context.prompt(View(message, None, "Begin."))
         if place < len(answered):
-            closed = dialect.end_of_answer() if place % 2 else []
-            context.answered(prompt, dialect.answer(answered[place]) + closed, "go")
+            closed = chat.end_of_answer() if place % 2 else []
+            context.answered(prompt, chat.answer(answered[place]) + closed, "go")
     first = WORDING.first("Begin.", ASKED[0], None)
     assert prompt == by_template(tokenizer, SYSTEM, [first, *ASKED[1:]], answered, family in FOLDED)
 
 
 @pytest.mark.parametrize("family", ["llama3", "gemma"])
 def test_white_space_around_a_message_is_taken_off_for_every_template(family: str) -> None:
-    dialect = ChatTokens(make_tokenizer(family))
-    assert dialect.opening(" be good\n", "\n hello \n\n") == dialect.opening("be good", "hello")
-    assert dialect.user("hello\n") == dialect.user("hello")
+    chat = ChatTokens(make_tokenizer(family))
+    assert chat.opening(" be good\n", "\n hello \n\n") == chat.opening("be good", "hello")
+    assert chat.user("hello\n") == chat.user("hello")
 
 
 def test_the_answer_stays_what_was_sampled_where_the_template_would_change_it() -> None:
     """Pinned: past thoughts stay in the conversation, and white space around an answer does."""
-    dialect = ChatTokens(make_tokenizer("qwen3"))
-    ours = text_of(dialect, by_parts(dialect, "s", ["one", "two"], ANSWERED[:1]))
+    chat = ChatTokens(make_tokenizer("qwen3"))
+    ours = text_of(chat, by_parts(chat, "s", ["one", "two"], ANSWERED[:1]))
     assert ANSWERED[0] in ours
     assert "<think>" not in make_tokenizer("qwen3").decode(
         by_template(make_tokenizer("qwen3"), "s", ["one", "two"], ANSWERED[:1], folded=False)
@@ -102,15 +102,15 @@ def test_the_answer_stays_what_was_sampled_where_the_template_would_change_it() 
 
 
 def test_the_date_is_always_the_same() -> None:
-    dialect = ChatTokens(make_tokenizer("llama3"))
-    assert "Today Date: 26 Jul 2024\n\nbe good" in text_of(dialect, dialect.opening("be good", "x"))
+    chat = ChatTokens(make_tokenizer("llama3"))
+    assert "Today Date: 26 Jul 2024\n\nbe good" in text_of(chat, chat.opening("be good", "x"))
 
 
 def test_a_system_text_without_a_role_stands_in_front_of_the_first_message() -> None:
-    dialect = ChatTokens(make_tokenizer("gemma"))
+    chat = ChatTokens(make_tokenizer("gemma"))
     expected = "<bos><start_of_turn>user\nbe good\n\nhello<end_of_turn>\n<start_of_turn>model\n"
-    assert text_of(dialect, dialect.opening("be good", "hello")) == expected
-    assert "user\nhello" in text_of(dialect, dialect.opening("", "hello"))
+    assert text_of(chat, chat.opening("be good", "hello")) == expected
+    assert "user\nhello" in text_of(chat, chat.opening("", "hello"))
 
 
 @pytest.mark.parametrize(
@@ -125,20 +125,20 @@ def test_a_system_text_without_a_role_stands_in_front_of_the_first_message() -> 
 )
 def test_what_ends_an_answer(family: str, end: str, rest: str | None) -> None:
     tokenizer = make_tokenizer(family)
-    dialect = ChatTokens(tokenizer)
-    assert text_of(dialect, dialect.end_of_answer()) == end
-    assert dialect.eos_ids == {tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids(end)}
+    chat = ChatTokens(tokenizer)
+    assert text_of(chat, chat.end_of_answer()) == end
+    assert chat.eos_ids == {tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids(end)}
     if rest is not None:
-        assert text_of(dialect, dialect.user("x")) == rest
+        assert text_of(chat, chat.user("x")) == rest
 
 
 def test_another_end_than_the_template_s_is_kept_and_the_answer_closed() -> None:
     tokenizer = make_tokenizer("llama3")
-    dialect = ChatTokens(tokenizer)
-    context = Context(dialect, WORDING, "think_act", None, show_admissible=False)
+    chat = ChatTokens(tokenizer)
+    context = Context(chat, WORDING, "think_act", None, show_admissible=False)
     prompt = context.prompt(View("a", None, "b"))
-    context.answered(prompt, [*dialect.answer("hm"), tokenizer.eos_token_id], None)
-    text = text_of(dialect, context.prompt(View("c", None, "b")))
+    context.answered(prompt, [*chat.answer("hm"), tokenizer.eos_token_id], None)
+    text = text_of(chat, context.prompt(View("c", None, "b")))
     assert "hm<|end_of_text|><|eot_id|><|start_header_id|>user" in text
 
 
@@ -202,8 +202,8 @@ def test_templates_that_cannot_be_taken_apart_are_refused(template: str, reason:
 def test_an_answer_that_the_template_begins_is_left_to_the_model() -> None:
     opens = QWEN3.replace("assistant\n' }}{%- endif %}", "assistant\n<think>\n' }}{%- endif %}")
     assert opens != QWEN3
-    dialect = ChatTokens(make_tokenizer("qwen3", opens))
-    assert text_of(dialect, dialect.user("x")).endswith("<|im_start|>assistant\n")
+    chat = ChatTokens(make_tokenizer("qwen3", opens))
+    assert text_of(chat, chat.user("x")).endswith("<|im_start|>assistant\n")
 
 
 def test_a_template_that_never_opens_an_answer_is_opened_as_past_answers_are() -> None:
@@ -213,8 +213,8 @@ def test_a_template_that_never_opens_an_answer_is_opened_as_past_answers_are() -
 
 def test_tags_that_are_words_of_the_vocabulary_are_written_as_such_by_us_alone() -> None:
     tokenizer = make_tokenizer("qwen3", plain=("<think>", "</think>"))
-    dialect = ChatTokens(tokenizer)
+    chat = ChatTokens(tokenizer)
     tag = tokenizer.convert_tokens_to_ids("<think>")
-    assert dialect.answer("<think>a</think><action>b</action>").count(tag) == 1
-    assert dialect.opening("Answer <think>so</think>.", "x <think>").count(tag) == 1
-    assert tag not in dialect.user("<think>")
+    assert chat.answer("<think>a</think><action>b</action>").count(tag) == 1
+    assert chat.opening("Answer <think>so</think>.", "x <think>").count(tag) == 1
+    assert tag not in chat.user("<think>")

@@ -33,33 +33,33 @@ texts = st.lists(st.one_of(st.sampled_from([*NAMES, *ODD]), st.text(max_size=8))
 
 
 @cache
-def dialect_of(family: str) -> ChatTokens:
+def tokenizer_of(family: str) -> ChatTokens:
     return ChatTokens(make_tokenizer(family, plain=("<tool_call>", "<think>", "</think>")))
 
 
-def controls(dialect: ChatTokens, ids: list[int]) -> list[int]:
-    return [i for i in ids if i in dialect._reserved]
+def controls(chat: ChatTokens, ids: list[int]) -> list[int]:
+    return [i for i in ids if i in chat._reserved]
 
 
 @settings(deadline=None, max_examples=40)
 @pytest.mark.parametrize("family", ["smollm2", "qwen2.5", "llama3", "mistral", "gemma", "phi"])
 @given(text=texts)
 def test_any_text_is_plain_and_reads_back(family: str, text: str) -> None:
-    dialect = dialect_of(family)
-    ids = dialect.content(text)
-    assert not controls(dialect, ids)
+    chat = tokenizer_of(family)
+    ids = chat.content(text)
+    assert not controls(chat, ids)
     told = text.encode("utf-8", "replace").decode()
     normal = unicodedata.normalize("NFC", told) if FAMILIES[family][-1] == "newlines" else told
-    assert b"".join(dialect.pieces(ids)).decode().replace("\u2581", " ") == normal.replace("\u2581", " ")
+    assert b"".join(chat.pieces(ids)).decode().replace("\u2581", " ") == normal.replace("\u2581", " ")
 
 
 @settings(deadline=None, max_examples=25)
 @pytest.mark.parametrize("family", ["smollm2", "llama3", "mistral", "gemma", "phi"])
 @given(text=texts)
 def test_a_message_adds_no_control_token_whatever_stands_around_it(family: str, text: str) -> None:
-    dialect = dialect_of(family)
-    for write in (dialect.user, lambda told: dialect.opening("Be good.", told)):
-        assert controls(dialect, write(text)) == controls(dialect, write("harmless"))
+    chat = tokenizer_of(family)
+    for write in (chat.user, lambda told: chat.opening("Be good.", told)):
+        assert controls(chat, write(text)) == controls(chat, write("harmless"))
 
 
 def test_names_that_overlap_or_come_about_by_normalising_are_spelled() -> None:
@@ -68,11 +68,11 @@ def test_names_that_overlap_or_come_about_by_normalising_are_spelled() -> None:
     tokenizer = make_tokenizer("smollm2", plain=("<|a|>", "|a|>b"))
     tokenizer.backend_tokenizer.normalizer = normalizers.NFKC()
     tokenizer.backend_tokenizer.add_tokens([AddedToken("<tool>", normalized=True)])
-    dialect = ChatTokens(tokenizer)
+    chat = ChatTokens(tokenizer)
     for text in ("<|a|>b", "\uff1ctool\uff1e", "<tool>"):
-        ids = dialect.content(text)
-        assert not controls(dialect, ids)
-        assert b"".join(dialect.pieces(ids)).decode() == unicodedata.normalize("NFKC", text)
+        ids = chat.content(text)
+        assert not controls(chat, ids)
+        assert b"".join(chat.pieces(ids)).decode() == unicodedata.normalize("NFKC", text)
 
 
 def test_letters_that_the_vocabulary_cannot_write_become_a_mark_and_do_not_vanish() -> None:
@@ -86,12 +86,12 @@ def test_letters_that_the_vocabulary_cannot_write_become_a_mark_and_do_not_vanis
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<end>")
     tokenizer.chat_template = FAMILIES["smollm2"][0]
     assert len(tokenizer("a\x13b", add_special_tokens=False)["input_ids"]) == 2
-    dialect = ChatTokens(tokenizer)
-    assert b"".join(dialect.pieces(dialect.content("a\x13b\U00040000c"))).decode() == "a\ufffdb\ufffdc"
+    chat = ChatTokens(tokenizer)
+    assert b"".join(chat.pieces(chat.content("a\x13b\U00040000c"))).decode() == "a\ufffdb\ufffdc"
 
 
 def test_runs_of_spaces_that_were_added_are_plain_text() -> None:
     tokenizer = make_tokenizer("smollm2", plain=("    ",))
-    dialect = ChatTokens(tokenizer)
-    assert dialect.content("a    b") == tokenizer("a    b", add_special_tokens=False)["input_ids"]
-    assert tokenizer.convert_tokens_to_ids("    ") in dialect.content("a    b")
+    chat = ChatTokens(tokenizer)
+    assert chat.content("a    b") == tokenizer("a    b", add_special_tokens=False)["input_ids"]
+    assert tokenizer.convert_tokens_to_ids("    ") in chat.content("a    b")

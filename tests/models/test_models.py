@@ -62,7 +62,7 @@ def test_facts_are_those_of_the_loaded_model() -> None:
     assert facts.parameters == sum(p.numel() for p in weights)
     linear = [m for m in policy.module.modules() if isinstance(m, torch.nn.Linear)]
     assert facts.linear_edges == sum(m.in_features + m.out_features for m in linear)
-    assert (facts.layers, facts.width, facts.vocabulary) == (4, 128, policy.dialect.size)
+    assert (facts.layers, facts.width, facts.vocabulary) == (4, 128, policy.tokenizer.size)
     assert facts.kv_width == 2 * 2 * 32
 
 

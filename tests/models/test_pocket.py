@@ -21,7 +21,7 @@ def test_it_is_small_and_loads() -> None:
     policy = load_folder(POCKET, torch.device("cpu"), "auto")
     built = json.loads((POCKET / "built.json").read_text())
     assert sum(p.numel() for p in policy.module.parameters()) == built["parameters"]
-    assert policy.dialect.size == 555
+    assert policy.tokenizer.size == 555
 
 
 def test_the_tokenizer_knows_every_thing_and_place_as_one_token() -> None:

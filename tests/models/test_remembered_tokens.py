@@ -22,13 +22,13 @@ TEXTS = st.text(max_size=40) | st.sampled_from(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_short_way_gives_what_the_tokenizer_gives(family: str) -> None:
-    dialect = ChatTokens(make_tokenizer(family))
+    chat = ChatTokens(make_tokenizer(family))
 
     @settings(max_examples=40, deadline=None)
     @given(TEXTS)
     def check(text: str) -> None:
         told = text.encode("utf-8", "replace").decode()
-        assert dialect._raw(told) == list(dialect.tokenizer(told, add_special_tokens=False)["input_ids"])
+        assert chat._raw(told) == list(chat.tokenizer(told, add_special_tokens=False)["input_ids"])
 
     check()
 
@@ -49,10 +49,10 @@ def test_what_is_remembered_is_not_changed_by_those_who_asked(
     make: Callable[[], PocketTokens | ChatTokens], module: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_KNOWN", 3)
-    dialect, fresh = make(), make()
+    chat, fresh = make(), make()
     for text in ["look", "go to desk 1", "look", "You arrive at", "desk", "apple", "look"]:
-        first = dialect.content(text)
+        first = chat.content(text)
         assert first == fresh._encoded(text)
         first.append(-1)
-        assert dialect.content(text) == fresh._encoded(text)
-        assert len(dialect._known) <= 3
+        assert chat.content(text) == fresh._encoded(text)
+        assert len(chat._known) <= 3

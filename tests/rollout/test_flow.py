@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.config.schema import AgentSettings, TaskSettings
-from isentrope.core.engine import Flowing, Request, Sampled
+from isentrope.core.engine import Request, Sampled, Streaming
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.torch import TorchEngine
 from isentrope.models.policy import Policy
@@ -52,7 +52,7 @@ class Chooses(TorchEngine):
         line = LINES[int(request.uniforms[0] * len(LINES))]
         if not line:
             return Sampled(*(np.zeros(0, t) for t in (np.int32, *[np.float32] * 3)), "error", "no answer")  # type: ignore[arg-type]
-        ids = np.array(self.dialect.answer(line), dtype=np.int32)
+        ids = np.array(self.tokenizer.answer(line), dtype=np.int32)
         logprobs = np.resize(request.uniforms, len(ids))
         return Sampled(ids, logprobs, logprobs, logprobs * 0 + 1, "tag")
 
@@ -118,8 +118,8 @@ def test_the_same_episodes_in_whatever_order_they_are_answered(seed: int, count:
     world = ToyWorld(ToyOptions(naughty=True))
     policy, chosen = small_policy(), {"max_context": context, "overflow": "end"}
     engine = scrambled(Chooses, policy, seed)
-    assert isinstance(engine, Flowing)
-    assert not isinstance(Chooses(policy), Flowing)
+    assert isinstance(engine, Streaming)
+    assert not isinstance(Chooses(policy), Streaming)
     ours = play(engine, LocalTasks(world, 8), seats(count, world), batch, **chosen)
     theirs = play(Chooses(policy), LocalTasks(world, 8), seats(count, world), batch, **chosen)
     for mine, other in zip(ours, theirs, strict=True):
@@ -189,7 +189,7 @@ def test_the_engine_does_not_wait_for_a_task_while_it_has_something_to_do() -> N
             if answered.count(1) == 10:
                 world.release.set()
             line = "no tags" if request.slot else "<think>x</think><action>hang</action>"
-            ids = np.array(self.dialect.answer(line), dtype=np.int32)
+            ids = np.array(self.tokenizer.answer(line), dtype=np.int32)
             return Sampled(ids, ids * 0.0, ids * 0.0, ids * 0.0 + 1, "tag")  # type: ignore[arg-type]
 
     with ThreadTasks(world, 2, 2, 10.0) as tasks:
@@ -207,7 +207,7 @@ def test_the_clock_of_an_episode_begins_when_it_is_seated() -> None:
     class Sluggish(Chooses):
         def sample(self, requests: Sequence[Request]) -> list[Sampled]:
             time.sleep(0.04)
-            ids = np.array(self.dialect.answer("<think>x</think><action>look</action>"), dtype=np.int32)
+            ids = np.array(self.tokenizer.answer("<think>x</think><action>look</action>"), dtype=np.int32)
             return [Sampled(ids, ids * 0.0, ids * 0.0, ids * 0.0 + 1, "tag") for _ in requests]  # type: ignore[arg-type]
 
     runner = Runner(scrambled(Sluggish, small_policy(), 0), LocalTasks(world, 1), AGENT, task, 1)
@@ -225,4 +225,4 @@ def test_the_time_of_a_rollout_is_accounted_for(flowing: bool) -> None:
     assert spent["engine"] + spent["tasks"] + spent["host"] == pytest.approx(spent["play"])
     assert 0 < spent["tasks_idle"] <= spent["engine"] * 1.0001
     assert runner.clock.take() == {}
-    assert isinstance(policy.dialect, PocketTokens)
+    assert isinstance(policy.tokenizer, PocketTokens)

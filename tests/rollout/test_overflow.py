@@ -99,10 +99,10 @@ def test_they_are_stored_and_files_from_before_can_be_read(episodes: list[Episod
 def test_expert_games_follow_the_same_rule(overflow: str, found: int) -> None:
     world = ToyWorld(ToyOptions(goal=9))
     agent = replace(AGENT, overflow=overflow)
-    games = list(demonstrations(world, small_policy().dialect, agent, TASK, [world.instance("train", 0)], 0))
+    games = list(demonstrations(world, small_policy().tokenizer, agent, TASK, [world.instance("train", 0)], 0))
     assert len(games) == found
     for game in games:
         assert game.turns[-1].dropped > 0
         assert longest_sequence(game) <= agent.max_context
     too_small = replace(agent, max_context=90)
-    assert not list(demonstrations(world, small_policy().dialect, too_small, TASK, [world.instance("train", 0)], 0))
+    assert not list(demonstrations(world, small_policy().tokenizer, too_small, TASK, [world.instance("train", 0)], 0))

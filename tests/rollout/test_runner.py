@@ -10,7 +10,7 @@ import pytest
 
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.core.engine import Request, Sampled
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.torch import TorchEngine
 from isentrope.rollout.collector import Runner, pick_instances
@@ -36,7 +36,7 @@ class Scripted(TorchEngine):
     def sample(self, requests: Sequence[Request]) -> list[Sampled]:
         line = self.lines[min(self.asked, len(self.lines) - 1)]
         self.asked += 1
-        ids = np.array(self.dialect.answer(line), dtype=np.int32)
+        ids = np.array(self.tokenizer.answer(line), dtype=np.int32)
         numbers = np.zeros(len(ids), dtype=np.float32)
         return [Sampled(ids, numbers, numbers, numbers + 1, "tag") for _ in requests]
 
@@ -125,7 +125,7 @@ def test_a_plan_may_set_the_temperature_of_each_token_from_the_admissible_action
         def __call__(self, response: Sequence[int], entropy: float) -> float:
             return 1.5 if len(response) == 2 else 1.0
 
-    def rule(dialect: Dialect, admissible: tuple[str, ...] | None, base: float, tags: tuple[str, ...]) -> Hot:
+    def rule(tokenizer: ChatTokenizer, admissible: tuple[str, ...] | None, base: float, tags: tuple[str, ...]) -> Hot:
         asked.append(admissible)
         return Hot()
 
@@ -175,7 +175,7 @@ def test_the_clock_ends_an_episode_without_making_it_a_failure() -> None:
 
 
 def test_the_longest_sequence_of_a_demonstration() -> None:
-    world, tokens = ToyWorld(), small_policy().dialect
+    world, tokens = ToyWorld(), small_policy().tokenizer
     lengths = {}
     for context in ("full", "window"):
         agent = replace(AGENT, context=context)

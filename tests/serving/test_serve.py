@@ -154,7 +154,7 @@ class Scripted(TorchEngine):
 
 
 def test_what_waits_is_sampled_together_and_no_more_than_fits() -> None:
-    engine = Scripted(small_policy().dialect.content("look"))
+    engine = Scripted(small_policy().tokenizer.content("look"))
     engine.hold.clear()
     with served_speaker(CONFIG, engine) as (server, speaker), ThreadPoolExecutor(16) as pool:
         first = pool.submit(post, server, {"messages": HELLO})
@@ -169,7 +169,7 @@ def test_what_waits_is_sampled_together_and_no_more_than_fits() -> None:
 
 
 def test_too_many_waiting_are_told_to_come_back() -> None:
-    engine = Scripted(small_policy().dialect.content("look"))
+    engine = Scripted(small_policy().tokenizer.content("look"))
     engine.hold.clear()
     config = replace(CONFIG, rollout=RolloutSettings(batch=1))
     with served_speaker(config, engine) as (server, speaker), ThreadPoolExecutor(8) as pool:
@@ -185,7 +185,7 @@ def test_too_many_waiting_are_told_to_come_back() -> None:
 
 
 def test_closing_answers_what_is_under_way_and_refuses_what_waits() -> None:
-    engine = Scripted(small_policy().dialect.content("look"))
+    engine = Scripted(small_policy().tokenizer.content("look"))
     engine.hold.clear()
     speaker = Speaker(engine, "act", 200, slots=1)
     chat = Chat("", ("look",), 1.0, 8, (), None, False)
@@ -236,7 +236,7 @@ def test_an_engine_that_cannot_begin_anew_is_a_500_too() -> None:
     with served(CONFIG, engine) as server:
         assert post(server, {"messages": HELLO})[0] == 500
         engine.open = Recalcitrant(engine.open)  # type: ignore[method-assign]
-        engine.ids = np.array(small_policy().dialect.content("look"), dtype=np.int32)
+        engine.ids = np.array(small_policy().tokenizer.content("look"), dtype=np.int32)
         assert [post(server, {"messages": HELLO})[0] for _ in range(3)] == [500, 200, 200]
 
 
@@ -255,7 +255,7 @@ class Recalcitrant:
 
 def test_an_answer_goes_back_to_the_model_as_the_tokens_it_was_sampled_as() -> None:
     """The letters of a word that has a token of its own: its text alone would come back as that token."""
-    tokens = small_policy().dialect
+    tokens = small_policy().tokenizer
     spelled = [i for letter in " apple" for i in tokens.content(letter)]
     assert spelled != tokens.content(" apple")
     engine = Scripted([*spelled, *tokens.content("\n")])
@@ -272,7 +272,7 @@ def test_an_answer_goes_back_to_the_model_as_the_tokens_it_was_sampled_as() -> N
 
 
 def test_stop_texts_are_cut_off_and_the_end_is_not_shown() -> None:
-    tokens = small_policy().dialect
+    tokens = small_policy().tokenizer
     with served(CONFIG, Scripted(tokens.content("one STOP two"))) as server:
         [choice] = post(server, {"messages": HELLO, "stop": ["two", "STOP"]})[1]["choices"]
         assert (choice["message"]["content"], choice["finish_reason"]) == ("one ", "stop")

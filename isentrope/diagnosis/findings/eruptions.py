@@ -1,4 +1,4 @@
-"""The course of a run's entropy: its eruptions with what went before and what came with them, or its quiet way."""
+"""Findings about entropy: its eruptions, what went before and came with them; or that it stayed quiet."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from isentrope.diagnosis.remedies import Finding, to_calm
 from isentrope.diagnosis.rise_detector import FALL_SHARE, SMOOTH, Rise, RiseDetector
 from isentrope.runs.curves import ENOUGH, Curve
 from isentrope.runs.folder import Run
-
-# Where entropy rose: in which part of the responses, and whether in a few of them alone.
-
 
 AROUND = 2  # steps before and after the peak
 LEAST = 0.1  # a part with a smaller share of the rise is not mentioned

@@ -1,4 +1,4 @@
-"""Findings about lengths, imitation, lost episodes and the rest."""
+"""Findings about lengths, warm-up, stored episodes, the state of the run, alarms and lost episodes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from isentrope.diagnosis.remedies import Finding, in_the_doctors_words, slower, 
 from isentrope.runs.curves import ENOUGH, Curve
 from isentrope.runs.folder import Run
 
-# Responses that grow or shrink, and responses that grow where the task is not solved and nowhere else.
-#
-# Where losses are averaged within a response, a token of a long one weighs less. Of responses that fail alike the
-# tokens of long ones are then discouraged less (docs/claims/seal.md).
-
-
 LONGER, SHORTER = 1.5, 0.6  # responses that change their length by so much are worth a word
 SAME = 1.2  # responses that grew by less have hardly grown
 COMMON = 0.5  # share of the run's steps at which both outcomes must be known
 
 
 def length_findings(course: Run) -> list[Finding]:
+    """Responses that grow or shrink, and responses that grow only where the task is not solved.
+
+    Where losses are averaged within a response, a token of a long one weighs less. Of responses that fail alike the
+    tokens of long ones are then discouraged less (docs/claims/seal.md).
+    """
     whole = course.curve("response/tokens")
     solved, failed = _where_both_are_known(course, len(whole))
     if _changed(failed) and failed.end > failed.start and solved.end < SAME * solved.start:
@@ -71,14 +70,12 @@ def _changed(length: Curve) -> bool:
     return not SHORTER < times < LONGER and abs(length.end - length.start) > length.margin
 
 
-# What happened in a warm-up: imitation of an expert (sft) or of the policy's own successes (rft).
-
-
 RISEN = 1.5  # a loss that ends so many times above its lowest is rising again
 MOST = 0.9
 
 
 def imitation_findings(course: Run) -> list[Finding]:
+    """What happened in a warm-up: imitation of an expert (sft) or of the policy's own successes (rft)."""
     loss = course.curve("sft/loss", "sft")
     found = [*_loss(course, loss)] if len(loss) >= ENOUGH else []
     solved = course.curve("rft/solved", "sft")
@@ -129,9 +126,6 @@ def _evaluated(course: Run, split: str, success: Curve) -> list[Finding]:
     return [Finding(f"evaluation/{split}", claim, "good", {"success": last}, (step,))]
 
 
-# What the stored episodes of a run's last step show that its numbers do not name.
-
-
 REPEATED = 0.25  # share of the turns that say what the turn before said
 LONGEST = 60  # characters of an action that are quoted
 
@@ -169,9 +163,6 @@ def _last_stored(run: Run) -> tuple[int, list[Episode]]:
         return step, run.episodes(step)
     except RunError:
         return 0, []
-
-
-# The state that a run is in, the alarms it gave, and lost episodes.
 
 
 LOST = 0.05  # share of lost episodes from which it is more than a note

@@ -1,4 +1,4 @@
-"""Whether a run learnt its task, when, and what the numbers show where it did not."""
+"""Findings about success: whether and when a run learnt its task, and why where it did not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the fast engine can take a policy, and if not, why."""
+"""Says whether the native engine can sample from a policy, and if not, why."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def fast_memory(device: torch.device) -> int:
 
 
 def why_not(policy: Policy) -> str:
-    """Why the fast engine cannot sample from this policy; empty if it can."""
-    from isentrope.models.model_adapter import KNOWN, anatomy
+    """Why the native engine cannot sample from this policy; empty if it can."""
+    from isentrope.models.model_adapter import KNOWN, adapt_model
 
     if policy.device.type != "cuda":
         return f"it needs a GPU with CUDA, and the policy is on {policy.device.type}"
     if find_spec("triton") is None:
         return "triton is not installed (pip install triton; torch for CUDA on Linux brings it)"
-    parts = anatomy(policy.model)
+    parts = adapt_model(policy.model)
     if parts is None:
         return f"it knows our own model and Hugging Face's {', '.join(KNOWN)}, without adapters"
     if parts.head_size not in SIZES:
@@ -52,8 +52,8 @@ def fast_engine(policy: Policy, rows: int, context: int, memory: float) -> FastE
     if reason:
         raise EngineError(f'engine.kind = "fast" cannot be used: {reason}; use engine.kind=torch')
     from isentrope.engines.native.engine import FastEngine
-    from isentrope.models.model_adapter import anatomy
+    from isentrope.models.model_adapter import adapt_model
 
-    parts = anatomy(policy.model)
+    parts = adapt_model(policy.model)
     assert parts is not None
     return FastEngine(policy, parts, rows, context, memory)

@@ -1,4 +1,4 @@
-"""The fast engine's side on the device: cache, rows, and recorded graphs of its passes.
+"""The native engine's device state: cache, rows, and recorded CUDA graphs of its passes.
 
 A pass is hundreds of small kernels. On a GPU they are recorded once for each size and started by one call; without one
 (Triton's interpreter, in tests) the same kernels run one by one.
@@ -19,23 +19,19 @@ from torch import Tensor
 from isentrope.engines.native.attention import Splits, make_splits
 from isentrope.engines.native.draw import Rows
 from isentrope.engines.native.forward import Forward
-from isentrope.engines.native.prefill import MOST_RECORDED, Layout, Sent, Sheet, bucket, padded
+from isentrope.engines.native.prefill import MOST_RECORDED, Layout, PrefillPacket, Sent, bucket, padded
 from isentrope.engines.native.small_kernels import jit
 from isentrope.engines.native.weights import Weights
 
-# Rows are given to new conversations, and taken from those that have ended, on the device.
-
-
 # pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 # Kernels are in Triton's language, which only looks like Python's types.
-
 
 BLOCK = 256
 
 
 @jit
-def _seat(
-    left, last_row, last, token_positions, seats, positions, counts, temperatures, table, uniforms, pages, answer,
+def _admit(
+    left, last_row, last, token_positions, admitted, positions, counts, temperatures, table, uniforms, pages, answer,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     i = tl.program_id(0).to(tl.int64)
@@ -46,7 +42,7 @@ def _seat(
         return
     tl.store(positions + row, tl.load(token_positions + tl.load(last + i)) + 1)
     tl.store(counts + row, 0)
-    mine = seats + i * (1 + pages + answer)
+    mine = admitted + i * (1 + pages + answer)
     tl.store(temperatures + row, tl.load(mine))
     column = tl.arange(0, BLOCK)
     for first in range(0, pages, BLOCK):
@@ -58,12 +54,12 @@ def _seat(
         tl.store(uniforms + row * answer + first + column, tl.load(mine + first + column, mask=inside), mask=inside)
 
 
-def take_seats(sent: Sent, rows: Rows) -> None:
-    """Empty the rows that were left; seat those whose prompts are about to be read: length, temperature, pages and
+def admit(sent: Sent, rows: Rows) -> None:
+    """Empty the rows that were left; admit those whose prompts are about to be read: length, temperature, pages and
     random numbers. No row may be among both. Rows that are not named stay as they are."""
     packed = sent.packed
-    _seat[(len(rows.positions),)](
-        sent.left, packed.last_row, packed.last, packed.positions, sent.seats, rows.positions, rows.counts,
+    _admit[(len(rows.positions),)](
+        sent.left, packed.last_row, packed.last, packed.positions, sent.admitted, rows.positions, rows.counts,
         rows.temperatures.view(torch.int32), rows.table, rows.uniforms.view(torch.int32),  # bits, as they travel
         rows.table.shape[1], rows.uniforms.shape[1], BLOCK=BLOCK, num_warps=4,
     )  # fmt: skip
@@ -102,7 +98,7 @@ class Device:
     def __init__(
         self, weights: Weights, rows: int, pages: int, context: int, answer: int, device: torch.device
     ) -> None:
-        a = weights.anatomy
+        a = weights.model
         rows = -(-rows // 8) * 8  # as small a batch as is ever recorded
         self.device, self.graphs = device, device.type == "cuda"
         shape = (len(a.layers), 2, pages, a.kv_heads, PAGE, a.head_size)
@@ -165,20 +161,20 @@ class Device:
 
         return self._play(("decode", count, splits.length, splits.most, draws), run)
 
-    def sheet(self, tokens: int, seats: int) -> Sheet:
+    def packet(self, tokens: int, admitted: int) -> PrefillPacket:
         """To be filled in for a pass over so many tokens of so many conversations."""
         layout = self._layout(tokens)
-        return Sheet(layout, seats, self._memory(layout.size(seats), torch.int32))
+        return PrefillPacket(layout, admitted, self._memory(layout.size(admitted), torch.int32))
 
-    def prefill(self, sheet: Sheet, draws: bool) -> Tensor:
-        """Seat the conversations of this sheet and read their new tokens. Gives the logits after their last ones."""
-        layout, recorded = sheet.layout, self.graphs and sheet.layout.tokens <= MOST_RECORDED
+    def prefill(self, packet: PrefillPacket, draws: bool) -> Tensor:
+        """Admit the conversations of this packet and read their new tokens. Gives the logits after their last ones."""
+        layout, recorded = packet.layout, self.graphs and packet.layout.tokens <= MOST_RECORDED
         if recorded:
-            self._told[: len(sheet.memory)].copy_(sheet.memory, non_blocking=True)
+            self._told[: len(packet.memory)].copy_(packet.memory, non_blocking=True)
 
         def run() -> Tensor:
-            sent = Sent.of(layout, self._told if recorded else sheet.memory.to(self.device, non_blocking=True))
-            take_seats(sent, self.rows)
+            sent = Sent.of(layout, self._told if recorded else packet.memory.to(self.device, non_blocking=True))
+            admit(sent, self.rows)
             logits = self.forward.prefill(sent.packed)
             if draws:
                 self.forward.draw(logits, sent.packed.last_row, self._out, step=False)
@@ -229,8 +225,8 @@ class Device:
         return logits
 
     def _record(self, run: Callable[[], Tensor]) -> tuple[Any, Tensor]:
-        """Kernels are compiled and libraries set up by a first run, for which the rows are empty. A prefill seats its
-        conversations in it too; when it is played it does so once more, and writes the same."""
+        """Kernels are compiled and libraries set up by a first run, for which the rows are empty. A prefill admits
+        its conversations in it too; when it is played it does so once more, and writes the same."""
         positions = self.rows.positions.clone()
         self.rows.positions.fill_(-1)
         stream = torch.cuda.Stream()

@@ -1,4 +1,4 @@
-"""Draw a token for each row from its logits, with log-prob and entropy: the logits are read once.
+"""Draws a token for each row from its logits, with log-prob and entropy; reads the logits once.
 
 First every block of words is summed up (maximum, sum, entropy's sum), then one program a row finds the block
 in which the cumulative probability passes the row's uniform number, and the word within it.

@@ -1,4 +1,4 @@
-"""The fast engine: the torch engine's work on one GPU, for Llama-shaped models.
+"""The native engine: the torch engine's work on one GPU, for Llama-shaped models.
 
 Conversations join and leave while others are being answered. The device is always one token ahead of the host: while a
 step runs, the host writes down what the step before has drawn. When responses are handed out it is a few tokens ahead,
@@ -20,10 +20,10 @@ from isentrope.agent.context import continues
 from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import EngineError
 from isentrope.engines.native.device import PAGE, Device, Drawn
-from isentrope.engines.native.host_state import Answers, Held, Pages, Vocabulary
+from isentrope.engines.native.host_state import Held, HostState, Pages, Vocabulary
 from isentrope.engines.native.prefill import MOST_RECORDED, Piece, fill
 from isentrope.engines.native.weights import Weights
-from isentrope.models.model_adapter import Anatomy
+from isentrope.models.model_adapter import ModelAdapter
 from isentrope.models.policy import Policy
 
 PATIENCE = 8  # steps that a request waits for others, so that several are read in one pass
@@ -38,11 +38,11 @@ class _Launched:
 
 
 class FastEngine:
-    def __init__(self, policy: Policy, anatomy: Anatomy, rows: int, context: int, memory: float = 0.4) -> None:
-        self.policy, self.dialect = policy, policy.dialect
-        self.weights = Weights(anatomy, policy.dtype)
+    def __init__(self, policy: Policy, model: ModelAdapter, rows: int, context: int, memory: float = 0.4) -> None:
+        self.policy, self.tokenizer = policy, policy.tokenizer
+        self.weights = Weights(model, policy.dtype)
         self._rows, self._context, self._memory = -(-rows // 8) * 8, -(-context // PAGE) * PAGE, memory
-        self._vocabulary = Vocabulary(policy.dialect, anatomy.head.shape[0])
+        self._vocabulary = Vocabulary(policy.tokenizer, model.head.shape[0])
         self._device: Device | None = None
         self._held: dict[int, Held] = {}  # by slot
         self._queue: deque[tuple[int, Request]] = deque()  # (step at which it came, request)
@@ -63,7 +63,7 @@ class FastEngine:
         kept = set(slots)
         self._queue = deque(item for item in self._queue if item[1].slot in kept)
         if self._device is not None:
-            for row in [row for row, request in self._answers.requests.items() if request.slot not in kept]:
+            for row in [row for row, request in self._host.requests.items() if request.slot not in kept]:
                 self._drop(row)
         for slot in set(self._held) - kept:
             self._forget(slot)
@@ -99,11 +99,11 @@ class FastEngine:
 
     @property
     def waiting(self) -> int:
-        return len(self._queue) + (len(self._answers.requests) if self._device else 0)
+        return len(self._queue) + (len(self._host.requests) if self._device else 0)
 
     def submit(self, requests: Sequence[Request]) -> None:
         busy = {request.slot for _, request in self._queue}
-        answered: set[int] = self._answers.slots if self._device is not None else set()
+        answered: set[int] = self._host.slots if self._device is not None else set()
         for request in requests:
             if not (len(request.prompt) and len(request.uniforms)):
                 raise EngineError(f"slot {request.slot}: a request needs a prompt and room for at least one token")
@@ -130,15 +130,15 @@ class FastEngine:
     # One step
 
     def _advance(self, done: dict[int, Sampled]) -> None:
-        if self._queue and (self._device is None or not self._answers.requests):
+        if self._queue and (self._device is None or not self._host.requests):
             self._make_room_for(max(len(request.uniforms) for _, request in self._queue))
         if self._should_admit():
             while self._queue and self._admit():
                 pass
         self._empty_rows()  # those that no prefill has told the device of
-        if self._answers.ruled:  # nothing may be under way that the rules have not seen
+        if self._host.ruled:  # nothing may be under way that the rules have not seen
             self._settle(done)
-        rows, ruled = self._answers.rows, sorted(self._answers.ruled)
+        rows, ruled = self._host.rows, sorted(self._host.ruled)
         if len(rows) and not done:
             self._decode(rows, ruled)
         ahead = 1 if len(rows) and not ruled else 0
@@ -147,11 +147,11 @@ class FastEngine:
 
     def _run_ahead(self) -> None:
         """Steps for those who are still being answered, as long as no row can leave its pages."""
-        rows = self._answers.rows
-        if not len(rows) or self._answers.ruled:
+        rows = self._host.rows
+        if not len(rows) or self._host.ruled:
             return
         self._empty_rows()
-        room = self._answers.room - len(self._launched)  # the next step that is needed has to fit as well
+        room = self._host.room - len(self._launched)  # the next step that is needed has to fit as well
         for _ in range(min(AHEAD - len(self._launched), room)):
             self._decode(rows, [])
 
@@ -169,7 +169,7 @@ class FastEngine:
         self._seen["steps"] += 1
         self._seen["rows"] += len(rows)
         used = int(rows[-1]) + 1
-        longest = self._answers.longest + 1 + max(1, len(self._launched))
+        longest = self._host.longest + 1 + max(1, len(self._launched))
         if not ruled:
             self._unit.decode(used, longest, draws=True)
         else:
@@ -189,30 +189,30 @@ class FastEngine:
         gives the others, at their plan's temperature."""
         asking: list[int] = []
         for row in rows:
-            request = self._answers.requests[row]
+            request = self._host.requests[row]
             if entropies is None and request.temperature_of is not None and request.temperature_of.needs_entropy:
                 asking.append(row)
-                self._answers.warmth[row] = request.temperature
+                self._host.warmth[row] = request.temperature
             else:
                 entropy = 0.0 if entropies is None else float(entropies[row])
-                self._answers.warmth[row] = self._answers.next_temperature(row, entropy)
+                self._host.warmth[row] = self._host.next_temperature(row, entropy)
         return asking
 
     def _warm(self, rows: list[int]) -> None:
         at = np.array(rows)
-        self._unit.warm(at, self._answers.warmth[at])
+        self._unit.warm(at, self._host.warmth[at])
 
     def _launch(self, rows: NDArray[np.int64]) -> None:
-        self._launched.append(_Launched(rows, self._answers.serial[rows], self._unit.drawn()))
+        self._launched.append(_Launched(rows, self._host.serial[rows], self._unit.drawn()))
 
     def _take(self, launched: _Launched, done: dict[int, Sampled]) -> None:
         """Write down what a step has drawn."""
         values = launched.drawn.wait()
-        rows = launched.rows[self._answers.serial[launched.rows] == launched.serial]
-        for row, stop in self._answers.add(rows, values).items():
-            request = self._answers.requests[row]
+        rows = launched.rows[self._host.serial[launched.rows] == launched.serial]
+        for row, stop in self._host.add(rows, values).items():
+            request = self._host.requests[row]
             held = self._held[request.slot]
-            sampled = self._answers.end(row, stop)
+            sampled = self._host.end(row, stop)
             self._left.add(row)
             # The last token was drawn, but whether it was read is not sure: the next prompt begins with it.
             held.tokens = [*request.prompt, *sampled.ids[:-1].tolist()]
@@ -226,28 +226,28 @@ class FastEngine:
     def _should_admit(self) -> bool:
         if not self._queue:
             return False
-        busy = len(self._answers.requests)
+        busy = len(self._host.requests)
         return not busy or len(self._queue) >= busy / 8 or self._steps - self._queue[0][0] >= PATIENCE
 
     def _admit(self) -> bool:
         """Read the prompts of as many waiting requests as rows, pages and one pass have room for; says if of any."""
-        free = (row for row in range(self._rows) if row not in self._answers.requests)
+        free = (row for row in range(self._rows) if row not in self._host.requests)
         pieces: list[Piece] = []
         tokens = 0
-        while self._queue and len(self._answers.requests) < self._rows:
+        while self._queue and len(self._host.requests) < self._rows:
             request = self._queue[0][1]
             start = self._find_room(request, MOST_RECORDED - tokens if pieces else self._context)
             if start is None:
                 break
             self._queue.popleft()
             row = next(free)
-            self._answers.begin(row, request)
+            self._host.begin(row, request)
             pieces.append(Piece(row, start, request, self._held[request.slot].pages))
             tokens += len(request.prompt) - start
             self._seen["held"] += start
         if pieces:
             self._read(pieces, tokens)
-        elif not self._answers.requests:
+        elif not self._host.requests:
             self._evict()
         return bool(pieces)
 
@@ -274,14 +274,14 @@ class FastEngine:
 
     def _read(self, pieces: Sequence[Piece], tokens: int) -> None:
         unit, rows = self._unit, [piece.row for piece in pieces]
-        ruled = [row for row in rows if row in self._answers.ruled]
+        ruled = [row for row in rows if row in self._host.ruled]
         asking = self._choose(ruled, None)
-        sheet = unit.sheet(tokens, len(pieces))
-        fill(sheet, pieces, self._answers.warmth, list(self._left.difference(rows)))
-        logits = unit.prefill(sheet, draws=not asking)
+        packet = unit.packet(tokens, len(pieces))
+        fill(packet, pieces, self._host.warmth, list(self._left.difference(rows)))
+        logits = unit.prefill(packet, draws=not asking)
         self._left.clear()
         if asking:
-            last_row = unit.upload(sheet.last_row)
+            last_row = unit.upload(packet.last_row)
             unit.draw(logits, last_row, step=False, commit=False)
             self._choose(asking, unit.drawn().wait()[2])
             self._warm(asking)
@@ -305,7 +305,7 @@ class FastEngine:
         self._device = None  # its memory goes back first
         self._launched.clear()
         self._left.clear()
-        a, place = self.weights.anatomy, self.policy.device
+        a, place = self.weights.model, self.policy.device
         each = 2 * len(a.layers) * a.kv_heads * PAGE * a.head_size * torch.finfo(self.policy.dtype).bits // 8
         pages = self._rows * (self._context // PAGE)
         if place.type == "cuda":
@@ -318,7 +318,7 @@ class FastEngine:
         answer = min(self._context, max(64, 1 << (answer - 1).bit_length()))  # so that this happens a few times at most
         self._device = Device(self.weights, self._rows, pages, self._context, answer, place)
         self._pages = Pages(pages, PAGE)
-        self._answers = Answers(self._rows, answer, self._vocabulary)
+        self._host = HostState(self._rows, answer, self._vocabulary)
         self._held = {slot: Held() for slot in self._held}
 
     def _forget(self, slot: int) -> None:
@@ -340,12 +340,12 @@ class FastEngine:
         self._queue.clear()
         self._launched.clear()
         if self._device is not None:
-            for row in self._answers.rows.tolist():
+            for row in self._host.rows.tolist():
                 self._drop(row)
             self._pages = Pages(self._pages.count, PAGE)
         self._held = {slot: Held() for slot in self._held}
 
     def _drop(self, row: int) -> None:
         """Nobody waits for this response any more."""
-        self._answers.end(row, "error")
+        self._host.end(row, "error")
         self._left.add(row)

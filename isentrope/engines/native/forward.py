@@ -35,11 +35,11 @@ class Forward:
 
     def __init__(self, weights: Weights, cache: Tensor, rows: Rows, context: int) -> None:
         self.weights, self.cache, self.rows, self.small = weights, cache, rows, is_small(weights)
-        self.angles = rotation(weights.anatomy, context, cache.device)
+        self.angles = rotation(weights.model, context, cache.device)
 
     def decode(self, count: int, splits: Splits) -> Tensor:
         """Logits after the newest token of each of the first `count` rows."""
-        r, heads = self.rows, self.weights.anatomy.heads
+        r, heads = self.rows, self.weights.model.heads
         table, positions = r.table[:count], r.positions[:count]
 
         def attend(i: int, qkv: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class Forward:
 
     def prefill(self, packed: Packed) -> Tensor:
         """Logits after the last token of each conversation."""
-        p, heads, table = packed, self.weights.anatomy.heads, self.rows.table
+        p, heads, table = packed, self.weights.model.heads, self.rows.table
         blocks = (p.block_row, p.block_first, p.block_count)
 
         def attend(i: int, qkv: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class Forward:
 
     def _layers(self, ids: Tensor, attend: Callable[[int, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         """The stream behind the last layer, without what that layer adds, and what it adds."""
-        a, dtype = self.weights.anatomy, self.weights.dtype
+        a, dtype = self.weights.model, self.weights.dtype
         x, delta = F.embedding(ids, a.embed.detach()), None
         for i, layer in enumerate(self.weights.layers):
             own = layer.own
@@ -82,12 +82,12 @@ class Forward:
         return x, delta
 
     def _norm_heads(self, i: int, qkv: Tensor) -> None:
-        a, own = self.weights.anatomy, self.weights.layers[i].own
+        a, own = self.weights.model, self.weights.layers[i].own
         if own.q_norm is not None and own.k_norm is not None:
             head_norm(qkv, own.q_norm, own.k_norm, a.eps, a.heads, a.kv_heads)
 
     def _logits(self, x: Tensor, delta: Tensor) -> Tensor:
-        a = self.weights.anatomy
+        a = self.weights.model
         hidden = add_norm(x, delta, a.norm, a.eps, x.dtype)
         head = a.head.detach()
         if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bfloat16, a logit of 20 would be off by 0.06

@@ -1,4 +1,4 @@
-"""The responses under way, on the host: one row of arrays for each, and how one ends.
+"""The native engine's host state: cache pages, and the responses under way, one row of arrays for each.
 
 Tokens come in for all rows at once and are written down by array operations; only a token that could end a response is
 looked at by itself.
@@ -13,14 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isentrope.core.engine import TAIL_BYTES, Request, Sampled
-from isentrope.core.tokenizer import Dialect
-
-# Which pages of the cache belong to which conversation.
-#
-# A page holds the keys and values of a fixed number of tokens. Full pages of a prompt are known by all tokens up to
-# their end, so a prompt that begins like another shares its pages: within a group, and with the same instructions
-# across groups. A shared page is full and never written again.
-
+from isentrope.core.tokenizer import ChatTokenizer
 
 _Name = tuple[int, tuple[int, ...]]  # the page before (-1: none), and a page's tokens
 
@@ -34,6 +27,13 @@ class Held:
 
 
 class Pages:
+    """Which pages of the cache belong to which conversation.
+
+    A page holds the keys and values of a fixed number of tokens. Full pages of a prompt are known by all tokens up to
+    their end, so a prompt that begins like another shares its pages: within a group, and with the same instructions
+    across groups. A shared page is full and never written again.
+    """
+
     def __init__(self, count: int, size: int) -> None:
         self.count, self.size = count, size
         self._free = list(range(count - 1, -1, -1))
@@ -105,10 +105,10 @@ class Vocabulary:
 
     endings: NDArray[np.uint8]  # by stop rule: ASKS or ENDS for words that could, 0 for all others
 
-    def __init__(self, dialect: Dialect, words: int) -> None:
-        known = min(words, dialect.size)
-        self.pieces = dialect.pieces(range(known)) + [b""] * (words - known)
-        self._eos = [word for word in dialect.eos_ids if word < words]
+    def __init__(self, tokenizer: ChatTokenizer, words: int) -> None:
+        known = min(words, tokenizer.size)
+        self.pieces = tokenizer.pieces(range(known)) + [b""] * (words - known)
+        self._eos = [word for word in tokenizer.eos_ids if word < words]
         self._rules: dict[tuple[bytes, ...], int] = {}
         self.endings = np.zeros((0, words), dtype=np.uint8)
 
@@ -130,7 +130,7 @@ def _could_close(piece: bytes, closings: tuple[bytes, ...]) -> bool:
     return bool(end) and any(end.endswith(closing) or closing.endswith(end) for closing in closings)
 
 
-class Answers:
+class HostState:
     def __init__(self, rows: int, length: int, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
         self.requests: dict[int, Request] = {}  # by row

@@ -1,4 +1,10 @@
-"""Fills in what is handed to the device to be read: the new tokens of several conversations, one after the other."""
+"""Packs the new tokens of several prompts into one array, so that a prefill needs a single copy to the device.
+
+The array holds, one after the other: for every new token its row, for every block of tokens its row, for every
+conversation that is read its row, and the rows that were left; all of these are -1 where there is none. Then tokens,
+their positions, the first token and the length of every block, and where the last token of every conversation stands;
+these are 0 where there is none. At the end, for every admitted conversation, its temperature, pages and random numbers.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +19,6 @@ from torch import Tensor
 from isentrope.core.engine import Request
 from isentrope.engines.native.attention import NEW_TOKENS
 from isentrope.engines.native.forward import Packed
-
-# What one prefill is told, in a single array, so that it travels to the device in a single copy.
-#
-# The array holds, one after the other: for every new token its row, for every block of tokens its row, for every
-# conversation that is read its row, and the rows that were left; all of these are -1 where there is none. Then tokens,
-# their positions, the first token and the length of every block, and where the last token of every conversation stands;
-# these are 0 where there is none. At the end a seat for every conversation: its temperature, pages and random numbers.
-# Only as many seats travel as are taken.
-
 
 MOST_RECORDED = 16384  # new tokens; a single prompt that is longer keeps a GPU busy without being recorded
 
@@ -47,7 +44,7 @@ def padded(tokens: int) -> int:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything stands, for a pass over so many tokens; `table` pages and `answer` numbers belong to a seat."""
+    """Where each part begins, for a pass over so many tokens; one admission has `table` pages, `answer` numbers."""
 
     tokens: int
     rows: int
@@ -55,15 +52,15 @@ class Layout:
     answer: int
 
     @cached_property
-    def seat(self) -> int:
+    def admission(self) -> int:
         return 1 + self.table + self.answer
 
     @cached_property
     def blocks(self) -> int:
         return prefill_blocks(self.tokens, self.rows)
 
-    def size(self, seats: int) -> int:
-        return 3 * self.tokens + 3 * self.blocks + 3 * self.rows + seats * self.seat
+    def size(self, admitted: int) -> int:
+        return 3 * self.tokens + 3 * self.blocks + 3 * self.rows + admitted * self.admission
 
     @cached_property
     def cuts(self) -> list[slice]:
@@ -76,17 +73,17 @@ class Layout:
         return found
 
 
-class Sheet:
-    """On the host. Made of memory that a copy to the device may read later."""
+class PrefillPacket:
+    """The packed array on the host, in memory that a copy to the device may read later."""
 
-    def __init__(self, layout: Layout, seats: int, memory: Tensor) -> None:
-        self.layout, self.memory, self.seats = layout, memory, seats
+    def __init__(self, layout: Layout, admitted: int, memory: Tensor) -> None:
+        self.layout, self.memory, self.admitted = layout, memory, admitted
         whole: NDArray[np.int32] = memory.numpy()
         cuts = layout.cuts
         whole[: cuts[4].start], whole[cuts[4].start :] = -1, 0
         self.row_of, self.block_row, self.last_row, self.left = (whole[cut] for cut in cuts[:4])
         self.ids, self.positions, self.block_first, self.block_count, self.last = (whole[cut] for cut in cuts[4:])
-        rest = whole[cuts[-1].stop :].reshape(seats, layout.seat)
+        rest = whole[cuts[-1].stop :].reshape(admitted, layout.admission)
         self.temperatures = rest[:, 0].view(np.float32)
         self.table = rest[:, 1 : 1 + layout.table]
         self.uniforms = rest[:, 1 + layout.table :].view(np.float32)
@@ -94,11 +91,11 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Sent:
-    """The same on the device."""
+    """The packed array on the device."""
 
     packed: Packed
     left: Tensor
-    seats: Tensor  # one after the other
+    admitted: Tensor  # one after the other
 
     @classmethod
     def of(cls, layout: Layout, whole: Tensor) -> Sent:
@@ -118,32 +115,34 @@ class Piece:
     pages: list[int]
 
 
-def fill(sheet: Sheet, pieces: Sequence[Piece], warmth: NDArray[np.float32], left: Sequence[int]) -> None:
+def fill(packet: PrefillPacket, pieces: Sequence[Piece], warmth: NDArray[np.float32], left: Sequence[int]) -> None:
     """`warmth` has the temperatures by row; `left` are rows that nobody is in any more."""
-    rows, seats = np.array([piece.row for piece in pieces]), len(pieces)
+    rows, admitted = np.array([piece.row for piece in pieces]), len(pieces)
     ids: list[int] = []
     for i, piece in enumerate(pieces):
         ids.extend(piece.request.prompt[piece.start :])
-        sheet.table[i, : len(piece.pages)] = piece.pages
-        sheet.uniforms[i, : len(piece.request.uniforms)] = piece.request.uniforms
+        packet.table[i, : len(piece.pages)] = piece.pages
+        packet.uniforms[i, : len(piece.request.uniforms)] = piece.request.uniforms
     starts = np.array([piece.start for piece in pieces])
     counts = np.array([len(piece.request.prompt) for piece in pieces]) - starts
     ends = counts.cumsum()
     total = len(ids)
-    sheet.ids[:total] = ids
-    sheet.row_of[:total] = np.repeat(rows, counts)
-    sheet.positions[:total] = np.arange(total) + np.repeat(starts + counts - ends, counts)
-    sheet.last[:seats], sheet.last_row[:seats] = ends - 1, rows
-    sheet.temperatures[:] = warmth[rows]
-    sheet.left[: len(left)] = left
-    _fill_blocks(sheet, rows, counts, ends)
+    packet.ids[:total] = ids
+    packet.row_of[:total] = np.repeat(rows, counts)
+    packet.positions[:total] = np.arange(total) + np.repeat(starts + counts - ends, counts)
+    packet.last[:admitted], packet.last_row[:admitted] = ends - 1, rows
+    packet.temperatures[:] = warmth[rows]
+    packet.left[: len(left)] = left
+    _fill_blocks(packet, rows, counts, ends)
 
 
-def _fill_blocks(sheet: Sheet, rows: NDArray[np.int64], counts: NDArray[np.int64], ends: NDArray[np.int64]) -> None:
+def _fill_blocks(
+    packet: PrefillPacket, rows: NDArray[np.int64], counts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> None:
     """Every conversation's tokens are cut into blocks of its own."""
     blocks = -(-counts // NEW_TOKENS)
     total = int(blocks.sum())
     within = NEW_TOKENS * (np.arange(total) - np.repeat(blocks.cumsum() - blocks, blocks))  # tokens before the block
-    sheet.block_row[:total] = np.repeat(rows, blocks)
-    sheet.block_first[:total] = np.repeat(ends - counts, blocks) + within
-    sheet.block_count[:total] = np.minimum(NEW_TOKENS, np.repeat(counts, blocks) - within)
+    packet.block_row[:total] = np.repeat(rows, blocks)
+    packet.block_first[:total] = np.repeat(ends - counts, blocks) + within
+    packet.block_count[:total] = np.minimum(NEW_TOKENS, np.repeat(counts, blocks) - within)

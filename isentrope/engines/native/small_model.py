@@ -1,4 +1,4 @@
-"""A small model's pass with one kernel for all that stands between two attentions.
+"""The forward pass of a small model: one kernel for everything between two attentions.
 
 With a width of 128 a matrix product takes less time than starting the kernel that computes it. Here a program carries a
 few tokens from one attention to the next: output projection, norm, SwiGLU, norm and the next layer's queries, keys and
@@ -33,7 +33,7 @@ sized = partial(jit, do_not_specialize=["count"])  # one kernel for all numbers 
 
 
 def is_small(weights: Weights) -> bool:
-    a = weights.anatomy
+    a = weights.model
     words, width = a.head.shape
     attended, inner = weights.layers[0].o.shape[1], weights.layers[0].down.shape[1]
     return max(width, attended) <= LARGEST_WIDTH and inner <= LARGEST_INNER and words <= MOST_WORDS
@@ -113,7 +113,7 @@ def small_pass(
     weights: Weights, ids: Tensor, attend: Callable[[int, Tensor], Tensor], last: Tensor | None = None
 ) -> Tensor:
     """Logits after every token, or after those at `last`."""
-    a, dtype, count = weights.anatomy, weights.dtype, len(ids)
+    a, dtype, count = weights.model, weights.dtype, len(ids)
     x = torch.empty(count, a.embed.shape[1], dtype=a.embed.dtype, device=ids.device)
     qkv = _start(weights, ids, a.embed.detach(), weights.layers[0], x)
     for i, layer in enumerate(weights.layers):
@@ -134,7 +134,7 @@ def small_pass(
 
 def _start(weights: Weights, ids: Tensor, table: Tensor, layer: Joined | None, x: Tensor | None) -> Tensor:
     """Norm and product of the table's rows: a layer's queries, keys and values, or without a layer the logits."""
-    a, width = weights.anatomy, table.shape[1]
+    a, width = weights.model, table.shape[1]
     norm, weight, bias = (
         (a.norm, a.head.detach(), None) if layer is None else (layer.own.norm_in, layer.qkv, layer.qkv_bias)
     )
@@ -163,7 +163,7 @@ def _continue(
     norm, weight, bias = following if following is not None else (layer.own.norm_out, layer.o, None)
     _between[(triton.cdiv(len(x), TOKENS),)](
         x, attended, layer.o, layer.own.norm_out, layer.gate_up, layer.down, norm, weight,
-        weight if bias is None else bias, out, len(x), weights.anatomy.eps, len(weight),
+        weight if bias is None else bias, out, len(x), weights.model.eps, len(weight),
         WIDTH=width, PADDED=padded, ATTENDED=layer.o.shape[1], INNER=layer.down.shape[1], TOKENS=TOKENS,
         TILE=_tile(padded), STAGES=stages(x.device), BIASED=bias is not None, GOES_ON=following is not None,
         num_warps=WARPS,

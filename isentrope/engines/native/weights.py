@@ -1,4 +1,4 @@
-"""A model's weights as the fast engine reads them: products that share their input joined into one.
+"""The native engine's weights: matrices that share their input are joined into one.
 
 Where the weights are held in the precision of the computation, the model's own parameters become views of the joined
 tensors: an update writes straight into what the engine reads, and nothing is copied. Where they are held in float32 and
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isentrope.models.model_adapter import Anatomy, Layer
+from isentrope.models.model_adapter import Layer, ModelAdapter
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Joined:
 
 
 class Weights:
-    def __init__(self, anatomy: Anatomy, dtype: torch.dtype) -> None:
-        self.anatomy, self.dtype = anatomy, dtype
+    def __init__(self, model: ModelAdapter, dtype: torch.dtype) -> None:
+        self.model, self.dtype = model, dtype
         self._copies: list[tuple[Tensor, Tensor]] = []  # (from the model, to here)
-        self.layers = tuple(self._joined(layer) for layer in anatomy.layers)
+        self.layers = tuple(self._joined(layer) for layer in model.layers)
 
     def _joined(self, layer: Layer) -> Joined:
         biases = [bias for bias in (layer.q_bias, layer.k_bias, layer.v_bias) if bias is not None]
@@ -85,8 +85,8 @@ def _neighbours(parts: tuple[Tensor, ...]) -> Tensor | None:
     return first.as_strided((rows, *first.shape[1:]), first.stride())
 
 
-def rotation(anatomy: Anatomy, positions: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def rotation(model: ModelAdapter, positions: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Cosine and sine by position, [positions, size / 2]."""
-    frequencies = anatomy.frequencies.to(device, torch.float32)
+    frequencies = model.frequencies.to(device, torch.float32)
     angles = torch.arange(positions, device=device, dtype=torch.float32)[:, None] * frequencies
-    return angles.cos() * anatomy.rope_scale, angles.sin() * anatomy.rope_scale
+    return angles.cos() * model.rope_scale, angles.sin() * model.rope_scale

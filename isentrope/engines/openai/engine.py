@@ -1,4 +1,9 @@
-"""Engine that samples from a model behind an OpenAI-compatible server."""
+"""Samples from a model behind an OpenAI-compatible server: to evaluate it, never to train it.
+
+The server takes messages and gives text; `ByteTokens` stands between. At most `engine.concurrency` requests are under
+way at a time, each in a thread. A request that fails for good ends its own conversation ("error"). If nothing works any
+more, that is an EngineError.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +22,6 @@ from isentrope.core.engine import TAIL_BYTES, Request, Sampled
 from isentrope.core.errors import EngineError
 from isentrope.engines.openai.client import ApiClient, Failed
 
-# Tokens for a model whose own are not known: the bytes of the text, and ids for who speaks.
-#
-# A server takes messages and gives text, while everything here works with token ids. With these tokens the ids before a
-# response can be turned back into exactly the messages they were made from, whatever they say: no text has the id of a
-# speaker.
-
-
 SYSTEM, USER, AGENT = 256, 257, 258
 _ROLES = {SYSTEM: "system", USER: "user", AGENT: "assistant"}
 BYTES_PER_TOKEN = 3.0  # household text in SmolLM2's vocabulary; English prose has about 4, so it is counted too high
@@ -32,7 +30,11 @@ Message = dict[str, str]  # role and content, as servers take them
 
 
 class ByteTokens:
-    """ids: 256 bytes, then one id for each speaker, which stands in front of what is said."""
+    """Tokens for a model whose own are not known: 256 bytes, and one id for each speaker in front of what is said.
+
+    The ids before a response can be turned back into exactly the messages they were made from: no text has the id of a
+    speaker.
+    """
 
     ids_per_token: float = BYTES_PER_TOKEN
     pad_id: int = 0  # never read: no model computes with these ids
@@ -69,12 +71,6 @@ class ByteTokens:
             else:
                 found[-1][1].append(number)
         return [{"role": role, "content": said.decode("utf-8", "replace")} for role, said in found[:-1]]
-
-
-# What a server's chat completion says, and the response it becomes.
-#
-# The server says nothing of log-probs and entropies, so they are NaN. The text is cut right behind the closing tag of
-# the form, where the other engines stop: `stop` is not sent, since servers cut the tag itself off.
 
 
 _MOST = 2**53  # tokens: up to here sums and costs are exact
@@ -125,14 +121,6 @@ def _complete_at(complete: Callable[[bytes], bool], said: bytes) -> int | None:
     return None
 
 
-# The engine for a server that speaks OpenAI's protocol: a model that one can ask but not load, so only evaluate.
-#
-# The server takes messages and gives text; ByteTokens stands between (`chat_answer.py` takes the text apart). At most
-# `engine.concurrency` requests are under way at a time, each in a thread.
-#
-# A request that fails for good ends its own conversation ("error"). If nothing works any more, that is an EngineError.
-
-
 _HOPELESS = {401, 404}  # before any answer: the key, the address or the model is wrong, for every other request too
 _ADVICE = {
     0: "see whether the server runs and engine.url is its address, up to and with its /v1",
@@ -167,7 +155,7 @@ class _Dealings:
 
 class OpenAIEngine:
     def __init__(self, settings: EngineSettings) -> None:
-        self.settings, self.dialect = settings, ByteTokens()
+        self.settings, self.tokenizer = settings, ByteTokens()
         self._client = ApiClient(settings.url, settings.key_env, settings.timeout, settings.retries)
         self._dealings = _Dealings()
         self._limit_name, self._seeded = "max_tokens", True  # what the server is known to take
@@ -248,7 +236,7 @@ class OpenAIEngine:
     def _ask(self, request: Request) -> Answer:
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": self.dialect.messages(request.prompt),
+            "messages": self.tokenizer.messages(request.prompt),
             "temperature": request.temperature,
         }
         while True:

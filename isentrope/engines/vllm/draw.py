@@ -1,4 +1,4 @@
-"""Our own draw inside vLLM: a logits processor that chooses the token itself.
+"""Draws tokens inside vLLM with our own random numbers, by a logits processor.
 
 vLLM computes the logits of a whole batch. The processor takes each row's temperature, draws the token with the
 request's uniform numbers, writes down log-prob and entropy of exactly that distribution, and leaves vLLM one choice:
@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from isentrope.core.errors import EngineError
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.engines.torch import Answer, draw_next
 
 KEY = "isentrope"  # under which a request's sampling parameters name its answer
@@ -23,8 +23,8 @@ KEY = "isentrope"  # under which a request's sampling parameters name its answer
 class Board:
     """The answers that are being sampled, by name: what the engine and the processor inside vLLM share."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
+    def __init__(self, tokenizer: ChatTokenizer) -> None:
+        self.tokenizer = tokenizer
         self.answers: dict[str, Answer] = {}
 
 
@@ -66,7 +66,7 @@ class Drawing:
                     f"vLLM holds {len(output)} tokens of a response of {len(answer.ids)}: this version schedules in a "
                     "way that the engine does not know; see docs/engines.md for the versions it was tested with"
                 )
-        tokens = draw_next(answers, logits, self.board.dialect)
+        tokens = draw_next(answers, logits, self.board.tokenizer)
         return logits.zero_().scatter_(1, tokens[:, None], 1.0)
 
 

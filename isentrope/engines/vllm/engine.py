@@ -22,17 +22,16 @@ from isentrope.engines.vllm.start import checkpoint_weights, pack_tied_head, sta
 from isentrope.models.policy import Policy
 from isentrope.models.token_head import log_probs
 
-# Whether vLLM has the policy's weights: its first response, scored by the policy itself.
-#
-# vLLM starts with random weights and takes the policy's by name. A name that it does not know would leave a layer
-# random, and nothing else would tell.
-
-
 ALLOWED = 0.5  # nats a token; kernels and bfloat16 differ by hundredths, a random layer by several
 
 
 @torch.no_grad()
 def compare(policy: Policy, request: Request, sampled: Sampled) -> None:
+    """Check that vLLM has the policy's weights: its first response, scored by the policy itself.
+
+    vLLM starts with random weights and takes the policy's by name. A name that it does not know would leave a layer
+    random, and nothing else would tell.
+    """
     start, device = len(request.prompt), policy.device
     ids = torch.tensor([[*request.prompt, *sampled.ids.tolist()]], device=device)
     places = torch.arange(ids.shape[1], device=device)[None]
@@ -51,8 +50,8 @@ def compare(policy: Policy, request: Request, sampled: Sampled) -> None:
 
 class VllmEngine:
     def __init__(self, policy: Policy, config: RunConfig) -> None:
-        self.policy, self.dialect = policy, policy.dialect
-        self._board = Board(policy.dialect)
+        self.policy, self.tokenizer = policy, policy.tokenizer
+        self._board = Board(policy.tokenizer)
         self._count = self._prompt_tokens = self._cached_tokens = 0
         self._compared = False
         self._engine: Any = start(policy, config, self._board)

@@ -1,4 +1,4 @@
-"""Starting vLLM: what it is told, what it must be able to do, and what is said if it will not start."""
+"""Starts vLLM: its arguments, what it must be able to do, and the error if it does not start."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ from isentrope.models.llama import Llama
 from isentrope.models.lora.model import LoraModel, plain_weights
 from isentrope.models.policy import Backbone, Policy
 
-# A policy's weights as a checkpoint would hold them, straight from memory.
-
 
 def checkpoint_weights(policy: Policy) -> Iterator[tuple[str, Tensor]]:
-    """Every weight under its Hugging Face name, adapters merged one matrix at a time, tied weights once."""
+    """Every weight from memory under its Hugging Face name, adapters merged one matrix at a time, tied weights once."""
     inner, prefix = _inner(policy), ""
     root: Any = getattr(inner, "lm", None)
     if isinstance(inner, Llama):

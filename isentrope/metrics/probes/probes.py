@@ -1,4 +1,4 @@
-"""The probes of a run: measured every so many steps on a bounded part of a step, with the model at hand.
+"""Runs the probes: measurements with the model on a bounded part of a step, every so many steps.
 
 They read the policy as it is when they are asked, which is meant to be before the update: then the hidden states, the
 gradients and the advantages belong to the policy that played. Nothing of the policy, its gradients or the random
@@ -25,23 +25,18 @@ from isentrope.metrics.probes.interference import EpisodeStates, Group, full_ker
 from isentrope.metrics.probes.think import State, choose_states, delta_h, pack_states, unpack_states
 from isentrope.models.policy import Policy, before
 
-# How alike the hidden states of solved and failed episodes are.
-#
-# An episode is the mean, over its response tokens, of the final hidden state at the token (after the last norm): the
-# representation of SEAL's Figure 3. Cosines are averaged over all pairs of different episodes within a class, and over
-# all pairs of a solved and a failed one.
-#
-# The linear probe is a ridge regression from the standardised means to +1 (solved) and -1 (failed); the sign decides.
-# It is always asked about games that it has not seen. All in closed form, so nothing is random.
-
-
 Matrix = NDArray[np.float64]
 FOLDS = 5
 RIDGE = 1.0  # times the mean squared length of the standardised features
 
 
 def similarity_metrics(mean_ED: Matrix, solved_E: NDArray[np.bool_], games: Sequence[Hashable]) -> dict[str, float]:
-    """`games` says which task instance each episode was played on. What cannot be measured has no key."""
+    """How alike the hidden states of solved and failed episodes are.
+
+    An episode is the mean, over its response tokens, of the final hidden state at the token (after the last norm): the
+    representation of SEAL's Figure 3. `games` says which task instance each episode was played on. What cannot be
+    measured has no key.
+    """
     metrics = cosines(mean_ED, solved_E)
     accuracy = probe_accuracy(mean_ED, solved_E, games)
     if accuracy is not None:
@@ -51,7 +46,7 @@ def similarity_metrics(mean_ED: Matrix, solved_E: NDArray[np.bool_], games: Sequ
 
 
 def cosines(mean_ED: Matrix, solved_E: NDArray[np.bool_]) -> dict[str, float]:
-    """Mean cosine within solved, within failed and between the two."""
+    """Mean cosine over all pairs of different episodes: within solved, within failed and between the two."""
     unit_ED = mean_ED / np.maximum(np.linalg.norm(mean_ED, axis=1, keepdims=True), 1e-12)
     metrics: dict[str, float] = {}
     for name, members in (("solved", solved_E), ("failed", ~solved_E)):
@@ -66,7 +61,10 @@ def cosines(mean_ED: Matrix, solved_E: NDArray[np.bool_]) -> dict[str, float]:
 
 
 def probe_accuracy(mean_ED: Matrix, solved_E: NDArray[np.bool_], games: Sequence[Hashable]) -> float | None:
-    """Share of the episodes whose outcome is told right by a probe that was trained on other games."""
+    """Share of the episodes whose outcome is told right by a linear probe that was trained on other games.
+
+    The probe is a ridge regression from the standardised means to +1 (solved) and -1 (failed); the sign decides.
+    """
     fold_E = _folds(games)
     if fold_E.max(initial=0) == 0 or solved_E.all() or not solved_E.any():
         return None
@@ -115,11 +113,11 @@ class Probes:
     def run(self, policy: Policy, episodes: Sequence[Episode], advantages: Floats | None) -> Metrics:
         """All probes. `advantages` has one number per response token, in the order of episodes, turns and tokens."""
         begin = time.monotonic()
-        spoken = [episode for episode in episodes if any(len(turn.response_ids) for turn in episode.turns)]
+        with_tokens = [episode for episode in episodes if any(len(turn.response_ids) for turn in episode.turns)]
         with undisturbed(policy):
-            self._fill(policy, spoken)
+            self._fill(policy, with_tokens)
             metrics = delta_h(policy, self.states, self.micro_tokens)
-            metrics |= self._read_groups(policy, spoken, _per_episode(spoken, advantages))
+            metrics |= self._read_groups(policy, with_tokens, _per_episode(with_tokens, advantages))
         self.timings = {"probe/seconds": time.monotonic() - begin}
         return metrics
 
@@ -127,7 +125,7 @@ class Probes:
         """Choose states until there are enough; from then on they stay the same."""
         missing = self.settings.probe_states - len(self.states)
         if missing > 0:
-            self.states += choose_states(episodes, policy.dialect, missing)
+            self.states += choose_states(episodes, policy.tokenizer, missing)
 
     def _read_groups(
         self, policy: Policy, episodes: Sequence[Episode], advantage_E: NDArray[np.float64] | None
@@ -138,22 +136,22 @@ class Probes:
         groups: list[Group] = []
         for members in self._groups(episodes):
             chosen = [episodes[e] for e in members]
-            mean_ED, spoken = read_episodes(policy, chosen, self.micro_tokens)
+            mean_ED, states = read_episodes(policy, chosen, self.micro_tokens)
             means.append(mean_ED)
             read += chosen
             if advantage_E is not None:
-                tokens_G = np.array([len(one.target_N) for one in spoken], dtype=np.float64)
-                groups.append(Group(self._kernel(policy, chosen, spoken), advantage_E[members], tokens_G))
+                tokens_G = np.array([len(state.target_N) for state in states], dtype=np.float64)
+                groups.append(Group(self._kernel(policy, chosen, states), advantage_E[members], tokens_G))
         if not read:
             return {}
         solved_E = np.array([episode.success for episode in read])
         games = [(episode.world, episode.split, episode.index) for episode in read]
         return similarity_metrics(np.concatenate(means), solved_E, games) | interference_metrics(groups)
 
-    def _kernel(self, policy: Policy, episodes: Sequence[Episode], spoken: list[EpisodeStates]) -> NDArray[np.float64]:
+    def _kernel(self, policy: Policy, episodes: Sequence[Episode], states: list[EpisodeStates]) -> NDArray[np.float64]:
         if self.settings.probe_gradient == "all":
             return full_kernel(policy, episodes, self.micro_tokens)
-        return kernel(spoken, policy.model.head_weight())
+        return kernel(states, policy.model.head_weight())
 
     def _groups(self, episodes: Sequence[Episode]) -> list[list[int]]:
         """Places of the episodes of the first groups, by the numbers of group and member."""

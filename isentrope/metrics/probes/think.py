@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 
 from isentrope.core.seeding import stream
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Episode, Ints, Turn
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
@@ -46,7 +46,7 @@ class State:
     action: Ints
 
 
-def choose_states(episodes: Sequence[Episode], dialect: Dialect, count: int) -> list[State]:
+def choose_states(episodes: Sequence[Episode], tokenizer: ChatTokenizer, count: int) -> list[State]:
     """Up to `count` states of these episodes, drawn without regard to the order of the episodes.
 
     Drawn, not simply the first: those would all be turns of one or two games.
@@ -58,7 +58,7 @@ def choose_states(episodes: Sequence[Episode], dialect: Dialect, count: int) -> 
     for e, t in (found[number] for number in drawn):
         if len(states) == count:
             break
-        state = make_state(ordered[e], t, dialect)
+        state = make_state(ordered[e], t, tokenizer)
         states += [state] if state else []
     return states
 
@@ -68,12 +68,12 @@ def _has_both(turn: Turn) -> bool:
     return turn.valid and all(span is not None and span[1] > span[0] for span in spans)
 
 
-def make_state(episode: Episode, place: int, dialect: Dialect) -> State | None:
+def make_state(episode: Episode, place: int, tokenizer: ChatTokenizer) -> State | None:
     """The state of a valid response with a thought; None if its first action token cannot be told from the tag."""
     turn, context = episode.turns[place], _context(episode.turns, place)
     assert turn.action_span is not None
     first, end = turn.action_span
-    response = _Response(turn.response_ids, dialect)
+    response = _Response(turn.response_ids, tokenizer)
     thought = response.thought()
     if thought is None:
         return None
@@ -93,9 +93,9 @@ def make_state(episode: Episode, place: int, dialect: Dialect) -> State | None:
 class _Response:
     """The tokens of a response by the places of their bytes."""
 
-    def __init__(self, ids: Ints, dialect: Dialect) -> None:
-        self.ids, self.dialect = ids, dialect
-        self.pieces = dialect.pieces([int(i) for i in ids])
+    def __init__(self, ids: Ints, tokenizer: ChatTokenizer) -> None:
+        self.ids, self.tokenizer = ids, tokenizer
+        self.pieces = tokenizer.pieces([int(i) for i in ids])
         self.text = b"".join(self.pieces)
         self.starts = [0, *accumulate(len(piece) for piece in self.pieces)]
 
@@ -114,7 +114,7 @@ class _Response:
         for i, piece, start in zip(self.ids, self.pieces, self.starts, strict=False):
             inside = piece[max(begin - start, 0) : max(end - start, 0)]
             if inside:
-                ids += [int(i)] if inside == piece else self.dialect.content(inside.decode("utf-8", "replace"))
+                ids += [int(i)] if inside == piece else self.tokenizer.content(inside.decode("utf-8", "replace"))
         return np.array(ids, dtype=np.int32)
 
 

@@ -1,4 +1,4 @@
-"""A chat template, taken apart into the words that stand around the messages.
+"""Splits a chat template into the text around the messages.
 
 A template is a program that writes a whole conversation. We need its words one message at a time, so it is run with
 marks in place of the messages and its text is cut at the marks. A template may do more than put words around messages

@@ -1,6 +1,6 @@
-"""Conversations in the tokens of a Hugging Face tokenizer, every token's writer known.
+"""Tokenizes conversations with a Hugging Face tokenizer, so that text never becomes a control token.
 
-The words of the chat template (chat_template.py) become control tokens and plain text; what is said inside is plain
+The words of the chat template (template.py) become control tokens and plain text; what is said inside is plain
 text always, so nothing that a task says can open or close a message. Plain text of the template and of a message that
 stand side by side are encoded together, as they would be if the template were encoded whole. What the policy sampled
 is never encoded at all: its tokens stay what they are.
@@ -19,8 +19,6 @@ from isentrope.core.errors import EngineError, writing
 from isentrope.core.tokenizer import TAGS
 from isentrope.models.chat.template import read_template, renderer, take_apart
 
-# The bytes that a token of a Hugging Face vocabulary stands for.
-
 
 def _byte_alphabet() -> dict[str, int]:
     """Byte-level BPE writes each byte as one character: printable ones as themselves, the rest from 256 on."""
@@ -35,6 +33,7 @@ ALPHABET = _byte_alphabet()
 
 
 def token_bytes(word: str, byte_level: bool) -> bytes:
+    """The bytes that a token of a Hugging Face vocabulary stands for."""
     if byte_level:
         return bytes(ALPHABET.get(c, 63) for c in word)
     if word.startswith("<0x") and word.endswith(">") and len(word) == 6:

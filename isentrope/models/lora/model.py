@@ -1,4 +1,4 @@
-"""A model with adapters inside of its linear layers, which it shares with its own reference."""
+"""A model with LoRA adapters inside its linear layers; the reference is the same model without them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from isentrope.core.errors import EngineError, writing
 from isentrope.core.seeding import stream_key
 from isentrope.models.policy import Backbone
 
-# Which model a set of adapters stands on, and whether it is still the same one.
-
-
 FILE = "base.json"
 
 
 @dataclass(frozen=True)
 class Base:
+    """The model that a set of adapters stands on, and whether it is still the same one."""
+
     name: str  # as policy.model named it
     folder: str  # where it was found
     fingerprint: str = ""

@@ -1,4 +1,4 @@
-"""The models that can be used on this machine now, and those that are one command away."""
+"""Lists the models that can be used on this machine now, and those that can be installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where converted models are kept, and how little is printed while they are made."""
+"""The cache folder of converted models, and quiet output while they are made."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from pathlib import Path
 
 from isentrope.core.errors import EngineError
-
-# Paths that begin at home.
 
 
 def expanded(text: str, setting: str) -> Path:
@@ -31,9 +29,6 @@ def cache_folder() -> Path:
         return expanded("~/Library/Caches", "ISENTROPE_CACHE") / "isentrope"
     base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
     return expanded(base or "~/.cache", "ISENTROPE_CACHE") / "isentrope"
-
-
-# What a long piece of work shows: a line of ours and a spinner, nothing of the libraries that do it.
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What can be known of a model folder without loading it, and whether it can be used.
+"""Reads facts about a model folder without loading it, and says whether it can be used.
 
 Only `config.json` and the headers of the safetensors files are read: a second for a model of any size.
 """
@@ -15,12 +15,6 @@ from typing import Any, cast
 
 from isentrope.core.errors import EngineError
 
-# Which models can be a policy, told from their config.json alone.
-#
-# Asked twice: before a folder is loaded, and once more of the loaded model's settings, which have the values that the
-# file left out.
-
-
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
 _FULL = "full_attention"
 # Rotary frequencies that depend on the longest conversation of a batch: a sample would depend on its neighbours.
@@ -28,7 +22,11 @@ _MOVING_ROPE = {"dynamic", "longrope", "su"}
 
 
 def unsupported(config: Mapping[str, Any]) -> str | None:
-    """Why a model with this config.json cannot be used; None where nothing speaks against it."""
+    """Why a model with this config.json cannot be used; None where nothing speaks against it.
+
+    Asked twice: before a folder is loaded, and once more of the loaded model's settings, which have the values that the
+    file left out.
+    """
     for name in ("architectures", "layer_types"):
         if not isinstance(config.get(name) or [], list | tuple):
             return f"{name} in config.json is {str(config[name])[:40]!r}; expected a list of names: copy the file again"
@@ -102,9 +100,7 @@ def _title(config: Mapping[str, Any]) -> str:
     return ", ".join(architectures(config)) or str(config.get("model_type", "the model"))
 
 
-# The files of a model folder that hold its weights, and what their headers say: safetensors, nothing else.
-
-
+# The weight files: safetensors, nothing else.
 HEADER_LIMIT = 100_000_000  # bytes; what the safetensors format allows
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")

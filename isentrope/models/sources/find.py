@@ -1,4 +1,4 @@
-"""Where a model is: `policy.model` as a folder. Torch is not needed to find out."""
+"""Finds the folder that `policy.model` names; does not import torch."""
 
 from __future__ import annotations
 

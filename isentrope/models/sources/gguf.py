@@ -1,4 +1,4 @@
-"""A GGUF file as a model that can be trained: unpacked to float32 once, and kept as a Hugging Face folder.
+"""Converts a GGUF file to a Hugging Face folder that can be trained: unpacked to float32 once, and kept.
 
 GGUF is how quantised models are passed around for running. Its weights are unpacked exactly as they are used when the
 file is run; what quantising lost stays lost.
@@ -30,12 +30,6 @@ from isentrope.models.sources.cache import cache_folder, quiet_transformers, wor
 from isentrope.models.sources.catalogue import Facts, unsupported
 from isentrope.runs.atomic import flush_folder, share_as
 
-# What stands at the head of a GGUF file: its settings and the shapes of its tensors, without reading a weight.
-#
-# Long lists (a vocabulary has 150,000 words) are counted, not kept. The file may come from anywhere, so every number in
-# it is held against the file's size before it is believed.
-
-
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _LIST = 8, 9
 Value = int | float | str
@@ -43,6 +37,12 @@ Value = int | float | str
 
 @dataclass(frozen=True)
 class GgufHeader:
+    """Settings and tensor shapes of a GGUF file, without reading a weight.
+
+    Long lists (a vocabulary has 150,000 words) are counted, not kept. The file may come from anywhere, so every number
+    in it is held against the file's size before it is believed.
+    """
+
     settings: dict[str, Value]  # a list stands here as its length
     shapes: dict[str, tuple[int, ...]]
 

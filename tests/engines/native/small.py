@@ -1,4 +1,4 @@
-"""Small models of every shape that the fast engine knows, and a cache for them."""
+"""Small models of every shape that the native engine knows, and a cache for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from isentrope.engines.native.forward import Forward, Packed
 from isentrope.engines.native.weights import Weights
 from isentrope.models.hugging_face import HuggingFaceModel
 from isentrope.models.llama import Llama, Shape
-from isentrope.models.model_adapter import anatomy
+from isentrope.models.model_adapter import adapt_model
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 M = TypeVar("M", bound=torch.nn.Module)
@@ -75,7 +75,7 @@ def make_forward(
     model: Any, rows: int = 4, dtype: torch.dtype = torch.float32, as_small: bool | None = None
 ) -> Forward:
     """A forward pass whose rows have pages in scattered order; `as_small` says by which kernels, if not the usual."""
-    parts = anatomy(model)
+    parts = adapt_model(model)
     assert parts is not None
     pages = CONTEXT // PAGE
     shape = (len(parts.layers), 2, rows * pages, parts.kv_heads, PAGE, parts.head_size)

@@ -1,4 +1,4 @@
-"""The fast engine against the torch engine: the same tokens, log-probs and entropies, whoever joins or leaves when."""
+"""The native engine against the torch engine: the same tokens, log-probs and entropies, whoever joins or leaves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.core.engine import Flowing, Request, Sampled
+from isentrope.core.engine import Request, Sampled, Streaming
 from isentrope.core.errors import EngineError
 from isentrope.engines.native.engine import FastEngine
 from isentrope.engines.torch import TorchEngine
 from isentrope.models.llama import Llama, Shape
-from isentrope.models.model_adapter import anatomy
+from isentrope.models.model_adapter import adapt_model
 from isentrope.models.policy import Policy
 from isentrope.models.sources.pocket import PocketTokens
 from tests.engines.native.small import DEVICE, louder
@@ -31,7 +31,7 @@ def policy() -> Policy:
 
 
 def fast(of: Policy, rows: int = 6, context: int = 192, **more: float) -> FastEngine:
-    parts = anatomy(of.model)
+    parts = adapt_model(of.model)
     assert parts is not None
     return FastEngine(of, parts, rows, context, **more)
 
@@ -91,7 +91,7 @@ def test_who_joins_later_gets_the_same_answer():
     reference.open(range(5))
     expected = reference.sample(asked)
     engine = fast(of, rows=2)  # fewer rows than requests: some wait for a place
-    assert isinstance(engine, Flowing)
+    assert isinstance(engine, Streaming)
     engine.open(range(5))
     engine.submit(asked[:3])
     found = engine.collect()
@@ -147,7 +147,7 @@ def test_the_likeliest_word_and_where_responses_end():
     endless = Request(1, words(rng, 5), rng.random(9, dtype=np.float32), 1.5, never)
     reference, engine = TorchEngine(of), fast(of)
     reference.open(range(2))
-    mark = of.dialect.pieces(reference.sample([endless])[0].ids.tolist())[4]
+    mark = of.tokenizer.pieces(reference.sample([endless])[0].ids.tolist())[4]
     drawn = replace(endless, stop=lambda tail: tail.endswith(mark), closings=(mark,))
     unmarked = replace(drawn, slot=2, closings=())
     for one in (reference, engine):

@@ -1,4 +1,4 @@
-"""The fast engine where something unusual happens: a pass is full, responses get longer, conversations are dropped."""
+"""The native engine in unusual cases: a pass is full, responses get longer, conversations are dropped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from isentrope.core.engine import Request
 from isentrope.core.errors import EngineError
 from isentrope.engines.native.weights import Weights
 from isentrope.engines.torch import TorchEngine
-from isentrope.models.model_adapter import anatomy
+from isentrope.models.model_adapter import adapt_model
 from tests.engines.native.small import our_llama
 from tests.engines.native.test_engine import fast, never, policy, requests, same, words
 
@@ -100,7 +100,7 @@ def test_requests_are_taken_all_or_none() -> None:
 
 def test_two_engines_may_read_one_model() -> None:
     model = our_llama()
-    parts = anatomy(model)
+    parts = adapt_model(model)
     assert parts is not None
     first, second = (Weights(parts, torch.float32) for _ in range(2))
     with torch.no_grad():
@@ -140,4 +140,4 @@ def test_from_logits_that_are_no_numbers_a_word_is_drawn_all_the_same() -> None:
         of.model.head_weight()[11] = float("nan")
     for found in engine.sample(requests(rng, [5, 7], answer=3)):
         assert np.isnan(found.logprobs).all()
-        assert all(0 <= token < of.dialect.size for token in found.ids.tolist())
+        assert all(0 <= token < of.tokenizer.size for token in found.ids.tolist())

@@ -1,4 +1,4 @@
-"""Episodes played with the fast engine, each conversation at its own pace, against those of the torch engine."""
+"""Episodes played with the native engine, each conversation at its own pace, against those of the torch engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ByLength:
         return 1.0 - 0.3 * (len(response) % 2) - (0.1 if entropy > 3 else 0.0)
 
 
-def rule(dialect: Any, admissible: Any, temperature: float, tags: Any) -> ByLength:
+def rule(tokenizer: Any, admissible: Any, temperature: float, tags: Any) -> ByLength:
     return ByLength(needs_entropy=True)
 
 

@@ -23,7 +23,7 @@ from isentrope.core.engine import Request, Sampled
 from isentrope.engines.native.device import Drawn, Landing
 from isentrope.engines.native.engine import AHEAD, FastEngine
 from isentrope.engines.native.host_state import Pages
-from isentrope.engines.native.prefill import Layout, Sheet, bucket, padded
+from isentrope.engines.native.prefill import Layout, PrefillPacket, bucket, padded
 from tests.engines.native.test_engine import fast, policy
 
 PAGE, CONTEXT, ROWS, SLOTS, FEW_PAGES = 4, 40, 8, 12, 30
@@ -66,17 +66,17 @@ class Paper:
     def upload(self, values: Any) -> Any:
         return values
 
-    def sheet(self, tokens: int, seats: int) -> Sheet:
+    def packet(self, tokens: int, admitted: int) -> PrefillPacket:
         layout = Layout(padded(tokens), self.count, self.rows.table.shape[1], self.rows.uniforms.shape[1])
-        return Sheet(layout, seats, torch.full((layout.size(seats),), 77, dtype=torch.int32))
+        return PrefillPacket(layout, admitted, torch.full((layout.size(admitted),), 77, dtype=torch.int32))
 
-    def _seat(self, sheet: Sheet) -> None:
-        at, left = sheet.last_row[: sheet.seats], sheet.left[sheet.left >= 0]
+    def _admit(self, packet: PrefillPacket) -> None:
+        at, left = packet.last_row[: packet.admitted], packet.left[packet.left >= 0]
         assert len({*at.tolist(), *left.tolist()}) == len(at) + len(left), "who is in this row?"
         self.leave(left)
-        self.rows.positions[at] = sheet.positions[sheet.last[: sheet.seats]] + 1
-        self.rows.counts[at], self.rows.temperatures[at] = 0, sheet.temperatures
-        self.rows.table[at], self.rows.uniforms[at] = sheet.table, sheet.uniforms
+        self.rows.positions[at] = packet.positions[packet.last[: packet.admitted]] + 1
+        self.rows.counts[at], self.rows.temperatures[at] = 0, packet.temperatures
+        self.rows.table[at], self.rows.uniforms[at] = packet.table, packet.uniforms
 
     def warm(self, at: Any, temperatures: Any) -> None:
         self.rows.temperatures[at] = temperatures
@@ -90,12 +90,12 @@ class Paper:
     def _context(self, row: int, length: int) -> list[int]:
         return [int(self.cache[self.rows.table[row, i // PAGE], i % PAGE]) for i in range(length)]
 
-    def prefill(self, sheet: Sheet, draws: bool) -> Contexts:
-        self._seat(sheet)
-        for token, row, position in zip(sheet.ids, sheet.row_of, sheet.positions, strict=True):
+    def prefill(self, packet: PrefillPacket, draws: bool) -> Contexts:
+        self._admit(packet)
+        for token, row, position in zip(packet.ids, packet.row_of, packet.positions, strict=True):
             if row >= 0:
                 self._write(row, position, token)
-        ends = [(row, int(self.rows.positions[row])) for row in sheet.last_row.tolist() if row >= 0]
+        ends = [(row, int(self.rows.positions[row])) for row in packet.last_row.tolist() if row >= 0]
         logits = Contexts({row: self._context(row, length) for row, length in ends})
         if draws:
             self.draw(logits, None, step=False, commit=True)
@@ -143,7 +143,7 @@ def alone(request: Request) -> list[int]:
         token = word(context, uniform, np.float32(t).item())[0]
         ids.append(token)
         context.append(token)
-        if token in OF.dialect.eos_ids or request.stop(OF.dialect.pieces([token])[0]):
+        if token in OF.tokenizer.eos_ids or request.stop(OF.tokenizer.pieces([token])[0]):
             break
     return ids
 

@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from isentrope.core.engine import Request
-from isentrope.engines.native import device as seats
+from isentrope.engines.native import device as native_device
 from isentrope.engines.native.attention import NEW_TOKENS
-from isentrope.engines.native.device import FEW, Device, take_seats
+from isentrope.engines.native.device import FEW, Device, admit
 from isentrope.engines.native.draw import Rows
 from isentrope.engines.native.prefill import (
     MOST_RECORDED,
     Layout,
     Piece,
+    PrefillPacket,
     Sent,
-    Sheet,
     bucket,
     fill,
     padded,
     prefill_blocks,
 )
 from isentrope.engines.native.weights import Weights
-from isentrope.models.model_adapter import anatomy
+from isentrope.models.model_adapter import adapt_model
 from tests.engines.native.small import DEVICE
 from tests.engines.native.test_engine import never, policy
 
@@ -72,33 +72,33 @@ def piece(case: Case, first: int = 1000) -> Piece:
     return Piece(case.row, case.start, Request(0, prompt, uniforms, 1.0, never), [7 * i + 1 for i in range(case.pages)])
 
 
-def filled(cases: list[Case], left: list[int], answer: int) -> Sheet:
+def filled(cases: list[Case], left: list[int], answer: int) -> PrefillPacket:
     layout = Layout(padded(sum(case.prompt - case.start for case in cases)), ROWS, PAGES, answer)
     memory = torch.full((layout.size(len(cases)),), 77, dtype=torch.int32)  # whatever it held before
-    sheet = Sheet(layout, len(cases), memory)
+    packet = PrefillPacket(layout, len(cases), memory)
     warmth = np.full(ROWS, 9.0, dtype=np.float32)
     for case in cases:
         warmth[case.row] = case.temperature
-    fill(sheet, [piece(case) for case in cases], warmth, left)
-    return sheet
+    fill(packet, [piece(case) for case in cases], warmth, left)
+    return packet
 
 
 def test_a_case_worked_out_by_hand() -> None:
     """The second conversation needs three blocks; the third has one token left to read."""
     cases = [Case(4, 1, 3, 1, 2, 0.5), Case(0, 2, 2 * NEW_TOKENS + 3, 5, 4, 0.0), Case(5, 8, 9, 2, 1, 1.25)]
-    sheet = filled(cases, [6, 2], answer=4)
+    packet = filled(cases, [6, 2], answer=4)
     new = 2 * NEW_TOKENS + 1
-    assert sheet.ids[: 2 + new + 1].tolist() == [1001, 1002, *range(1002, 1002 + new), 1008]
-    assert sheet.positions[: 2 + new + 1].tolist() == [1, 2, *range(2, 2 + new), 8]
-    assert sheet.row_of[: 2 + new + 2].tolist() == [4] * 2 + [0] * new + [5, -1]
-    assert sheet.block_row[:6].tolist() == [4, 0, 0, 0, 5, -1]
-    assert sheet.block_first[:6].tolist() == [0, 2, 2 + NEW_TOKENS, 2 + 2 * NEW_TOKENS, 2 + new, 0]
-    assert sheet.block_count[:6].tolist() == [2, NEW_TOKENS, NEW_TOKENS, 1, 1, 0]
-    assert sheet.last.tolist() == [1, 1 + new, 2 + new, 0, 0, 0, 0, 0]
-    assert sheet.last_row.tolist() == [4, 0, 5, -1, -1, -1, -1, -1]
-    assert sheet.left.tolist() == [6, 2, -1, -1, -1, -1, -1, -1]
+    assert packet.ids[: 2 + new + 1].tolist() == [1001, 1002, *range(1002, 1002 + new), 1008]
+    assert packet.positions[: 2 + new + 1].tolist() == [1, 2, *range(2, 2 + new), 8]
+    assert packet.row_of[: 2 + new + 2].tolist() == [4] * 2 + [0] * new + [5, -1]
+    assert packet.block_row[:6].tolist() == [4, 0, 0, 0, 5, -1]
+    assert packet.block_first[:6].tolist() == [0, 2, 2 + NEW_TOKENS, 2 + 2 * NEW_TOKENS, 2 + new, 0]
+    assert packet.block_count[:6].tolist() == [2, NEW_TOKENS, NEW_TOKENS, 1, 1, 0]
+    assert packet.last.tolist() == [1, 1 + new, 2 + new, 0, 0, 0, 0, 0]
+    assert packet.last_row.tolist() == [4, 0, 5, -1, -1, -1, -1, -1]
+    assert packet.left.tolist() == [6, 2, -1, -1, -1, -1, -1, -1]
     rows = known_rows(answer=4)
-    take_seats(Sent.of(sheet.layout, sheet.memory.to(DEVICE)), rows)
+    admit(Sent.of(packet.layout, packet.memory.to(DEVICE)), rows)
     assert rows.positions.tolist() == [2 * NEW_TOKENS + 3, 201, -1, 203, 3, 9, -1, 207]
     assert rows.counts.tolist() == [0, 301, 302, 303, 0, 0, 306, 307]
     assert rows.temperatures.tolist() == [0.0, 401, 402, 403, 0.5, 1.25, 406, 407]
@@ -112,7 +112,7 @@ def test_a_case_worked_out_by_hand() -> None:
 
 
 def test_more_pages_than_a_block_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seats, "BLOCK", 4)
+    monkeypatch.setattr(native_device, "BLOCK", 4)
     test_a_case_worked_out_by_hand()
 
 
@@ -151,8 +151,8 @@ def test_the_kernel_does_what_plain_assignment_does(drawn: tuple[list[Case], lis
             expected[name][case.row] = 0
             expected[name][case.row, : len(values)] = values
     expected["positions"][left] = -1
-    sheet = filled(found, left, answer)
-    take_seats(Sent.of(sheet.layout, sheet.memory.to(DEVICE)), rows)
+    packet = filled(found, left, answer)
+    admit(Sent.of(packet.layout, packet.memory.to(DEVICE)), rows)
     for name, values in numbers(rows).items():
         np.testing.assert_array_equal(values, expected[name], err_msg=name)
 
@@ -161,19 +161,19 @@ def test_the_kernel_does_what_plain_assignment_does(drawn: tuple[list[Case], lis
 @given(cases())
 def test_every_new_token_is_in_one_block_of_its_row(drawn: tuple[list[Case], list[int], int]) -> None:
     found, left, answer = drawn
-    sheet = filled(found, left, answer)
+    packet = filled(found, left, answer)
     total = sum(case.prompt - case.start for case in found)
     covered = list[int]()
-    for row, first, count in zip(sheet.block_row, sheet.block_first, sheet.block_count, strict=True):
+    for row, first, count in zip(packet.block_row, packet.block_first, packet.block_count, strict=True):
         if row >= 0:
             assert 0 < count <= NEW_TOKENS
-            assert set(sheet.row_of[first : first + count].tolist()) == {row}
+            assert set(packet.row_of[first : first + count].tolist()) == {row}
             covered += range(first, first + count)
     assert covered == list(range(total))
     told = [(case.row, at) for case in found for at in range(case.start, case.prompt)]
-    assert list(zip(sheet.row_of[:total].tolist(), sheet.positions[:total].tolist(), strict=True)) == told
-    assert (sheet.row_of[total:] == -1).all()
-    assert not sheet.ids[total:].any()
+    assert list(zip(packet.row_of[:total].tolist(), packet.positions[:total].tolist(), strict=True)) == told
+    assert (packet.row_of[total:] == -1).all()
+    assert not packet.ids[total:].any()
 
 
 @pytest.mark.parametrize("tokens", [1, 64, 65, 100, 4097, MOST_RECORDED, MOST_RECORDED + 1])
@@ -191,7 +191,7 @@ def test_everything_that_travels_begins_where_kernels_like_it(tokens: int) -> No
 
 @pytest.mark.parametrize("count", [1, FEW, FEW + 1, 16])
 def test_rows_are_left_one_by_one_or_all_at_once(count: int) -> None:
-    parts = anatomy(policy().model)
+    parts = adapt_model(policy().model)
     assert parts is not None
     device = Device(Weights(parts, torch.float32), 16, 32, 128, 8, DEVICE)
     device.rows.positions.copy_(torch.arange(50, 66))

@@ -14,7 +14,7 @@ from isentrope.engines.native.small_model import TOKENS, is_small, small_pass
 from isentrope.engines.native.weights import Weights
 from isentrope.models.hugging_face import HuggingFaceModel
 from isentrope.models.llama import Llama, Shape
-from isentrope.models.model_adapter import anatomy
+from isentrope.models.model_adapter import adapt_model
 from tests.engines.native.small import DEVICE, MODELS, WORDS
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ def attention_in_the_test(i: int, qkv: Array, width: int) -> Array:
 
 
 def numpy_pass(weights: Weights, ids: NDArray[np.int64]) -> Array:
-    a = weights.anatomy
+    a = weights.model
     x = in_numpy(a.embed)[ids]
     for i, layer in enumerate(weights.layers):
         own = layer.own
@@ -48,7 +48,7 @@ def numpy_pass(weights: Weights, ids: NDArray[np.int64]) -> Array:
 
 
 def weights_of(model: Any) -> Weights:
-    parts = anatomy(model)
+    parts = adapt_model(model)
     assert parts is not None
     return Weights(parts, torch.float32)
 

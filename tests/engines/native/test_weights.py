@@ -13,12 +13,12 @@ from isentrope.engines.native.weights import Weights
 from isentrope.learning.optimiser import Optimiser
 from isentrope.models.hugging_face import HuggingFaceModel
 from isentrope.models.llama import Llama
-from isentrope.models.model_adapter import anatomy
+from isentrope.models.model_adapter import adapt_model
 from tests.engines.native.small import MODELS, our_llama
 
 
 def joined(model: Any, dtype: torch.dtype) -> Weights:
-    parts = anatomy(model)
+    parts = adapt_model(model)
     assert parts is not None
     return Weights(parts, dtype)
 

@@ -55,7 +55,7 @@ def requests_of(
     return [
         Request(
             slot,
-            rng.integers(9, policy.dialect.size, int(length)).tolist(),
+            rng.integers(9, policy.tokenizer.size, int(length)).tolist(),
             rng.random(tokens, dtype=np.float32),
             temperature,
             stop,

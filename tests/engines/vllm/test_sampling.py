@@ -71,8 +71,8 @@ def test_a_sample_does_not_depend_on_its_company_or_place(engine: VllmEngine, po
 
 def test_ends_at_the_very_token_that_completes_the_response(engine: VllmEngine, policy: Policy) -> None:
     """Responses of the pocket model to its own prompts end by tag; others by their length or the end token."""
-    dialect = policy.dialect
-    prompt = dialect.opening("You are in a house.", "You are in the middle of a room.")
+    tokenizer = policy.tokenizer
+    prompt = tokenizer.opening("You are in a house.", "You are in the middle of a room.")
     rng = np.random.default_rng(0)
 
     def complete(tail: bytes) -> bool:
@@ -82,21 +82,21 @@ def test_ends_at_the_very_token_that_completes_the_response(engine: VllmEngine, 
     sampled = engine.sample(asked)
     assert_same(sampled, by_torch(policy, asked))
     assert {s.stop for s in sampled} >= {"tag", "length"}
-    assert all(b"".join(dialect.pieces(list(s.ids))).endswith(b"</action>") for s in sampled if s.stop == "tag")
+    assert all(b"".join(tokenizer.pieces(list(s.ids))).endswith(b"</action>") for s in sampled if s.stop == "tag")
     assert all(len(s.ids) == len(r.uniforms) for s, r in zip(sampled, asked, strict=True) if s.stop == "length")
-    # a draw of the end token: any token may be one if the dialect says so
-    engine._board.dialect = replace_eos(policy, int(sampled[0].ids[1]))
+    # a draw of the end token: any token may be one if the tokenizer says so
+    engine._board.tokenizer = replace_eos(policy, int(sampled[0].ids[1]))
     try:
         (ended,) = engine.sample(asked[:1])
     finally:
-        engine._board.dialect = dialect
+        engine._board.tokenizer = tokenizer
     assert (ended.stop, ended.ids.tolist()) == ("eos", sampled[0].ids[:2].tolist())
 
 
 def replace_eos(policy: Policy, token: int):
-    dialect = type(policy.dialect)(policy.dialect.phrases)  # type: ignore[attr-defined,call-arg]
-    dialect.eos_ids = frozenset({token})
-    return dialect
+    tokenizer = type(policy.tokenizer)(policy.tokenizer.phrases)  # type: ignore[attr-defined,call-arg]
+    tokenizer.eos_ids = frozenset({token})
+    return tokenizer
 
 
 class Behind:
@@ -113,9 +113,9 @@ class Behind:
 def test_temperatures_of_single_tokens_by_the_rules_of_actre(
     engine: VllmEngine, policy: Policy, branching: str
 ) -> None:
-    dialect = policy.dialect
-    opening = dialect.answer("<action>")
-    prompt = [*dialect.opening("You are in a house.", "You are in the middle of a room."), *opening]
+    tokenizer = policy.tokenizer
+    opening = tokenizer.answer("<action>")
+    prompt = [*tokenizer.opening("You are in a house.", "You are in the middle of a room."), *opening]
     method = ActRe(ActReOptions(branching=branching, temperature=1.4), steps=2)
     method.threshold = 0.3
     made = method.plan(1, RolloutPlan("act_think", 0.9)).temperature_rule
@@ -125,7 +125,7 @@ def test_temperatures_of_single_tokens_by_the_rules_of_actre(
         """Rules remember how far they have read, so each engine gets its own."""
         rng, requests = np.random.default_rng(3), []
         for slot in range(10):
-            rule = made(dialect, ("go to desk 1", "go to desk 2", "go to drawer 1", "look"), 0.9, ("action",))
+            rule = made(tokenizer, ("go to desk 1", "go to desk 2", "go to drawer 1", "look"), 0.9, ("action",))
             assert rule is not None
             uniforms = rng.random(12, dtype=np.float32)
             requests.append(Request(slot, prompt, uniforms, 0.9, never, Behind(rule, opening)))

@@ -88,7 +88,7 @@ def test_the_same_words_as_here(folder: Path, url: str, monkeypatch: pytest.Monk
     server = OpenAIEngine(settings_of(url))
     assert server.model == "tiny"
     policy = load_folder(folder, torch.device("cpu"), "float32")
-    here, words, tokens = TorchEngine(policy), policy.dialect, ByteTokens()
+    here, words, tokens = TorchEngine(policy), policy.tokenizer, ByteTokens()
     conversations = [
         (words.opening("be good", "hello"), tokens.opening("be good", "hello")),
         (

@@ -105,7 +105,7 @@ def test_a_hugging_face_model_with_biases_and_a_head_of_its_own(tied: bool) -> N
     with torch.no_grad():
         for parameter in lm.parameters():
             parameter.mul_(4).add_(0.02 * torch.randn(parameter.shape))  # far from uniform, biases not 0
-    policy = replace(small_policy(), model=HuggingFaceModel(lm), dialect=tokens)
+    policy = replace(small_policy(), model=HuggingFaceModel(lm), tokenizer=tokens)
     requests = requests_of(policy, 5)
     with vllm_engine(policy) as engine:
         assert_same(engine.sample(requests), by_torch(policy, requests))

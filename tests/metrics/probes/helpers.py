@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from isentrope.agent.response_format import parse_response
-from isentrope.core.tokenizer import ACTION, Dialect
+from isentrope.core.tokenizer import ACTION, ChatTokenizer
 from isentrope.core.types import Episode, Floats, Turn
 
 
-def spoken_turn(
-    dialect: Dialect,
+def make_turn(
+    tokenizer: ChatTokenizer,
     context: str,
     response: str,
     order: str = "think_act",
@@ -20,13 +20,13 @@ def spoken_turn(
     tags: tuple[str, ...] = ACTION,
 ) -> Turn:
     """A turn whose spans and verdict are those of the project's own parser."""
-    ids = np.array(dialect.answer(response), dtype=np.int32)
-    parsed = parse_response(dialect.pieces([int(i) for i in ids]), order, "tag", tags)
+    ids = np.array(tokenizer.answer(response), dtype=np.int32)
+    parsed = parse_response(tokenizer.pieces([int(i) for i in ids]), order, "tag", tags)
     return Turn(
         observation=context,
         admissible=None,
         anchor="",
-        context_ids=np.array(dialect.content(context), dtype=np.int32),
+        context_ids=np.array(tokenizer.content(context), dtype=np.int32),
         continues=continues,
         response_ids=ids,
         logprobs=np.full(len(ids), -1, dtype=np.float32),
@@ -47,7 +47,7 @@ def episode_of(
     return Episode("toy", "train", group, "pick", "", group, member, order, tuple(turns), success, "terminated")
 
 
-def games(dialect: Dialect, groups: int = 3, size: int = 4, order: str = "think_act") -> list[Episode]:
+def games(tokenizer: ChatTokenizer, groups: int = 3, size: int = 4, order: str = "think_act") -> list[Episode]:
     """Conversations that all differ; every other episode is solved."""
     episodes: list[Episode] = []
     for group in range(groups):
@@ -56,7 +56,7 @@ def games(dialect: Dialect, groups: int = 3, size: int = 4, order: str = "think_
             for number in range(1 + (group + member) % 3):
                 thought, action = f"<think>{'go to' * (member + 1)} {number}</think>", f"<action>look {group}</action>"
                 text = thought + action if order == "think_act" else action + thought
-                turns.append(spoken_turn(dialect, f"you see a {group}{number}", text, order, continues=number > 0))
+                turns.append(make_turn(tokenizer, f"you see a {group}{number}", text, order, continues=number > 0))
             episodes.append(episode_of(turns, group, member, success=(group + member) % 2 == 0, order=order))
     return episodes
 

@@ -24,7 +24,7 @@ from isentrope.models.policy import Policy, before
 from isentrope.models.token_head import token_head
 from isentrope.runs.checkpoints import load_state, save_checkpoint
 from tests.builders.toy_runs import make_model
-from tests.metrics.probes.helpers import advantages_of, episode_of, games, spoken_turn
+from tests.metrics.probes.helpers import advantages_of, episode_of, games
 from tests.models.helpers import small_policy
 
 KEYS = {
@@ -100,7 +100,7 @@ def test_every_kind_of_model_is_probed_and_left_as_it_was(
     for i, parameter in enumerate(policy.module.parameters()):
         if parameter.requires_grad and i % 2:
             parameter.grad = torch.ones_like(parameter)
-    episodes = games(policy.dialect)
+    episodes = games(policy.tokenizer)
     was = fingerprint(policy)
     found = Probes(settings, 64).run(policy, episodes, advantages_of(episodes))
     assert same(was, fingerprint(policy))
@@ -134,7 +134,7 @@ def test_learning_goes_on_as_without_probes() -> None:
         learner, probes = Learner(policy, None, config), Probes(config.instruments)
         seen: list[dict[str, float]] = []
         for step in range(1, 4):
-            episodes = games(policy.dialect)
+            episodes = games(policy.tokenizer)
             credited = learner.credit(step, episodes)
             metrics = probes.run(policy, episodes, credited.advantage_N) if probed else {}
             metrics |= learner.update(credited).metrics
@@ -147,7 +147,7 @@ def test_learning_goes_on_as_without_probes() -> None:
 
 def test_the_states_stay_the_same_and_survive_a_checkpoint(tmp_path: Path) -> None:
     policy, settings = small_policy(), InstrumentSettings(probe_states=5)
-    first, other = games(policy.dialect, groups=4), games(policy.dialect, groups=6, size=3)
+    first, other = games(policy.tokenizer, groups=4), games(policy.tokenizer, groups=6, size=3)
     probes = Probes(settings)
     begun = probes.run(policy, first, None)
     save_checkpoint(tmp_path, 1, policy, {"probes": probes.state_dict()})
@@ -161,13 +161,13 @@ def test_the_states_stay_the_same_and_survive_a_checkpoint(tmp_path: Path) -> No
 
 def test_states_are_added_until_there_are_enough() -> None:
     policy, probes = small_policy(), Probes(InstrumentSettings(probe_states=6))
-    few = games(policy.dialect, groups=1, size=2)  # one turn and two turns
+    few = games(policy.tokenizer, groups=1, size=2)  # one turn and two turns
     assert [probes.run(policy, few, None)["probe/states"] for _ in range(3)] == [3, 6, 6]
 
 
 def test_only_the_first_groups_are_read_in_whatever_order_they_come() -> None:
     policy, settings = small_policy(), InstrumentSettings(probe_groups=2, probe_states=0)
-    episodes = games(policy.dialect, groups=4)
+    episodes = games(policy.tokenizer, groups=4)
     found = Probes(settings).run(policy, episodes, advantages_of(episodes))
     shuffled = list(episodes)
     random.Random(3).shuffle(shuffled)
@@ -183,7 +183,7 @@ def test_only_the_first_groups_are_read_in_whatever_order_they_come() -> None:
 def test_how_passes_are_cut_does_not_matter(gradient: str, continues: bool) -> None:
     """Without one growing conversation an episode has several sequences, which may come in several passes."""
     policy, settings = small_policy(), InstrumentSettings(probe_gradient=gradient)
-    episodes = games(policy.dialect)
+    episodes = games(policy.tokenizer)
     if not continues:
         episodes = [replace(e, turns=tuple(replace(turn, continues=False) for turn in e.turns)) for e in episodes]
     found = [Probes(settings, size).run(policy, episodes, advantages_of(episodes)) for size in (1, 100, 10**6)]
@@ -194,7 +194,7 @@ def test_how_passes_are_cut_does_not_matter(gradient: str, continues: bool) -> N
 def test_which_states_are_read() -> None:
     """At a token for similarity, in front of it for gradients; against one forward pass per episode."""
     policy = small_policy()
-    episodes = games(policy.dialect, groups=1, size=3)
+    episodes = games(policy.tokenizer, groups=1, size=3)
     with torch.no_grad():
         means, spoken = read_episodes(policy, episodes, micro_tokens=64)
         for e, episode in enumerate(episodes):
@@ -211,7 +211,7 @@ def test_which_states_are_read() -> None:
 def test_interference_against_the_gradient_of_the_output_matrix() -> None:
     """From episodes to K: the same as autograd through the policy's own head."""
     policy = small_policy()
-    episodes = games(policy.dialect, groups=1, size=3)
+    episodes = games(policy.tokenizer, groups=1, size=3)
     gradients: list[Tensor] = []
     for episode in episodes:
         sequences, tokens = flatten([episode])
@@ -230,7 +230,7 @@ def test_interference_against_the_gradient_of_the_output_matrix() -> None:
 def test_interference_of_all_weights_is_the_slope_of_the_likelihood() -> None:
     """Lemma 3.3 on a real model: a small step along Σ A_j g_j changes the mean log-likelihood by Σ A_j c_j."""
     policy = small_policy()
-    episodes = games(policy.dialect, groups=1, size=4)
+    episodes = games(policy.tokenizer, groups=1, size=4)
     settings = InstrumentSettings(probe_states=0, probe_gradient="all")
     found = Probes(settings).run(policy, episodes, advantages_of(episodes))["probe/interference/sum"]
     policy.module.double()
@@ -262,7 +262,7 @@ def test_when_probes_are_due() -> None:
 def test_nothing_to_read() -> None:
     policy = small_policy()
     silent = replace(
-        spoken_turn(policy.dialect, "you see", ""), response_ids=np.zeros(0, dtype=np.int32), verdict="no_action"
+        make_turn(policy.tokenizer, "you see", ""), response_ids=np.zeros(0, dtype=np.int32), verdict="no_action"
     )
     probes, none = Probes(InstrumentSettings()), np.zeros(0, dtype=np.float32)
     assert probes.run(policy, [], none) == {}
@@ -273,7 +273,7 @@ def test_nothing_to_read() -> None:
 def test_advantages_must_fit_the_tokens() -> None:
     policy = small_policy()
     with pytest.raises(ValueError, match="3 advantages for"):
-        Probes(InstrumentSettings()).run(policy, games(policy.dialect), np.zeros(3, dtype=np.float32))
+        Probes(InstrumentSettings()).run(policy, games(policy.tokenizer), np.zeros(3, dtype=np.float32))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -283,7 +283,7 @@ def test_on_a_gpu(tmp_path: Path, gradient: str) -> None:
     found: list[dict[str, float]] = []
     for device in ("cpu", "cuda"):
         policy = load_folder(folder, torch.device(device), "float32")
-        episodes = games(policy.dialect)
+        episodes = games(policy.tokenizer)
         was = torch.cuda.get_rng_state()
         found.append(Probes(settings).run(policy, episodes, advantages_of(episodes)))
         assert torch.equal(was, torch.cuda.get_rng_state())

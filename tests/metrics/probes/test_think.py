@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from isentrope.core.tokenizer import Dialect
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Ints, Turn
 from isentrope.metrics.probes.think import State, choose_states, delta_h, make_state
 from isentrope.models.policy import Policy
-from tests.metrics.probes.helpers import episode_of, games, spoken_turn
+from tests.metrics.probes.helpers import episode_of, games
 from tests.models.helpers import small_policy
 
 RESPONSES = {
@@ -24,64 +24,64 @@ RESPONSES = {
 }
 
 
-def text_of(dialect: Dialect, ids: Ints) -> str:
-    return b"".join(dialect.pieces([int(i) for i in ids])).decode()
+def text_of(tokenizer: ChatTokenizer, ids: Ints) -> str:
+    return b"".join(tokenizer.pieces([int(i) for i in ids])).decode()
 
 
-def state_of(dialect: Dialect, *turns: Turn, order: str = "think_act") -> State:
-    state = make_state(episode_of(turns, order=order), len(turns) - 1, dialect)
+def state_of(tokenizer: ChatTokenizer, *turns: Turn, order: str = "think_act") -> State:
+    state = make_state(episode_of(turns, order=order), len(turns) - 1, tokenizer)
     assert state is not None
     return state
 
 
 @pytest.mark.parametrize("order", sorted(RESPONSES))
 def test_the_two_ways_to_the_same_action(order: str) -> None:
-    dialect = small_policy().dialect
-    state = state_of(dialect, spoken_turn(dialect, "you see", RESPONSES[order], order), order=order)
-    assert text_of(dialect, state.with_think) == "you see<think>go to 1</think><action>"
-    assert text_of(dialect, state.without) == "you see<action>"
-    assert text_of(dialect, state.action) == "look"
+    tokenizer = small_policy().tokenizer
+    state = state_of(tokenizer, make_turn(tokenizer, "you see", RESPONSES[order], order), order=order)
+    assert text_of(tokenizer, state.with_think) == "you see<think>go to 1</think><action>"
+    assert text_of(tokenizer, state.without) == "you see<action>"
+    assert text_of(tokenizer, state.action) == "look"
 
 
 @pytest.mark.parametrize("order", sorted(RESPONSES))
 def test_other_tags_and_white_space(order: str) -> None:
-    dialect, think = small_policy().dialect, "<think>go to 1</think>"
+    tokenizer, think = small_policy().tokenizer, "<think>go to 1</think>"
     written = {
         "think_act": f"\n{think}\n <search>look 2</search>",
         "act_think": f"\n<search>look 2</search>\n {think}",
     }
-    turn = spoken_turn(dialect, "you see", written[order], order, tags=("search", "answer"))
+    turn = make_turn(tokenizer, "you see", written[order], order, tags=("search", "answer"))
     assert turn.valid
-    state = state_of(dialect, turn, order=order)
+    state = state_of(tokenizer, turn, order=order)
     space = "\n " if order == "think_act" else ""  # as it was sampled
-    assert text_of(dialect, state.with_think) == f"you see\n{think}{space}<search>"
-    assert text_of(dialect, state.without) == "you see\n<search>"
-    assert text_of(dialect, state.action) == "look 2"
+    assert text_of(tokenizer, state.with_think) == f"you see\n{think}{space}<search>"
+    assert text_of(tokenizer, state.without) == "you see\n<search>"
+    assert text_of(tokenizer, state.action) == "look 2"
 
 
 @pytest.mark.parametrize("continues", [True, False])
 def test_a_turn_that_continues_has_the_conversation_in_front(continues: bool) -> None:
-    dialect = small_policy().dialect
-    turns = [spoken_turn(dialect, f"you see {n}", RESPONSES["think_act"], continues=continues) for n in range(3)]
+    tokenizer = small_policy().tokenizer
+    turns = [make_turn(tokenizer, f"you see {n}", RESPONSES["think_act"], continues=continues) for n in range(3)]
     turns[0] = replace(turns[0], continues=False)
     front = "".join(f"you see {n}{RESPONSES['think_act']}" for n in range(2)) if continues else ""
-    assert text_of(dialect, state_of(dialect, *turns).without) == f"{front}you see 2<action>"
+    assert text_of(tokenizer, state_of(tokenizer, *turns).without) == f"{front}you see 2<action>"
 
 
 @pytest.mark.parametrize("order", sorted(RESPONSES))
 def test_a_token_over_the_edge_of_two_blocks(tmp_path: Path, order: str) -> None:
     """Many tokenizers write `</think><action>` with a token `><`."""
     pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
-    dialect = _tokenizer_with_joint_brackets(tmp_path)
-    turn = spoken_turn(dialect, "you see", RESPONSES[order], order)
-    assert b"><" in dialect.pieces([int(i) for i in turn.response_ids])
-    state = state_of(dialect, turn, order=order)
-    assert text_of(dialect, state.with_think).endswith("see<think>go to 1</think><action>")
-    assert text_of(dialect, state.without).endswith("see<action>")
-    assert text_of(dialect, state.action) == "look"
+    tokenizer = _tokenizer_with_joint_brackets(tmp_path)
+    turn = make_turn(tokenizer, "you see", RESPONSES[order], order)
+    assert b"><" in tokenizer.pieces([int(i) for i in turn.response_ids])
+    state = state_of(tokenizer, turn, order=order)
+    assert text_of(tokenizer, state.with_think).endswith("see<think>go to 1</think><action>")
+    assert text_of(tokenizer, state.without).endswith("see<action>")
+    assert text_of(tokenizer, state.action) == "look"
 
 
-def _tokenizer_with_joint_brackets(folder: Path) -> Dialect:
+def _tokenizer_with_joint_brackets(folder: Path) -> ChatTokenizer:
     import transformers
     from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
     from tokenizers.models import BPE
@@ -104,13 +104,13 @@ def _tokenizer_with_joint_brackets(folder: Path) -> Dialect:
 
 
 def test_which_responses_count() -> None:
-    dialect = small_policy().dialect
-    good = spoken_turn(dialect, "you see", RESPONSES["think_act"])
-    silent = spoken_turn(dialect, "you see", "<think></think><action>look</action>")
-    wrong = spoken_turn(dialect, "you see", "<think>go to 1</think>")
+    tokenizer = small_policy().tokenizer
+    good = make_turn(tokenizer, "you see", RESPONSES["think_act"])
+    silent = make_turn(tokenizer, "you see", "<think></think><action>look</action>")
+    wrong = make_turn(tokenizer, "you see", "<think>go to 1</think>")
     refused = replace(good, verdict="inadmissible", action=None)
-    bare = spoken_turn(dialect, "you see", "<action>look</action>", "act")
-    assert [len(choose_states([episode_of([t])], dialect, 9)) for t in (good, silent, wrong, refused, bare)] == [
+    bare = make_turn(tokenizer, "you see", "<action>look</action>", "act")
+    assert [len(choose_states([episode_of([t])], tokenizer, 9)) for t in (good, silent, wrong, refused, bare)] == [
         1,
         0,
         0,
@@ -120,12 +120,12 @@ def test_which_responses_count() -> None:
 
 
 def test_the_choice_is_spread_and_does_not_depend_on_the_order_of_episodes() -> None:
-    dialect = small_policy().dialect
-    episodes = games(dialect, groups=6, size=4)
-    chosen, again = choose_states(episodes, dialect, 8), choose_states(episodes[::-1], dialect, 8)
+    tokenizer = small_policy().tokenizer
+    episodes = games(tokenizer, groups=6, size=4)
+    chosen, again = choose_states(episodes, tokenizer, 8), choose_states(episodes[::-1], tokenizer, 8)
     assert [s.with_think.tolist() for s in chosen] == [s.with_think.tolist() for s in again]
     assert len(chosen) == 8
-    assert len({text_of(dialect, s.action) for s in chosen}) >= 3  # the action says which game it was
+    assert len({text_of(tokenizer, s.action) for s in chosen}) >= 3  # the action says which game it was
     assert len({s.with_think.tobytes() for s in chosen}) == 8
 
 
@@ -152,11 +152,11 @@ class Certain(nn.Module):
 
 
 def test_by_hand() -> None:
-    dialect = small_policy().dialect
-    thought, action = dialect.answer("<think>")[0], dialect.answer("<action>")[0]
-    policy = Policy(Certain(thought, action, dialect.size), dialect, torch.device("cpu"), torch.float32)  # type: ignore[arg-type]
-    one = state_of(dialect, spoken_turn(dialect, "go", "<think>go to 1</think><action>look</action>"))
-    two = state_of(dialect, spoken_turn(dialect, "go", "<think>go to 1</think><action>look 1 1</action>"))
+    tokenizer = small_policy().tokenizer
+    thought, action = tokenizer.answer("<think>")[0], tokenizer.answer("<action>")[0]
+    policy = Policy(Certain(thought, action, tokenizer.size), tokenizer, torch.device("cpu"), torch.float32)  # type: ignore[arg-type]
+    one = state_of(tokenizer, make_turn(tokenizer, "go", "<think>go to 1</think><action>look</action>"))
+    two = state_of(tokenizer, make_turn(tokenizer, "go", "<think>go to 1</think><action>look 1 1</action>"))
     assert [len(one.action), len(two.action)] == [1, 3]
     found = delta_h(policy, [one, two], micro_tokens=64)
     with_think = (math.log(2) + (math.log(2) + 2 * math.log(8)) / 3) / 2
@@ -182,7 +182,7 @@ def naive_entropy(policy: Policy, front: Ints, action: Ints) -> float:
 @pytest.mark.parametrize("order", sorted(RESPONSES))
 def test_against_one_pass_per_token(order: str) -> None:
     policy = small_policy()
-    states = choose_states(games(policy.dialect, order=order), policy.dialect, 5)
+    states = choose_states(games(policy.tokenizer, order=order), policy.tokenizer, 5)
     found = delta_h(policy, states, micro_tokens=100)
     gaps = [naive_entropy(policy, s.without, s.action) - naive_entropy(policy, s.with_think, s.action) for s in states]
     assert found["probe/delta_h"] == pytest.approx(np.mean(gaps), abs=1e-4)
