@@ -23,9 +23,9 @@ from isentrope.core.errors import TaskError
 from isentrope.net.app import Refusal
 from isentrope.worlds.pool.codec import Table, result_to_table
 from isentrope.worlds.pool.guarded import close_world
-from isentrope.worlds.pool.open import place_of
+from isentrope.worlds.pool.open import choose_placement
+from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.pool.threads import ThreadTasks
-from isentrope.worlds.pool.workers import WorkerTasks
 from isentrope.worlds.registry import make_world
 
 HOLD_SECONDS = 1.0  # that a request is held while it waits for its turn; then the client asks again
@@ -76,7 +76,7 @@ class Desk:
 
     def __init__(self, task: TaskSettings, count: int) -> None:
         self.world = make_world(task.world, task.options)
-        place = place_of(task.where, task.workers, self.world)
+        place = choose_placement(task.where, task.workers, self.world)
         if place.workers:
             with ThreadPoolExecutor(place.workers) as threads:  # all come up at the same time
                 begun = [threads.submit(self._worker, task, count) for _ in range(place.workers)]

@@ -1,4 +1,4 @@
-"""A world behind HTTP: `task.where = "http://127.0.0.1:8100"`, served by `isentrope serve-task`.
+"""Plays a world that is served over HTTP by `isentrope serve-task`: `task.where = "http://127.0.0.1:8100"`.
 
 To the pool it is a world like any other whose tasks wait for something, so it is played in threads. The numbers and
 kinds of its games come from the server, so what the world needs has to be installed there only.
@@ -25,15 +25,14 @@ from isentrope.worlds.pool.remote_servers import PATH, Fleet, Refused, TaskServe
 from isentrope.worlds.pool.sanitize import Garbage
 from isentrope.worlds.registry import make_world, world_options
 
-# A task behind HTTP: one episode at a time, each a session on some server.
-
-
 CLOSE_SECONDS = 2.0
 MOST_TURNS = 256  # that others may take, each in the time that a step has, before a request is given up
 PAUSE = 0.02  # seconds before a server is asked again whether it is a request's turn
 
 
 class RemoteTask:
+    """One episode at a time, each a session on some server."""
+
     def __init__(self, fleet: Fleet, seconds: float) -> None:
         self._fleet, self._seconds = fleet, seconds
         self._server: TaskServer | None = None
