@@ -1,4 +1,4 @@
-"""The episodes that a task server plays: sessions, each with a slot of a pool of tasks.
+"""Sessions of a task server: each plays episodes in one slot of a pool of tasks.
 
 A client names its session and numbers its steps (the start is number 0). The last answer of a session is kept, so a
 request that is made again after a broken connection gets the same answer, and nothing is played twice.

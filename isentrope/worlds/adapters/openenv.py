@@ -1,4 +1,4 @@
-"""An environment behind an OpenEnv server, played through the package's own client.
+"""Plays an environment behind an OpenEnv server, through the package's own client.
 
 isentrope play openenv --set task.options.url=http://127.0.0.1:8000
 
@@ -20,8 +20,7 @@ from isentrope.worlds.adapters.seeded import SeededWorld, play_order
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.registry import require
 
-# What an OpenEnv server says about itself: what an action looks like, and its splits of tasks.
-
+# what a server says about itself: what an action looks like, and its splits of tasks
 
 ENDLESS = 2**31 - 1  # how a server says that a split makes up as many tasks as are asked for
 _MAX_ANSWER = 1_000_000  # bytes
@@ -276,6 +275,3 @@ def _fields(observation: Any) -> Mapping[str, Any]:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-__all__ = ["ActionForm", "OpenEnvOptions", "OpenEnvTask", "OpenEnvWorld"]

@@ -1,4 +1,4 @@
-"""Small bugs put into source code: one place, by its offset in the file, so that everything else stays as it was."""
+"""Puts small bugs into source code, each at one offset of a file, so that everything else stays as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a package's tests in the sandbox, and read what they report."""
+"""Runs a package's tests in the sandbox and reads what they report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SWE-bench's rows: real issues of real projects, each played in the docker image made for it.
+"""Plays SWE-bench: real issues of real projects, each in the docker image made for it.
 
 The rows come from a file of yours. What an image needs is known by convention: the project lies in /testbed, and its
 Python environment is conda's `testbed`.

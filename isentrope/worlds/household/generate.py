@@ -1,4 +1,4 @@
-"""New household games, as many as are asked for.
+"""Generates household games, as many as are asked for.
 
 A game is drawn from its kind, size, split and number alone: a room layout from the split's pool, objects lying
 where such objects usually lie, a task that can be done there, and the walkthrough, which is played to the end

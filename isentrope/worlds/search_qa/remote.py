@@ -1,4 +1,4 @@
-"""Search on a server that speaks Search-R1's protocol: `isentrope retrieve`, or one of theirs.
+"""Searches on a server that speaks Search-R1's protocol: `isentrope retrieve`, or one of theirs.
 
 POST /retrieve   {"queries": ["..."], "topk": 3, "return_scores": true}
 answer           {"result": [[{"document": {"id": "7", "contents": "\\"Title\\"\\nText"}, "score": 11.2}, ...]]}
