@@ -76,17 +76,15 @@ class Desk:
 
     def __init__(self, task: TaskSettings, count: int) -> None:
         self.world = make_world(task.world, task.options)
-        place = choose_placement(task.where, task.workers, self.world)
-        if place.workers:
-            with ThreadPoolExecutor(place.workers) as threads:  # all come up at the same time
-                begun = [threads.submit(self._worker, task, count) for _ in range(place.workers)]
+        placement = choose_placement(task.where, task.workers, self.world)
+        if placement.workers:
+            with ThreadPoolExecutor(placement.workers) as threads:  # all come up at the same time
+                arguments = (task.world, task.options, count, 1, task.step_seconds, self.world)
+                begun = [threads.submit(WorkerTasks, *arguments) for _ in range(placement.workers)]
             self._lanes = [Lane(worker.result(), 1) for worker in begun]  # a worker does one thing after another
         else:
-            at_once = max(1, place.threads)
+            at_once = max(1, placement.threads)
             self._lanes = [Lane(ThreadTasks(self.world, count, at_once, task.step_seconds), min(at_once, count))]
-
-    def _worker(self, task: TaskSettings, count: int) -> WorkerTasks:
-        return WorkerTasks(task.world, task.options, count, 1, task.step_seconds, self.world)
 
     def play(self, command: str, slot: int, argument: Any) -> Turn:
         turn = Turn(command, slot, argument)

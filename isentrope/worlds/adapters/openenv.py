@@ -207,7 +207,8 @@ class OpenEnvTask:
             raise TaskError(f"{self._world.options.url} could not start {selection}: {error!s:.300}") from error
         seen = _fields(result.observation)
         self._goal = self._world.options.goal or str(seen.get("goal") or "")
-        self._rules = self._world.options.rules or str(seen.get("rules") or "") or self._default_rules()
+        self._rules = self._world.options.rules or str(seen.get("rules") or "")
+        self._rules = self._rules or f"{RULES} {self._form.words[0].upper()}{self._form.words[1:]}."
         self._total, self._playing = 0.0, True
         self._view = self._read(seen)
         return self._view
@@ -264,9 +265,6 @@ class OpenEnvTask:
         if usual:
             return str(seen[usual])
         return "\n".join(f"{name}: {_plain(value)}" for name, value in seen.items() if name not in _APART)
-
-    def _default_rules(self) -> str:
-        return f"{RULES} {self._form.words[0].upper()}{self._form.words[1:]}."
 
 
 def _fields(observation: Any) -> Mapping[str, Any]:

@@ -175,7 +175,7 @@ class TextArenaTask:
         with self._luck.drawn_from():
             game = self._world.make(instance.kind, seed)
             self._game = game
-            self._prompt_type = self._kinds_of_message().PROMPT
+            self._prompt_type = require("textarena.core", "textarena", "the textarena world").ObservationType.PROMPT
             messages = game.state.observations[US]
             self._goal = "\n".join(str(text) for _, text, kind in messages if kind == self._prompt_type)
             self._let_opponent_move()
@@ -224,9 +224,6 @@ class TextArenaTask:
         messages, self._game.state.observations[US] = self._game.state.observations[US], []
         kept = [str(text) for sender, text, kind in messages if kind != self._prompt_type and sender != US]
         return "\n".join(kept).strip()
-
-    def _kinds_of_message(self) -> Any:
-        return require("textarena.core", "textarena", "the textarena world").ObservationType
 
     def _view(self, text: str) -> View:
         return View(text, None, self._goal, RULES)

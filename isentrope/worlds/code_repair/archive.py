@@ -30,7 +30,8 @@ def read_archive(reference: str) -> dict[str, Item]:
             return _bounded(_folder(path), reference)
         if zipfile.is_zipfile(path):
             return _without_top(_bounded(_zip(path), reference))
-        return _without_top(_bounded(_tar(path), reference))
+        with tarfile.open(path, "r:*") as tar:
+            return _without_top(_bounded(tar_items(tar, MAX_BYTES), reference))
     except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
         raise TaskError(
             f"could not read {reference!r}: {error}; give a source archive (.tar.gz or .zip) or a folder"
@@ -78,11 +79,6 @@ def _folder(top: Path) -> Iterator[tuple[str, Item]]:
                     path.relative_to(top).as_posix(),
                     Item(path.read_bytes(), bool(about.st_mode & stat.S_IXUSR)),
                 )
-
-
-def _tar(path: Path) -> Iterator[tuple[str, Item]]:
-    with tarfile.open(path, "r:*") as tar:
-        yield from tar_items(tar, MAX_BYTES)
 
 
 def _zip(path: Path) -> Iterator[tuple[str, Item]]:

@@ -193,7 +193,6 @@ def _is_special(word: str) -> bool:
 
 _TEST_FOLDERS = {"test", "tests", "testing"}
 _TEST_FILE = re.compile(r"(test_.*|.*_tests?|tests?|conftest)\.py")
-_COLLECTED = re.compile(r"(test_.*|.*_test)\.py")
 # read by pytest or by Python as it starts: whoever writes them decides what a test run says
 _STEERING = {
     "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml",

@@ -118,7 +118,10 @@ class Tables:
         self.receptacles_at: list[list[int]] = [[] for _ in game.locations]
         for index, receptacle in enumerate(furniture):
             self.receptacles_at[receptacle.location].append(index)
-        self.go_commands = [self._go_commands(location) for location in range(len(game.locations))]
+        self.go_commands = [
+            sorted(f"go to {receptacle.name}" for receptacle in furniture if receptacle.location != location)
+            for location in range(len(game.locations))
+        ]
         self.toggleable = [index for index, thing in enumerate(things) if thing.toggleable]
         self.pickupable = {index for index, thing in enumerate(things) if thing.pickupable}
         self.cleanable = {index for index, thing in enumerate(things) if thing.cleanable}
@@ -140,9 +143,6 @@ class Tables:
         for thing, location in game.object_at:
             self.lying_at[location].add(thing)
         self.cool = {index for index, thing in enumerate(things) if thing.cool}
-
-    def _go_commands(self, location: int) -> list[str]:
-        return sorted(f"go to {r.name}" for r in self.game.receptacles if r.location != location)
 
     def _contained(self) -> dict[int, list[int]]:
         """What is in a bowl or box, in id order. It never changes, and nothing contains itself in the text."""

@@ -34,7 +34,6 @@ from isentrope.worlds.registry import make_world
 # A request is ("start", slot, Instance), ("step", slot, action) or None for "close and go"; every request but the
 # last has one answer, in JSON. The first message back is {"ready": true} or the Failure that kept the world from
 # opening.
-PipeRequest = tuple[str, int, Any] | None
 READY = {"ready": True}
 
 

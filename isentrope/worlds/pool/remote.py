@@ -66,7 +66,8 @@ class RemoteTask:
         if self._server is None:
             raise TaskError("step before start: start an instance first")
         server, self._line, self.waited = self._server, Line(), 0.0
-        body: Table = {"session": self._session, "number": self._number + 1, "action": _sendable(action)}
+        sendable = action[:MAX_ACTION].encode("utf-8", "replace").decode()
+        body: Table = {"session": self._session, "number": self._number + 1, "action": sendable}
         try:
             step = self._result(server, "step", body, self._seconds)
         except Refused as error:
@@ -134,10 +135,6 @@ class RemoteTask:
                 raise TaskFailed("time_limit", f"{server.address}: its turn did not come in {self.waited:.0f} s")
             time.sleep(PAUSE)
         return answer
-
-
-def _sendable(action: str) -> str:
-    return action[:MAX_ACTION].encode("utf-8", "replace").decode()
 
 
 GRACE = 2.0  # seconds that a server has to say that a task took too long

@@ -56,9 +56,6 @@ def _note(product: Product) -> dict[str, Any]:
     return note
 
 
-BATCH = 5_000
-
-
 @contextmanager
 def opened(path: Path) -> Generator[IO[bytes]]:
     """The file's bytes, unpacked if need be."""
