@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from isentrope.worlds.pool.open import LocalTasks
-from isentrope.worlds.pool.workers import WorkerTasks
+from isentrope.worlds.pool.processes import WorkerTasks
 from tests.worlds.pool.faulty import FAULTS, NAME, FaultyHousehold, FaultyOptions, account, play
 
 

@@ -15,7 +15,8 @@ import time
 
 from isentrope.config.schema import TaskSettings
 from isentrope.worlds.pool.base import TaskPool
-from isentrope.worlds.pool.open import Failure, open_tasks, open_world
+from isentrope.worlds.pool.guarded import Failure
+from isentrope.worlds.pool.open import open_tasks, open_world
 from isentrope.worlds.registry import make_world
 
 WORLD = "household"

@@ -1,4 +1,4 @@
-"""What the policy is shown before each response: one growing conversation, or a prompt of its own per turn.
+"""Builds the prompt before each response: one growing conversation, or a prompt of its own per turn.
 
 `prompt()` always gives all tokens before the next response. The prefix rule (`split_prefix`) then tells
 whether they continue what was there before: if so, only the new tokens are stored, computed and packed.

@@ -1,4 +1,4 @@
-"""The words around a task. What the world is like and what can be done in it, the task says itself (`View.rules`)."""
+"""Prompt texts around a task. The rules of the world come from the task itself (`View.rules`)."""
 
 from __future__ import annotations
 

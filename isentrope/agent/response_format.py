@@ -1,4 +1,4 @@
-"""The three forms of a response, and the parser that says exactly what a response was.
+"""The three formats of a response, and their parser.
 
     think_act   <think>…</think><action>…</action>
     act_think   <action>…</action><think>…</think>

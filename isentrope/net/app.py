@@ -1,4 +1,4 @@
-"""What every application has around it: who may ask, limits of a request, and errors that say what is wrong.
+"""Middleware of every HTTP application: who may ask, limits of a request, and error answers.
 
 `Guarded` stands before any ASGI application. `json_app` makes one of a function that takes a request and gives data.
 """

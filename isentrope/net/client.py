@@ -1,4 +1,4 @@
-"""Requests to one server: a deadline for the whole exchange, a limit to the answer's size, kept connections.
+"""HTTP client for one server: a deadline for the whole exchange, a limit to the answer's size, kept connections.
 
 A socket's own time limit counts from one byte to the next, so a server that sends a header line now and then, or
 "100 Continue" for ever, would never be late. Here connecting, sending and reading share one deadline.

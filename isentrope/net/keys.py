@@ -1,4 +1,4 @@
-"""Keys, taken from the environment: the one that a client sends and where it may go, the one that a server asks for."""
+"""API keys, read from the environment: one that a client sends, and where it may go; one that a server asks for."""
 
 from __future__ import annotations
 

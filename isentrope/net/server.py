@@ -1,4 +1,4 @@
-"""An application at an address: uvicorn on a socket that is opened here and nowhere else.
+"""Serves an ASGI application at an address, by uvicorn.
 
 Limits hold for every connection, whatever the application: how many there are, how long they may be silent, and how
 long requests that are under way hold up the end. Limits of single requests are in app.py.

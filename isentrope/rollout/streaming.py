@@ -16,8 +16,7 @@ from isentrope.core.types import Episode
 from isentrope.rollout.episode import EpisodesEnded, Play, Rules, Seat
 from isentrope.rollout.timings import Clock
 from isentrope.worlds.contract import Instance, Step, View
-from isentrope.worlds.pool.base import TaskPool
-from isentrope.worlds.pool.open import Result
+from isentrope.worlds.pool.base import Result, TaskPool
 
 
 class StreamingEngine(Engine, Streaming, Protocol):

@@ -1,18 +1,28 @@
-"""Sandbox for untrusted code: the protocol, the limits, the work tree, and which back end is used."""
+"""Sandbox for untrusted code: its interface, the limits, the work tree, and the choice of a back end.
+
+    sandbox = make_sandbox("bubblewrap", Limits())
+    sandbox.start({"sums/add.py": Item(b"..."), ...})
+    outcome = sandbox.exec(["python", "-c", "print(1)"])
+    sandbox.write("sums/add.py", b"...")
+    sandbox.diff()
+    sandbox.close()
+
+The work tree is held in this process's memory. Every `exec` starts a fresh box, gets a copy of the tree in it, runs
+one command and throws the box away. So a command cannot change the tree, cannot leave a process behind, and nothing
+that it makes (a link that points elsewhere, a file of a terabyte) is ever read on this side.
+"""
 
 from __future__ import annotations
 
 import io
 import posixpath
+import stat
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from isentrope.core.errors import TaskError
-
-# A work tree in memory: the files of an archive, and what was changed since.
-
 
 MAX_PATH = 300
 _EPOCH = 1_000_000_000  # every file in a box is equally old: nothing there tells one run from another
@@ -40,7 +50,7 @@ def clean_path(path: str, work: str = "/repo") -> str | None:
 
 
 class Tree:
-    """Files by path. What it was made from is never changed, so many trees can share one."""
+    """A work tree in memory: files by path. The files it was made from are never changed, so trees can share them."""
 
     def __init__(self, files: Mapping[str, Item]) -> None:
         self._base = files
@@ -105,18 +115,21 @@ def _add(tar: tarfile.TarFile, name: str, item: Item) -> None:
         tar.addfile(info, io.BytesIO(item.data))
 
 
-# Where untrusted code runs, and how much it may take.
-#
-#     sandbox = make_sandbox("bubblewrap", Limits())
-#     sandbox.start({"sums/add.py": Item(b"..."), ...})
-#     outcome = sandbox.exec(["python", "-c", "print(1)"])
-#     sandbox.write("sums/add.py", b"...")
-#     sandbox.diff()
-#     sandbox.close()
-#
-# The work tree is held in this process's memory. Every `exec` starts a fresh box, gets a copy of the tree in it, runs
-# one command and throws the box away. So a command cannot change the tree, cannot leave a process behind, and nothing
-# that it makes (a link that points elsewhere, a file of a terabyte) is ever read on this side.
+def tar_items(tar: tarfile.TarFile, max_bytes: int) -> Iterator[tuple[str, Item]]:
+    """The files of an open tar archive, and the links that stay inside it, by name."""
+    for member in tar:
+        if member.isfile():
+            if member.size > max_bytes:
+                raise TaskError(f"{member.name!r} is larger than the {max_bytes >> 20} MB of a whole package")
+            file = tar.extractfile(member)
+            yield member.name, Item(file.read() if file else b"", bool(member.mode & stat.S_IXUSR))
+        elif member.issym() and _stays_inside(member.name, member.linkname):
+            yield member.name, Item(link=member.linkname)
+
+
+def _stays_inside(name: str, target: str) -> bool:
+    joined = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+    return not target.startswith("/") and not joined.startswith("..") and "\0" not in target
 
 
 BACK_ENDS = ("bubblewrap", "docker")

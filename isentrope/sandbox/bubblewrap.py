@@ -1,4 +1,4 @@
-"""Boxes made by bubblewrap: a few milliseconds each, no daemon, no image, no rights needed.
+"""Runs commands in bubblewrap boxes: a few milliseconds each, no daemon, no image, no rights needed.
 
 A box sees /usr and the Python installation (read-only), its own /proc and /dev, and two folders in memory, /repo and
 /box, of limited size. It has no network but its own loopback, no capability and no way to gain one, and user and
@@ -25,14 +25,11 @@ from isentrope.core.errors import TaskError
 from isentrope.sandbox.base import Item, Limits, Outcome, Tree
 from isentrope.sandbox.limits import Leader, run_bounded
 
-# System calls that untrusted code does without: a filter for the kernel, as the bytes that bubblewrap loads.
-#
-# Namespaces already keep the box apart. This shuts what they leave open: sockets that are in no network namespace
-# (vsock leads from a virtual machine to its host), namespaces inside the box, other people's keys, memory that no limit
-# counts, and the parts of the kernel that most exploits begin with. A forbidden call fails with EPERM.
-
-
-# names with their numbers on x86_64 and aarch64 (None: the call does not exist there)
+# System calls that untrusted code does without. Namespaces already keep the box apart. This shuts what they leave open:
+# sockets that are in no network namespace (vsock leads from a virtual machine to its host), namespaces inside the box,
+# other people's keys, memory that no limit counts, and the parts of the kernel that most exploits begin with. A
+# forbidden call fails with EPERM.
+# Names with their numbers on x86_64 and aarch64 (None: the call does not exist there)
 _FORBIDDEN: dict[str, tuple[int | None, int | None]] = {
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "pidfd_getfd": (438, 438), "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39),
@@ -60,7 +57,7 @@ _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
 
 def filter_program(machine: str = "") -> bytes:
-    """The filter for this kind of processor, as an array of struct sock_filter."""
+    """The filter of system calls for this kind of processor, as an array of struct sock_filter."""
     machine = machine or platform.machine()
     if machine not in ("x86_64", "aarch64"):
         raise TaskError(f"the sandbox knows the system calls of x86_64 and aarch64 processors, not of {machine}")
@@ -96,14 +93,12 @@ def _jump(code: int, value: int, if_true: int, if_false: int) -> bytes:
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
 
-# What the processes of a box take together, read from /proc: no limit of the kernel's own sums that up per box.
-
-
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def passed_limit(pid: int, limits: Limits, folders: Sequence[str]) -> str:
-    """`memory` or `files` if the box whose outermost process is `pid` takes more than it may; else nothing."""
+    """`memory` or `files` if the box whose outermost process is `pid` takes more than it may; else nothing. Read from
+    /proc: no limit of the kernel's own sums that up per box."""
     family = descendants(pid)
     if sum(_resident(member) for member in family) > limits.memory:
         return "memory"

@@ -1,4 +1,4 @@
-"""Boxes made by docker: needed where a task brings its own image, as SWE-bench's do.
+"""Runs commands in docker containers: needed where a task brings its own image, as SWE-bench's do.
 
 As with bubblewrap, each command runs in a fresh container that gets a copy of the tree and is thrown away: no network,
 no capability, an ordinary user, a read-only root, and the work folder in memory.
@@ -12,17 +12,17 @@ import subprocess
 import tarfile
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from isentrope.core.errors import TaskError
-from isentrope.sandbox.base import Item, Limits, Outcome, Tree
+from isentrope.sandbox.base import Item, Limits, Outcome, Tree, tar_items
 from isentrope.sandbox.bubblewrap import ENVIRONMENT
 from isentrope.sandbox.limits import run_bounded
-from isentrope.worlds.code_repair.archive import tar_items
 
 HOW_TO_GET = "https://docs.docker.com/engine/install"
 USER = "65534:65534"
 STARTING = 30.0  # seconds that a container may take to start, on top of the command's own
-LARGEST = 2 << 30  # bytes of a work folder taken out of an image
+MAX_FOLDER = 2 << 30  # bytes of a work folder taken out of an image
 _UNPACK = 'tar -x -f - -C / --no-same-owner --no-same-permissions && exec "$@" </dev/null'
 
 
@@ -46,9 +46,10 @@ class Docker:
         packed = self._open.as_tar(self.work, extra or {})
         name = f"isentrope-{uuid.uuid4().hex}"
         argv = container_command(docker_program(), name, self._image, self.work, self._limits, command)
+        limits = replace(self._limits, seconds=self._limits.seconds + STARTING)
         try:
             # memory and processes are counted by the container's own control group; files by nobody but its disk limit
-            return run_bounded(argv, packed, _with_start(self._limits), lambda pid: "")
+            return run_bounded(argv, packed, limits, lambda pid: "")
         finally:  # the client may be gone while the container still runs
             subprocess.run([docker_program(), "rm", "--force", name], capture_output=True, timeout=60, check=False)
 
@@ -76,7 +77,7 @@ class Docker:
         finally:
             subprocess.run([docker, "rm", "--force", made], capture_output=True, timeout=60, check=False)
         with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
-            items = {name.partition("/")[2]: item for name, item in tar_items(tar, LARGEST)}
+            items = {name.partition("/")[2]: item for name, item in tar_items(tar, MAX_FOLDER)}
         return {path: item for path, item in items.items() if path and not path.startswith(".git/")}
 
     @property
@@ -115,12 +116,6 @@ def container_command(
             argv += ["--env", f"{variable}={value}"]
     return [*argv, "--env", f"HOME={work}", "--workdir", work, "--entrypoint", "/bin/sh", image,
             "-c", _UNPACK, "box", *command]  # fmt: skip
-
-
-def _with_start(limits: Limits) -> Limits:
-    from dataclasses import replace
-
-    return replace(limits, seconds=limits.seconds + STARTING)
 
 
 def _said(argv: Sequence[str], seconds: float) -> bytes:

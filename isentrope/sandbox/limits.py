@@ -1,4 +1,4 @@
-"""Run a program that may do anything, and stop it in time: at a limit of seconds or output, or when a watch says so."""
+"""Runs an untrusted program and stops it at a limit: of seconds, of output, or when a watch says so."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from types import TracebackType
 
 from isentrope.sandbox.base import Limits, Outcome
 
-# The first process of a box. If it dies, the kernel ends all others in the box, whatever they have done to stay alive.
-#
-# Bubblewrap asks the kernel to kill it when bubblewrap itself ends. Where the box's code runs under the same user id as
-# that first process, it might find a way to take that request back; so we kill the process ourselves as well.
-
-
 _CHILD = re.compile(rb'"child-pid": *([0-9]+)[^0-9]')
 
 
 class Leader:
-    """Learns from bubblewrap which process it is, and holds on to it, so that no other can be taken for it."""
+    """The first process of a box. If it dies, the kernel ends all others in the box.
+
+    Bubblewrap asks the kernel to kill it when bubblewrap itself ends. Where the box's code runs under the same user id
+    as that first process, it might find a way to take that request back; so we kill the process ourselves as well. Its
+    number comes from bubblewrap; a pidfd makes sure that no other process is taken for it.
+    """
 
     def __init__(self) -> None:
         self.news, self.told = os.pipe()  # bubblewrap writes to `told`

@@ -1,4 +1,4 @@
-"""What a chat request asks for, read strictly: whatever would be answered wrongly is refused with a sentence."""
+"""Parses a chat request strictly: whatever would be answered wrongly is refused with a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model behind two routes of OpenAI's protocol, until it is interrupted."""
+"""Serves a model by two routes of OpenAI's protocol, until it is interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The episodes that a task server plays: sessions, each with a slot of a pool of tasks.
+"""Sessions of a task server: each plays episodes in one slot of a pool of tasks.
 
 A client names its session and numbers its steps (the start is number 0). The last answer of a session is kept, so a
 request that is made again after a broken connection gets the same answer, and nothing is played twice.
@@ -23,9 +23,9 @@ from isentrope.core.errors import TaskError
 from isentrope.net.app import Refusal
 from isentrope.worlds.pool.codec import Table, result_to_table
 from isentrope.worlds.pool.guarded import close_world
-from isentrope.worlds.pool.open import place_of
+from isentrope.worlds.pool.open import choose_placement
+from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.pool.threads import ThreadTasks
-from isentrope.worlds.pool.workers import WorkerTasks
 from isentrope.worlds.registry import make_world
 
 HOLD_SECONDS = 1.0  # that a request is held while it waits for its turn; then the client asks again
@@ -76,17 +76,15 @@ class Desk:
 
     def __init__(self, task: TaskSettings, count: int) -> None:
         self.world = make_world(task.world, task.options)
-        place = place_of(task.where, task.workers, self.world)
-        if place.workers:
-            with ThreadPoolExecutor(place.workers) as threads:  # all come up at the same time
-                begun = [threads.submit(self._worker, task, count) for _ in range(place.workers)]
+        placement = choose_placement(task.where, task.workers, self.world)
+        if placement.workers:
+            with ThreadPoolExecutor(placement.workers) as threads:  # all come up at the same time
+                arguments = (task.world, task.options, count, 1, task.step_seconds, self.world)
+                begun = [threads.submit(WorkerTasks, *arguments) for _ in range(placement.workers)]
             self._lanes = [Lane(worker.result(), 1) for worker in begun]  # a worker does one thing after another
         else:
-            at_once = max(1, place.threads)
+            at_once = max(1, placement.threads)
             self._lanes = [Lane(ThreadTasks(self.world, count, at_once, task.step_seconds), min(at_once, count))]
-
-    def _worker(self, task: TaskSettings, count: int) -> WorkerTasks:
-        return WorkerTasks(task.world, task.options, count, 1, task.step_seconds, self.world)
 
     def play(self, command: str, slot: int, argument: Any) -> Turn:
         turn = Turn(command, slot, argument)

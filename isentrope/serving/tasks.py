@@ -1,4 +1,4 @@
-"""A task world over HTTP, until it is interrupted. The client's side is worlds/pool/remote.py.
+"""Serves a task world over HTTP, until it is interrupted. The client's side is worlds/pool/remote.py.
 
 GET  /v1/world                                      what is served
 GET  /v1/instances?split=train&first=0&count=64     which games there are

@@ -1,4 +1,4 @@
-"""What a task world is: start, step, close.
+"""The interface of task worlds: start, step, close.
 
 A *world* is a family of task instances (all household games). An *instance* names one of them and can be
 sent to another process. A *task* plays one instance at a time. "Terminated" means that the task itself

@@ -1,4 +1,4 @@
-"""Worlds by name.
+"""Finds worlds by name, and tells what is missing to play them.
 
     world = make_world("household", {"rooms": "small"})
     world = make_world("my_package.my_module:MyWorld", {})      # your own
@@ -23,15 +23,10 @@ from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import World
 
-# What a world needs that does not come with the package: Python packages of an extra, and programs.
-#
-# bm25s = require("bm25s", "search", "the search of the webshop")
-# java = require_program("java", "ScienceWorld", "apt-get install openjdk-17-jre-headless")
-
 
 @dataclass(frozen=True)
 class Needs:
-    """Modules come with `pip install 'isentrope[extra]'`; programs are the system's."""
+    """What a world needs beyond the package: modules by `pip install 'isentrope[extra]'`, and system programs."""
 
     extra: str = ""
     modules: tuple[str, ...] = ()

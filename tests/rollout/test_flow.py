@@ -23,8 +23,8 @@ from isentrope.rollout.episode import Seat
 from isentrope.worlds.contract import Step
 from isentrope.worlds.pool.base import TaskPool
 from isentrope.worlds.pool.open import LocalTasks
+from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.pool.threads import ThreadTasks
-from isentrope.worlds.pool.workers import WorkerTasks
 from tests.models.helpers import small_policy
 from tests.toys import ToyOptions, ToyTask, ToyWorld
 from tests.worlds.pool.odd_worlds import HERE, OddWorld, Threaded

@@ -18,7 +18,7 @@ from isentrope.rollout.demonstrations import demonstrations, longest_sequence
 from isentrope.rollout.episode import Seat
 from isentrope.worlds.contract import Step
 from isentrope.worlds.pool.open import LocalTasks
-from isentrope.worlds.pool.workers import WorkerTasks
+from isentrope.worlds.pool.processes import WorkerTasks
 from tests.models.helpers import small_policy
 from tests.toys import ToyOptions, ToyTask, ToyWorld
 

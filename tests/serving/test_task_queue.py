@@ -18,7 +18,8 @@ from isentrope.serving.tasks import Serving, running
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool import remote
 from isentrope.worlds.pool.codec import pack
-from isentrope.worlds.pool.open import Failure, open_tasks
+from isentrope.worlds.pool.guarded import Failure
+from isentrope.worlds.pool.open import open_tasks
 from isentrope.worlds.pool.remote import RemoteWorld
 from isentrope.worlds.pool.threads import ThreadTasks
 from tests.worlds.pool.odd_worlds import HERE, OneAtATime

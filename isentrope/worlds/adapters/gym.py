@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with discrete or text actions, played in text. MiniGrid speaks in sentences.
+"""Plays any Gymnasium environment with discrete or text actions. MiniGrid is described in sentences.
 
 isentrope play gym --set task.options.env_id=MiniGrid-DoorKey-6x6-v0
 """
@@ -20,8 +20,7 @@ from isentrope.worlds.adapters.seeded import SeededWorld, play_order
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
 from isentrope.worlds.registry import require
 
-# What a Gymnasium observation looks like in words, and what its actions are called.
-
+# observations and actions in words
 
 MAX_NUMBERS = 64  # a longer array is a picture, which no list of numbers describes
 _COLOUR = re.compile(r"\x1b\[[0-9;]+m(.*?)\x1b\[0m", re.DOTALL)
@@ -112,9 +111,6 @@ def _free(image: Any, x: int, y: int, dx: int, dy: int) -> int:
         steps += 1
 
 
-# MiniGrid's own bot as an expert for the BabyAI levels.
-
-
 _REASONS = {
     "turn left": "I turn left to look or go that way.",
     "turn right": "I turn right to look or go that way.",
@@ -127,7 +123,7 @@ _REASONS = {
 
 
 class BabyAIExpert:
-    """Plays a copy of the level beside the task: the bot needs the level itself, not its text."""
+    """MiniGrid's own bot, for BabyAI. Plays a copy of the level beside the task: it needs the level, not its text."""
 
     def __init__(self, world: GymWorld) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""An environment behind an OpenEnv server, played through the package's own client.
+"""Plays an environment behind an OpenEnv server, through the package's own client.
 
 isentrope play openenv --set task.options.url=http://127.0.0.1:8000
 
@@ -20,8 +20,7 @@ from isentrope.worlds.adapters.seeded import SeededWorld, play_order
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.registry import require
 
-# What an OpenEnv server says about itself: what an action looks like, and its splits of tasks.
-
+# what a server says about itself: what an action looks like, and its splits of tasks
 
 ENDLESS = 2**31 - 1  # how a server says that a split makes up as many tasks as are asked for
 _MAX_ANSWER = 1_000_000  # bytes
@@ -208,7 +207,8 @@ class OpenEnvTask:
             raise TaskError(f"{self._world.options.url} could not start {selection}: {error!s:.300}") from error
         seen = _fields(result.observation)
         self._goal = self._world.options.goal or str(seen.get("goal") or "")
-        self._rules = self._world.options.rules or str(seen.get("rules") or "") or self._default_rules()
+        self._rules = self._world.options.rules or str(seen.get("rules") or "")
+        self._rules = self._rules or f"{RULES} {self._form.words[0].upper()}{self._form.words[1:]}."
         self._total, self._playing = 0.0, True
         self._view = self._read(seen)
         return self._view
@@ -266,9 +266,6 @@ class OpenEnvTask:
             return str(seen[usual])
         return "\n".join(f"{name}: {_plain(value)}" for name, value in seen.items() if name not in _APART)
 
-    def _default_rules(self) -> str:
-        return f"{RULES} {self._form.words[0].upper()}{self._form.words[1:]}."
-
 
 def _fields(observation: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", observation) if isinstance(observation, dict) else {"text": _plain(observation)}
@@ -276,6 +273,3 @@ def _fields(observation: Any) -> Mapping[str, Any]:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-__all__ = ["ActionForm", "OpenEnvOptions", "OpenEnvTask", "OpenEnvWorld"]

@@ -1,4 +1,4 @@
-"""A world of ours as an OpenEnv server: any OpenEnv client plays it, naming a task by split and index, or a seed.
+"""Serves a world by OpenEnv's protocol: any OpenEnv client plays it, naming a task by split and index, or a seed.
 
 OpenEnv knows no keys, so the server stays on this machine and web pages from elsewhere are refused.
 """
@@ -62,13 +62,47 @@ def _messages(types: Any) -> tuple[type[Any], type[Any]]:
     return action, observation
 
 
+class TaskLists:
+    """The part of OpenEnv's interface that lists a world's tasks."""
+
+    _world: World
+
+    def list_splits(self) -> list[str]:
+        return list(self._world.splits())
+
+    def num_tasks(self, split: str) -> int:
+        size = self._world.size(self._known(split))
+        return ENDLESS if size is None else size
+
+    def get_task(self, split: str, index: int) -> dict[str, Any]:
+        try:
+            instance = self._world.instance(split, index)
+        except TaskError as error:
+            raise IndexError(str(error)) from error
+        return {"id": f"{split}-{index}", "index": index, "kind": instance.kind}
+
+    def list_tasks(self, split: str) -> list[dict[str, Any]]:
+        return self.get_task_range(split, 0, PREVIEW)
+
+    def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
+        first = max(0, start or 0)
+        last = min(self.num_tasks(split), first + PREVIEW if stop is None else stop, first + 10 * PREVIEW)
+        return [self.get_task(split, index) for index in range(first, last)]
+
+    def _known(self, split: str) -> str:
+        if split not in self._world.splits():
+            raise IndexError(split)
+        return split
+
+
 def environment_class(world: World, base: type[Any], observation: type[Any], types: Any) -> type[Any]:
     turn = threading.Lock()  # sessions have threads of their own; a world need not be made for several
 
-    class WorldEnvironment(base):
+    class WorldEnvironment(TaskLists, base):
         """One session: a task of the world, opened when it is first reset."""
 
         SUPPORTS_CONCURRENT_SESSIONS = True
+        _world = world
 
         def __init__(self) -> None:
             super().__init__()
@@ -126,32 +160,4 @@ def environment_class(world: World, base: type[Any], observation: type[Any], typ
                     self._task.close()
             self._task = None
 
-        def list_splits(self) -> list[str]:
-            return list(world.splits())
-
-        def num_tasks(self, split: str) -> int:
-            size = world.size(_known(world, split))
-            return ENDLESS if size is None else size
-
-        def get_task(self, split: str, index: int) -> dict[str, Any]:
-            try:
-                instance = world.instance(split, index)
-            except TaskError as error:
-                raise IndexError(str(error)) from error
-            return {"id": f"{split}-{index}", "index": index, "kind": instance.kind}
-
-        def list_tasks(self, split: str) -> list[dict[str, Any]]:
-            return self.get_task_range(split, 0, PREVIEW)
-
-        def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
-            first = max(0, start or 0)
-            last = min(self.num_tasks(split), first + PREVIEW if stop is None else stop, first + 10 * PREVIEW)
-            return [self.get_task(split, index) for index in range(first, last)]
-
     return WorldEnvironment
-
-
-def _known(world: World, split: str) -> str:
-    if split not in world.splits():
-        raise IndexError(split)
-    return split

@@ -1,4 +1,4 @@
-"""reasoning-gym's data sets: one question, one answer, scored by the data set itself.
+"""Plays reasoning-gym's data sets: one question, one answer, scored by the data set itself.
 
 isentrope play reasoning_gym --set 'task.options.datasets=["countdown"]'
 """
@@ -18,14 +18,6 @@ from isentrope.core.errors import TaskError
 from isentrope.worlds.adapters.seeded import SeededWorld, play_order
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
 from isentrope.worlds.registry import require
-
-# Which answers may be handed to a scorer that evaluates them.
-#
-# Some of reasoning-gym's scorers call Python's eval, or sympy's parse_expr which uses it, on the answer. An answer
-# comes from a model, so it is only handed on if there is nothing in it but what such an answer is made of, and no
-# number that takes forever to write out. What sympy makes of a harmless formula may still take long: that is for a time
-# limit.
-
 
 LITERALS = frozenset({"string_insertion", "spiral_matrix", "binary_matrix", "n_queens"})
 SUMS = frozenset({"countdown", "puzzle24"})
@@ -49,7 +41,12 @@ _GLUED = re.compile(r"[\d.][A-Za-z]|.?[A-Za-z]+[\d.]")  # a letter may make anot
 
 
 def harmless(data_set: str, answer: str) -> bool:
-    """Whether the scorer of that data set may see the answer."""
+    """Whether the scorer of that data set may see the answer.
+
+    Some scorers call Python's eval, or sympy's parse_expr which uses it, on the answer. An answer comes from a model,
+    so it is only handed on if there is nothing in it but what such an answer is made of, and no number that takes
+    forever to write out. What sympy makes of a harmless formula may still take long: that is for a time limit.
+    """
     if _HUGE.search(answer):
         return False
     if data_set in LITERALS:

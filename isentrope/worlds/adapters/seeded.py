@@ -1,4 +1,4 @@
-"""Splits for worlds whose games are made from a seed: every split has its own range of seeds."""
+"""Splits of worlds whose games are made from a seed: every split has its own range of seeds."""
 
 from __future__ import annotations
 

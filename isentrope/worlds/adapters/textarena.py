@@ -1,4 +1,4 @@
-"""textarena's games: one player alone, or two with an opponent that you choose.
+"""Plays textarena's games: one player alone, or two with an opponent that you choose.
 
 isentrope play textarena --set 'task.options.games=["Mastermind-v0"]'
 """
@@ -24,16 +24,16 @@ from isentrope.worlds.adapters.seeded import SeededWorld, play_order
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.registry import require
 
-# Random numbers of its own for a game that draws from the global generators.
-#
-# Two such games side by side would draw each other's numbers, and seeding one would seed the trainer's too. So each has
-# a state of its own, which stands in for the global one while the game is at work.
-
-
 _TURN = threading.RLock()  # the generators are global: one game at a time
 
 
 class Luck:
+    """Random numbers of its own for a game that draws from the global generators.
+
+    Two such games side by side would draw each other's numbers, and seeding one would seed the trainer's too. So each
+    has a state of its own, which stands in for the global one while the game is at work.
+    """
+
     def __init__(self, seed: int) -> None:
         self._python = random.Random(seed).getstate()
         self._numpy = numpy.random.RandomState(seed % 2**32).get_state()
@@ -53,12 +53,6 @@ class Luck:
                 numpy.random.set_state(numbers)
 
 
-# Whom to play against in textarena's games for two.
-#
-# A game does not list its moves, so `random` knows how the moves of some games are written, tries them in random order
-# on a copy of the game and takes the first that the game accepts.
-
-
 Opponent = Callable[[Any, str, random.Random], str]
 """(the game, what the opponent reads, its random numbers) -> its move."""
 
@@ -75,7 +69,11 @@ MOVES: dict[str, Sequence[str]] = {
 
 
 def find_opponent(name: str, games: Sequence[str]) -> Opponent:
-    """`random`, or a function of the user's own as module:function."""
+    """`random`, or a function of the user's own as module:function.
+
+    A game does not list its moves, so `random` knows how the moves of some games are written, tries them in random
+    order on a copy of the game and takes the first that the game accepts.
+    """
     if name == "random":
         unknown = [game for game in games if _family(game) not in MOVES]
         if unknown:
@@ -177,7 +175,7 @@ class TextArenaTask:
         with self._luck.drawn_from():
             game = self._world.make(instance.kind, seed)
             self._game = game
-            self._prompt_type = self._kinds_of_message().PROMPT
+            self._prompt_type = require("textarena.core", "textarena", "the textarena world").ObservationType.PROMPT
             messages = game.state.observations[US]
             self._goal = "\n".join(str(text) for _, text, kind in messages if kind == self._prompt_type)
             self._let_opponent_move()
@@ -226,9 +224,6 @@ class TextArenaTask:
         messages, self._game.state.observations[US] = self._game.state.observations[US], []
         kept = [str(text) for sender, text, kind in messages if kind != self._prompt_type and sender != US]
         return "\n".join(kept).strip()
-
-    def _kinds_of_message(self) -> Any:
-        return require("textarena.core", "textarena", "the textarena world").ObservationType
 
     def _view(self, text: str) -> View:
         return View(text, None, self._goal, RULES)

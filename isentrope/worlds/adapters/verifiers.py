@@ -1,4 +1,4 @@
-"""Environments of the verifiers package: their rows are the instances, their rubric gives the reward.
+"""Plays environments of the verifiers package: their rows are the instances, their rubric gives the reward.
 
 isentrope play verifiers --set task.options.env=my_environment
 
@@ -22,12 +22,6 @@ from isentrope.core.errors import TaskError
 from isentrope.worlds.adapters.seeded import play_order
 from isentrope.worlds.contract import Expert, Instance, Step, View
 from isentrope.worlds.registry import require
-
-# One rollout of a verifiers environment, turned inside out.
-#
-# An environment of verifiers calls a model; a task of ours is called by one. So the environment plays in an event loop
-# of its own thread against a client that asks us for the model's words and waits until a step brings them.
-
 
 EXTRA = "verifiers"
 
@@ -67,6 +61,10 @@ class Stage:
 
 
 class Episode:
+    """One rollout, turned inside out. An environment of verifiers calls a model; a task of ours is called by one. So
+    the environment plays in an event loop of its own thread, against a client that waits until a step brings the
+    model's words."""
+
     def __init__(self, env: Any, row: dict[str, Any], stage: Stage) -> None:
         self._env, self._loop = env, stage.loop
         self._heard: queue.SimpleQueue[Asked | Done | BaseException] = queue.SimpleQueue()

@@ -1,11 +1,9 @@
-"""Source archives and folders, read into memory. An archive is untrusted: nothing of it is written to the disk."""
+"""Reads source archives and folders into memory. An archive is untrusted: nothing of it is written to the disk."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import posixpath
 import stat
 import tarfile
 import zipfile
@@ -14,10 +12,10 @@ from functools import cache
 from pathlib import Path
 
 from isentrope.core.errors import TaskError
-from isentrope.sandbox.base import Item, clean_path
+from isentrope.sandbox.base import Item, clean_path, tar_items
 
-MOST_BYTES = 64 << 20
-MOST_FILES = 10_000
+MAX_BYTES = 64 << 20
+MAX_FILES = 10_000
 _SKIPPED = {".git", ".hg", ".svn", "__pycache__", ".tox", ".venv", "node_modules", ".pytest_cache"}
 SMALL = Path(__file__).with_name("small")
 
@@ -32,7 +30,8 @@ def read_archive(reference: str) -> dict[str, Item]:
             return _bounded(_folder(path), reference)
         if zipfile.is_zipfile(path):
             return _without_top(_bounded(_zip(path), reference))
-        return _without_top(_bounded(_tar(path), reference))
+        with tarfile.open(path, "r:*") as tar:
+            return _without_top(_bounded(tar_items(tar, MAX_BYTES), reference))
     except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
         raise TaskError(
             f"could not read {reference!r}: {error}; give a source archive (.tar.gz or .zip) or a folder"
@@ -74,28 +73,12 @@ def _folder(top: Path) -> Iterator[tuple[str, Item]]:
             path = Path(folder, name)
             if not path.is_symlink() and path.is_file() and not name.endswith(".pyc"):
                 about = path.stat()
-                if about.st_size > MOST_BYTES:
-                    raise TaskError(f"{path} is larger than the {MOST_BYTES >> 20} MB of a whole package")
+                if about.st_size > MAX_BYTES:
+                    raise TaskError(f"{path} is larger than the {MAX_BYTES >> 20} MB of a whole package")
                 yield (
                     path.relative_to(top).as_posix(),
                     Item(path.read_bytes(), bool(about.st_mode & stat.S_IXUSR)),
                 )
-
-
-def _tar(path: Path) -> Iterator[tuple[str, Item]]:
-    with tarfile.open(path, "r:*") as tar:
-        yield from tar_items(tar)
-
-
-def tar_items(tar: tarfile.TarFile, most: int = MOST_BYTES) -> Iterator[tuple[str, Item]]:
-    for member in tar:
-        if member.isfile():
-            if member.size > most:
-                raise TaskError(f"{member.name!r} is larger than the {most >> 20} MB of a whole package")
-            file = tar.extractfile(member)
-            yield member.name, Item(file.read() if file else b"", bool(member.mode & stat.S_IXUSR))
-        elif member.issym() and _stays_inside(member.name, member.linkname):
-            yield member.name, Item(link=member.linkname)
 
 
 def _zip(path: Path) -> Iterator[tuple[str, Item]]:
@@ -103,12 +86,7 @@ def _zip(path: Path) -> Iterator[tuple[str, Item]]:
         for info in archive.infolist():
             if not info.is_dir():
                 with archive.open(info) as file:
-                    yield info.filename, Item(io.BytesIO(file.read(MOST_BYTES + 1)).getvalue())
-
-
-def _stays_inside(name: str, target: str) -> bool:
-    joined = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
-    return not target.startswith("/") and not joined.startswith("..") and "\0" not in target
+                    yield info.filename, Item(file.read(MAX_BYTES + 1))
 
 
 def _bounded(items: Iterator[tuple[str, Item]], reference: str) -> dict[str, Item]:
@@ -119,8 +97,8 @@ def _bounded(items: Iterator[tuple[str, Item]], reference: str) -> dict[str, Ite
         if not path or _SKIPPED & set(path.split("/")):
             continue  # an absolute path or one that leads out of the tree is no file of the package
         total += len(item.data)
-        if total > MOST_BYTES or len(files) >= MOST_FILES:
-            raise TaskError(f"{reference!r} unpacks to more than {MOST_BYTES >> 20} MB or {MOST_FILES} files")
+        if total > MAX_BYTES or len(files) >= MAX_FILES:
+            raise TaskError(f"{reference!r} unpacks to more than {MAX_BYTES >> 20} MB or {MAX_FILES} files")
         files[path] = item
     if not files:
         raise TaskError(f"{reference!r} holds no files")

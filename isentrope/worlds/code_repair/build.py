@@ -1,4 +1,4 @@
-"""Make repair tasks: put bugs into a package and keep those that its tests notice, each time alike."""
+"""Makes repair tasks: puts bugs into a package and keeps those that its tests notice; deterministic for a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Was the bug repaired? Asked in a fresh sandbox, with nothing of the agent's but the part of its diff that counts."""
+"""Grades a repair: runs the tests in a fresh sandbox, with the part of the agent's diff that counts.
+
+Three things keep an agent from passing the tests by force:
+
+  - Tests and files that steer how tests are run are not taken from the diff.
+  - The repaired text may not reach for the test runner (`tricks`). To change the runner, code has to get hold of it: by
+    an import, or by a way round imports (`sys.modules`, `getattr`, frames, tracebacks); or special methods such as
+    `__eq__` make wrong values look right. Repairing an injected bug takes none of these. What the file had before, and
+    what the bug took out of it, is fine.
+  - Tests that must fail are hidden among the package's own (`Canaries`). Code that makes tests pass by force makes
+    these pass too.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +22,6 @@ from dataclasses import dataclass, replace
 from isentrope.sandbox.base import Item, Sandbox
 from isentrope.worlds.code_repair.running import TestRun, run_tests
 
-# Tests that must fail, hidden among a package's own. Code that makes tests pass by force makes these pass too.
-#
-# They look like the tests that they stand among: copies of test files under further names in the same folder, with the
-# same tests in them, each of which ends with a false assertion before it does anything. One small file with no imports
-# is there as well, which fails whatever the package does. All names are drawn anew each time.
-
-
 _COPIES = 3  # test files copied at most
 _WORDS = (
     "again", "basic", "bounds", "cases", "common", "corner", "details", "edges", "empty", "errors", "extra", "further",
@@ -27,6 +31,10 @@ _WORDS = (
 
 @dataclass(frozen=True)
 class Canaries:
+    """They look like the tests that they stand among: copies of test files under further names in the same folder, with
+    the same tests in them, each of which ends with a false assertion before it does anything. One small file with no
+    imports is there as well, which fails whatever the package does. All names are drawn anew each time."""
+
     files: dict[str, bytes]
     plain: str  # the test that fails in any case
 
@@ -91,12 +99,7 @@ def _false(luck: random.Random) -> str:
     return f"assert {first} == {second}"
 
 
-# Does a repair reach for the test runner? Read from its text, before anything of it runs.
-#
-# To change the runner, code has to get hold of it: by an import, or by a way round imports (`sys.modules`, `getattr`,
-# frames, tracebacks); or special methods such as `__eq__` make wrong values look right. Repairing an injected bug takes
-# none of these. What the file had before, and what the bug took out of it, is fine.
-
+# a repair that reaches for the test runner, read from its text before anything of it runs
 
 _HARMLESS = frozenset(  # modules that a repair may begin to import
     ("__future__", "abc", "bisect", "calendar", "collections", "copy", "dataclasses", "datetime", "decimal", "enum",
@@ -186,12 +189,10 @@ def _is_special(word: str) -> bool:
     return _SPECIAL.fullmatch(word) is not None and word not in _USUAL
 
 
-# Which files an agent may repair, and which decide whether it did.
-
+# files that an agent may repair, and files that decide whether it did
 
 _TEST_FOLDERS = {"test", "tests", "testing"}
 _TEST_FILE = re.compile(r"(test_.*|.*_tests?|tests?|conftest)\.py")
-_COLLECTED = re.compile(r"(test_.*|.*_test)\.py")
 # read by pytest or by Python as it starts: whoever writes them decides what a test run says
 _STEERING = {
     "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml",

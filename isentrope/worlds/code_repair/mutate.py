@@ -1,4 +1,4 @@
-"""Small bugs put into source code: one place, by its offset in the file, so that everything else stays as it was."""
+"""Puts small bugs into source code, each at one offset of a file, so that everything else stays as it was."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ class _Finder:
         for start, end, new, kind in self._changes(node):
             yield _Place(start, end, new if isinstance(new, bytes) else new.encode(), kind, function)
         for name, value in ast.iter_fields(node):
-            if name in ("annotation", "returns", "decorator_list", "bases", "keywords" if not _is_call(node) else ""):
+            skipped = name in ("annotation", "returns", "decorator_list", "bases")
+            if skipped or (name == "keywords" and not isinstance(node, ast.Call)):
                 continue
             for child in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
                 if isinstance(child, ast.AST) and not isinstance(child, ast.arguments | ast.Import | ast.ImportFrom):
@@ -164,10 +165,6 @@ class _Finder:
 
     def _end(self, node: ast.expr | ast.stmt) -> int:
         return self._lines[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
-
-
-def _is_call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call)
 
 
 def _removable(node: ast.stmt) -> bool:

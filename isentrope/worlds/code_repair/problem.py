@@ -1,4 +1,4 @@
-"""A thing to repair, wherever it comes from: files, words for the agent, and how a repair is graded."""
+"""Repair problems: the files, the text for the agent, and how a repair is graded."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from isentrope.worlds.code_repair.grade import Verdict, grade
 from isentrope.worlds.code_repair.mutate import KINDS, Mutant
 from isentrope.worlds.code_repair.running import TestRun, run_tests
 
-# Repair tasks, one a line of a JSONL file: which archive, which bug, which tests tell.
-
 
 @dataclass(frozen=True)
 class Repair:
-    """A package with one injected bug. Tests are named as pytest names them."""
+    """A package with one injected bug, one line of a JSONL file. Tests are named as pytest names them."""
 
     package: str
     archive: str  # a file or folder, relative to the task file; or small:NAME

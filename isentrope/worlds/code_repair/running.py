@@ -1,4 +1,4 @@
-"""Run a package's tests in the sandbox, and read what they report."""
+"""Runs a package's tests in the sandbox and reads what they report."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _read(output: bytes, token: str, ended: str, work: str) -> TestRun:
     complete = tampered = False
     for line in output.splitlines():
         said = _message(line, token)
-        text = tidy(str(said.get("text", "")), work)
+        text = sanitize(str(said.get("text", "")), work)
         if "test" in said:
             test, outcome = str(said["test"]), str(said.get("outcome"))
             if outcomes.get(test) != "failed":  # a test may pass and then fail to clean up
@@ -98,7 +98,7 @@ def _message(line: bytes, token: str) -> dict[str, Any]:
     return fields if secrets.compare_digest(str(fields.get("token")).encode(), token.encode()) else {}
 
 
-def tidy(text: str, work: str = "/repo") -> str:
+def sanitize(text: str, work: str = "/repo") -> str:
     """The same text for the same failure: no addresses, no paths of the box, nothing that acts on a terminal."""
     for folder, name in ((f"{work}/", ""), *_INSTALLED):
         text = text.replace(folder, name)

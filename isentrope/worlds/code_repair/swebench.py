@@ -1,4 +1,4 @@
-"""SWE-bench's rows: real issues of real projects, each played in the docker image made for it.
+"""Plays SWE-bench: real issues of real projects, each in the docker image made for it.
 
 The rows come from a file of yours. What an image needs is known by convention: the project lies in /testbed, and its
 Python environment is conda's `testbed`.
@@ -19,7 +19,7 @@ from isentrope.core.errors import TaskError
 from isentrope.sandbox.base import Item, Sandbox
 from isentrope.sandbox.docker import Docker
 from isentrope.worlds.code_repair.grade import Verdict, graded_part, verdict
-from isentrope.worlds.code_repair.running import Failure, TestRun, tidy
+from isentrope.worlds.code_repair.running import Failure, TestRun, sanitize
 from isentrope.worlds.registry import require
 
 WORK = "/testbed"
@@ -57,7 +57,7 @@ class Issue:
 
     @property
     def goal(self) -> str:
-        return f"Resolve this issue of {self.repo}:\n{tidy(self.statement)}"
+        return f"Resolve this issue of {self.repo}:\n{sanitize(self.statement)}"
 
     @property
     def fingerprint(self) -> str:
@@ -149,5 +149,5 @@ def read_log(repo: str, log: str, ended: str = "exit") -> TestRun:
     outcomes = {test: words.get(word, "failed") for test, word in status.items()}
     failures = tuple(Failure(test, "") for test, outcome in outcomes.items() if outcome == "failed")
     if failures:
-        failures = (Failure(failures[0].test, tidy(log[-3000:], WORK)), *failures[1:])
+        failures = (Failure(failures[0].test, sanitize(log[-3000:], WORK)), *failures[1:])
     return TestRun(outcomes, failures, (), ended, ended == "exit" and bool(outcomes))

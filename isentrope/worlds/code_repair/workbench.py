@@ -1,4 +1,4 @@
-"""What an agent's actions do: look at the files, change them, run the tests."""
+"""Carries out an agent's actions: look at the files, change them, run the tests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from isentrope.sandbox.base import Item, Sandbox, clean_path
 from isentrope.worlds.code_repair.grade import files_with_tests, is_protected, is_test, summary
 from isentrope.worlds.code_repair.running import TestRun, printable, run_tests
 
-# How things are told to the agent: numbered lines, test runs, and nothing longer than it may be.
-
+# what is shown to the agent: numbered lines, test runs, and nothing longer than it may be
 
 FAILURES = 3  # failing tests told in full
 _STOPPED = {
@@ -60,8 +59,7 @@ def told(run: TestRun) -> str:
     return "\n".join(lines)
 
 
-# What an agent can say, and how it is understood. Nothing of it ever reaches a shell.
-
+# actions, and how they are parsed; nothing of them ever reaches a shell
 
 VERBS = ("ls", "view", "search", "edit", "insert", "replace", "undo", "run tests", "submit")
 

@@ -20,9 +20,6 @@ from isentrope.worlds.contract import Expert, Instance, Move, Step, View
 from isentrope.worlds.pool.open import MOST_THREADS, cores
 from isentrope.worlds.registry import Needs
 
-# A player that knows where the bug is, and says no more than what it sees or does.
-
-
 AROUND = 8  # lines looked at before and after the bug
 
 _WRONG = {
@@ -39,7 +36,8 @@ _WRONG = {
 
 
 class RepairExpert:
-    """Runs the tests, looks at the place, corrects it, runs the tests again and submits."""
+    """Knows where the bug is: runs the tests, looks at the place, corrects it, runs the tests again and submits. Its
+    thoughts say no more than what it sees or does."""
 
     def __init__(self, problem: Callable[[Instance], Problem]) -> None:
         self._find = problem
@@ -83,15 +81,13 @@ def _plan(mutant: Mutant, source: bytes, failing: tuple[str, ...]) -> list[Move]
     ]
 
 
-# Plays one repair at a time.
-
-
 PYTEST = Needs("code", ("pytest",))  # in our own Python installation, which boxes see
 LISTED = 60  # files named at the start
 
 
 class RepairTask:
-    """The episode ends with `submit`; the runner sets the turn limit, and what was not submitted is not solved."""
+    """Plays one repair at a time. The episode ends with `submit`; what was not submitted is not solved. The runner sets
+    the turn limit."""
 
     def __init__(
         self, problem: Callable[[Instance], Problem], back_end: str, image: str, limits: Limits, most: int

@@ -1,4 +1,4 @@
-"""What the conformance checks play with: the sample of games, and what views and steps must be."""
+"""Plays a sample of games for the conformance checks, and checks views and steps."""
 
 from __future__ import annotations
 

@@ -162,17 +162,14 @@ def digests(sample: Sample) -> Iterator[tuple[str, str]]:
     task.close()
 
 
-# The same games in another process: what depends on the order of sets, on a process's number or on the clock differs.
-#
-# Worker processes play the members of a group on the same instance, so this has to hold.
-
-
 GAMES = 2  # of each split
 SECONDS = 300.0
 _MARK = "isentrope-digests:"  # packages may print whatever they like before it
 
 
 def check_other_process(sample: Sample, name: str, options: Mapping[str, Any]) -> str:
+    """The same games in another process: what depends on the order of sets, on a process id or on the clock differs.
+    It has to hold, as worker processes play the members of a group on the same instance."""
     few = replace(sample, games=min(sample.games, GAMES))
     here = dict(digests(few))
     question = {"name": name, "options": dict(options), "games": few.games, "turns": few.max_turns, "seed": few.seed}

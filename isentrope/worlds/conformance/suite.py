@@ -1,4 +1,4 @@
-"""Does a world keep the contract? Run over every world of the package, and made for your own:
+"""Checks that a world keeps the contract. Run over every world of the package, and made for your own:
 
     from isentrope.worlds.conformance.suite import assert_conforms
 
@@ -33,8 +33,7 @@ from isentrope.worlds.conformance.repeat import check_global_random, check_order
 from isentrope.worlds.contract import Expert, Instance, Task, World
 from isentrope.worlds.pool.sanitize import in_words
 
-# The checks of the conformance suite. Each returns a few words, or raises `Broken` with what does not hold.
-
+# each check returns a few words, or raises `Broken` with what does not hold
 
 ROUTE = 8  # moves
 FAR = 2**31 + 1000  # a run begins its games of an endless split anywhere below 2**31

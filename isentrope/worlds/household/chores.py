@@ -1,10 +1,8 @@
-"""Which tasks make sense in which kind of room, as counted over the official games."""
+"""Tables of household tasks: what can be done with an object, where it fits, and which tasks a kind of room has."""
 
 from __future__ import annotations
 
 from functools import cache
-
-# What can be done with a type of object, and which receptacles it fits in.
 
 
 def _words(text: str) -> frozenset[str]:

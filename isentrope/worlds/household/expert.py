@@ -1,4 +1,4 @@
-"""A scripted player that does not know where things are.
+"""Scripted expert that does not know where things are.
 
 It reads the observation, looks where such things usually lie (in a random order that depends on its seed),
 and says in a few words what it has read and what it does next.
@@ -15,9 +15,6 @@ from isentrope.worlds.contract import Instance, Move, View
 from isentrope.worlds.household.game import Goal
 from isentrope.worlds.household.generate import APPLIANCE
 from isentrope.worlds.household.rooms import FURNITURE, OBJECTS, lies_in
-
-# Reading the world's text: what scripted players understand of goals and observations.
-
 
 _SENTENCES = (
     ("two", r"(?:put|find) two (\w+) (?:in|and put them in) (\w+)"),

@@ -1,7 +1,7 @@
 """One household game: what is in the house at the start, and what has to be done.
 
-A game is plain data. `pddl.py` reads it from and writes it to the official format, `generate.py` makes new
-ones, `engine.py` plays it. Things are referred to by their position in `objects`, `receptacles` and
+A game is plain data. `official.py` reads it from the official format, `export.py` writes it, `generate.py`
+makes new ones, `engine.py` plays it. Things are referred to by their position in `objects`, `receptacles` and
 `locations`; objects and receptacles are kept in id order, because that is the order in which they are listed.
 """
 
@@ -97,9 +97,6 @@ def _base_name(key: str) -> str:
     return base
 
 
-# Look-up tables of a game that never change while it is played: made once, shared by all plays of it.
-
-
 KNIVES = ("knife", "butterknife")
 CLEANERS = ("sink", "sinkbasin")
 HEATER = "microwave"
@@ -107,7 +104,7 @@ COOLER = "fridge"
 
 
 class Tables:
-    """What the engine would otherwise search for at every step."""
+    """What the engine would otherwise search for at every step. Made once, shared by all plays of the game."""
 
     def __init__(self, game: Game) -> None:
         self.game = game
@@ -121,7 +118,10 @@ class Tables:
         self.receptacles_at: list[list[int]] = [[] for _ in game.locations]
         for index, receptacle in enumerate(furniture):
             self.receptacles_at[receptacle.location].append(index)
-        self.go_commands = [self._go_commands(location) for location in range(len(game.locations))]
+        self.go_commands = [
+            sorted(f"go to {receptacle.name}" for receptacle in furniture if receptacle.location != location)
+            for location in range(len(game.locations))
+        ]
         self.toggleable = [index for index, thing in enumerate(things) if thing.toggleable]
         self.pickupable = {index for index, thing in enumerate(things) if thing.pickupable}
         self.cleanable = {index for index, thing in enumerate(things) if thing.cleanable}
@@ -143,9 +143,6 @@ class Tables:
         for thing, location in game.object_at:
             self.lying_at[location].add(thing)
         self.cool = {index for index, thing in enumerate(things) if thing.cool}
-
-    def _go_commands(self, location: int) -> list[str]:
-        return sorted(f"go to {r.name}" for r in self.game.receptacles if r.location != location)
 
     def _contained(self) -> dict[int, list[int]]:
         """What is in a bowl or box, in id order. It never changes, and nothing contains itself in the text."""

@@ -1,4 +1,4 @@
-"""New household games, as many as are asked for.
+"""Generates household games, as many as are asked for.
 
 A game is drawn from its kind, size, split and number alone: a room layout from the split's pool, objects lying
 where such objects usually lie, a task that can be done there, and the walkthrough, which is played to the end
@@ -52,13 +52,9 @@ def generate(kind: str, split: str, index: int, size: str = "full") -> Game:
     draft = _draw(kind, split, size, rng)
     game = _build(draft, f"generated/{size}/{split}/{kind}/{index}", size, rng)
     engine = Engine(game)
-    if engine.won or not _wins(engine, game.walkthrough):
+    if engine.won or any(engine.attempt(command) is None for command in game.walkthrough) or not engine.won:
         raise TaskError(f"the generated game {game.name} is not solved by its own walkthrough; please report this")
     return game
-
-
-def _wins(engine: Engine, commands: tuple[str, ...]) -> bool:
-    return all(engine.attempt(command) is not None for command in commands) and engine.won
 
 
 def _draw(kind: str, split: str, size: str, rng: random.Random) -> _Draft:

@@ -1,4 +1,4 @@
-"""Official ALFWorld games: the downloaded folders, or many games in one `games.jsonl` or `games.jsonl.zst` file.
+"""Reads official ALFWorld games: the downloaded folders, or many games in one `games.jsonl` or `games.jsonl.zst` file.
 
 `alfworld-download` makes `<split>/<type-Object-Container-Receptacle-scene>/<trial>/game.tw-pddl`. The splits
 valid_seen and valid_unseen are called seen and unseen here, like those of the generated games.
@@ -17,9 +17,6 @@ from typing import Any, cast
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.household.game import Game, Goal, Receptacle, Thing, name_things
-
-# Household games in the official format: a PDDL problem, wrapped in a `game.tw-pddl` JSON file.
-
 
 _FACT = re.compile(r"\(\s*([\w-]+)((?:\s+[\w.@-]+)*)\s*\)")
 _COMMENT = re.compile(r";[^\n]*")

@@ -1,10 +1,4 @@
-"""A player who does not care about the task: it follows whims of its own, one after the other.
-
-Its games teach how the house works: to read what is there, to look for a thing where it has not looked yet, to carry,
-heat, clean and put away. What it wants is put together at random: a thing, a place, something to be done. Each may be
-picked up from the words of the task, three times in ten and without regard to the others, so tasks are not carried out
-but by accident. Now and then it does something at random, also something impossible.
-"""
+"""Players that do not solve the task; their games teach the pocket model to read and how the house works."""
 
 from __future__ import annotations
 
@@ -16,12 +10,6 @@ from isentrope.worlds.household.game import Goal
 from isentrope.worlds.household.generate import APPLIANCE
 from isentrope.worlds.household.rooms import OBJECTS, lies_in
 
-# A player without a goal: it wanders about, touches things and says truthfully what it sees.
-#
-# Its games are for learning to read. At every turn it is curious about some type of thing, says whether one is in
-# view, and does something at random, now and then something that is not possible.
-
-
 _WEIGHTS = {
     "take": 3.0, "open": 6.0, "move": 2.0, "clean": 4.0, "heat": 4.0, "cool": 4.0, "use": 2.0,
     "slice": 2.0, "close": 0.3, "examine": 0.4, "look": 0.2, "inventory": 0.2, "help": 0.0,
@@ -32,7 +20,11 @@ _TYPES = sorted({thing for table in OBJECTS.values() for thing in table})
 
 
 class RandomPlayer:
-    """Plays one episode at a time; `start` forgets everything but the random state."""
+    """Has no goal: it wanders about, touches things and says truthfully what it sees.
+
+    At every turn it is curious about some type of thing, says whether one is in view, and does something at random, now
+    and then something that is not possible. Plays one episode at a time; `start` forgets all but the random state.
+    """
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(f"household random player {seed}")
@@ -77,6 +69,14 @@ _LAMPS = ("desklamp", "floorlamp")
 
 
 class Wanderer(HouseholdExpert):
+    """Follows aims of its own, one after the other, and does not care about the task.
+
+    Its games teach to look for a thing where it has not looked yet, to carry, heat, clean and put away. An aim is put
+    together at random: a thing, a place, something to be done. Each may be picked up from the words of the task, three
+    times in ten and without regard to the others, so tasks are carried out only by accident. Now and then it does
+    something at random, also something impossible.
+    """
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self._whims = random.Random(f"household wanderer {seed}")

@@ -1,4 +1,4 @@
-"""What stands in which kind of room, and what lies where.
+"""Tables of rooms: the furniture of each kind of room, where objects lie, and the layouts drawn from them.
 
 Counted over the rooms of the official games: shares and averages, no room of theirs is reproduced. In the
 short strings, "fridge 25 countertop 24" means that 25 in a hundred lie in fridges.
@@ -241,9 +241,6 @@ def lies_in(room: str, object_type: str) -> dict[str, float]:
     return {place: float(weight) for place, weight in zip(words[::2], words[1::2], strict=True)}
 
 
-# Room layouts: which receptacles a room has. Two pools, so that there are rooms never seen in training.
-
-
 SIZES = ("small", "medium", "full")
 POOL = {"train": 40, "unseen": 20}  # layouts of each kind of room; `seen` games use the train pool
 
@@ -279,7 +276,7 @@ class Layout:
 
 @cache
 def layouts(room: str, size: str, pool: str) -> tuple[Layout, ...]:
-    """The layouts of a pool: all different, and no layout is in both pools."""
+    """The layouts of a pool: all different, and none is in both pools, so some rooms are never seen in training."""
     taken = {layout.key for layout in layouts(room, size, "train")} if pool == "unseen" else set[tuple[str, ...]]()
     found: list[Layout] = []
     rng = random.Random(f"layouts {room} {size} {pool}")

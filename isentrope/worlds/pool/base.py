@@ -1,4 +1,4 @@
-"""What the rollout runner needs of a pool of tasks, and what all pools have in common.
+"""The interface of a task pool, and the base class of all pools.
 
 views = tasks.start({0: instance, 1: instance})     # all together: slot -> View, or the Failure that ended it
 steps = tasks.step({0: "look", 1: "inventory"})     # slot -> Step, or Failure
@@ -102,15 +102,15 @@ class Pool(ABC):
 
     def receive(self, wait: bool = True) -> dict[int, Result]:
         self._take_in(wait and not self._answered)
-        found, self._answered = self._answered, {}
-        return found
+        results, self._answered = self._answered, {}
+        return results
 
     def _take_in(self, wait: bool) -> None:
         if self._under_way:
-            found = self._gather(wait)
-            assert found or not wait, "slots are under way that nobody plays"
-            self._under_way.difference_update(found)
-            self._answered.update(found)
+            results = self._gather(wait)
+            assert results or not wait, "slots are under way that nobody plays"
+            self._under_way.difference_update(results)
+            self._answered.update(results)
 
     def _all_of(self, slots: Mapping[int, object]) -> dict[int, Any]:
         while not self._under_way.isdisjoint(slots):

@@ -1,4 +1,4 @@
-"""Results of tasks as JSON, for pipes and for HTTP.
+"""Writes and reads the results of tasks as JSON, for pipes and for HTTP.
 
 JSON and not pickle: reading it runs no code, whoever wrote it. What is read is checked as if a task had given it, and
 `Garbage` says what is wrong with it.
@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.pool.guarded import KINDS, Failure
-from isentrope.worlds.pool.sanitize import MAX_DETAIL, Garbage, tidy_step, tidy_view
+from isentrope.worlds.pool.sanitize import MAX_DETAIL, Garbage, sanitize_step, sanitize_view
 
-MAX_MESSAGE = 8 * 2**20  # bytes; a tidy step with the worst text has about 3 MB
+MAX_MESSAGE = 8 * 2**20  # bytes; a sanitized step with the worst text has about 3 MB
 
 Table = dict[str, Any]
 
@@ -51,9 +51,9 @@ def result_from_table(table: Table) -> View | Step | Failure:
     if "step" in table:
         fields = _table(table["step"], "step")
         view = _view_from_table(_table(fields.pop("view", None), "view"))
-        return tidy_step(_made(Step, fields | {"view": view}))
+        return sanitize_step(_made(Step, fields | {"view": view}))
     if "view" in table:
-        return tidy_view(_view_from_table(_table(table["view"], "view")))
+        return sanitize_view(_view_from_table(_table(table["view"], "view")))
     failure = _table(table.get("failure"), "failure")
     kind, detail = failure.get("kind"), failure.get("detail")
     if kind not in KINDS or not isinstance(detail, str):

@@ -1,4 +1,4 @@
-"""Threads that carry out jobs side by side, each within a time limit.
+"""Runs jobs side by side in threads, each within a time limit.
 
 A thread cannot be ended from outside. One that takes too long is left behind: its job counts as late, a new thread
 takes its place, and it leaves when (if ever) it comes back.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 R = TypeVar("R")
-MOST_STUCK = 64  # threads left behind and not yet come back; beyond that no new ones are started
+MAX_STUCK = 64  # threads left behind and not yet come back; beyond that no new ones are started
 
 
 @dataclass
@@ -49,8 +49,8 @@ class Batch(Generic[R]):
     """Jobs of one caller, each with so many seconds from when a thread takes it up; those that have not begun when
     `altogether` is over are given up. If the caller is interrupted, nothing more is begun."""
 
-    def __init__(self, crew: Crew, seconds: float, altogether: float = math.inf) -> None:
-        self._crew, self.seconds = crew, seconds
+    def __init__(self, threads: DeadlineThreads, seconds: float, altogether: float = math.inf) -> None:
+        self._threads, self.seconds = threads, seconds
         self.end = time.monotonic() + altogether
         self.running: dict[int, _Running] = {}
         self.done, self.awaited = 0, 0  # jobs that are done, and as many as the caller waits for
@@ -58,7 +58,7 @@ class Batch(Generic[R]):
     def put(self, jobs: Mapping[int, Job[R]]) -> None:
         """More jobs, by numbers that no job has which is not yet taken."""
         try:
-            self._crew.take_on(self, jobs)
+            self._threads.take_on(self, jobs)
         except BaseException:
             self.give_up()
             raise
@@ -66,21 +66,21 @@ class Batch(Generic[R]):
     def take(self, least: int) -> dict[int, R | Late]:
         """The jobs that are done, once there are so many of them, or all."""
         try:
-            return self._crew.finished(self, least)
+            return self._threads.finished(self, least)
         except BaseException:  # Ctrl-C: nobody waits for these any more
             self.give_up()
             raise
 
     def give_up(self) -> None:
         """Nobody waits for these any more: what has not begun is not, and the rest is left behind."""
-        self._crew.give_up(self)
+        self._threads.give_up(self)
 
 
-class Crew:
+class DeadlineThreads:
     """At most `threads` threads, started when there is work for them."""
 
     def __init__(self, threads: int) -> None:
-        self._most = threads
+        self._max_threads = threads
         lock = threading.Lock()
         self._work_there, self._moved = threading.Condition(lock), threading.Condition(lock)
         self._queue: deque[_Running] = deque()
@@ -92,8 +92,8 @@ class Crew:
         """All jobs, in a batch of their own. Any thread may call this."""
         batch: Batch[R] = Batch(self, seconds, altogether)
         batch.put(jobs)
-        found = batch.take(len(jobs))
-        return {number: found[number] for number in jobs}
+        results = batch.take(len(jobs))
+        return {number: results[number] for number in jobs}
 
     def batch(self, seconds: float) -> Batch[Any]:
         """For one caller, to put jobs into and take results out of as they come."""
@@ -104,7 +104,7 @@ class Crew:
             for number, job in jobs.items():
                 item = batch.running[number] = _Running(job, batch)
                 self._queue.append(item)
-                self._man()
+                self._start_thread()
                 self._work_there.notify()
 
     def finished(self, batch: Batch[R], least: int) -> dict[int, R | Late]:
@@ -131,9 +131,9 @@ class Crew:
             self._open = False
             self._work_there.notify_all()
 
-    def _man(self) -> None:
+    def _start_thread(self) -> None:
         """A thread for the job that was just put into the queue, if none is free and there may be more."""
-        if len(self._queue) > self._idle and self._threads < self._most and self._stuck < MOST_STUCK:
+        if len(self._queue) > self._idle and self._threads < self._max_threads and self._stuck < MAX_STUCK:
             self._threads += 1
             threading.Thread(target=self._work, daemon=True, name="isentrope-task").start()
 
@@ -155,7 +155,7 @@ class Crew:
                 self._threads -= 1
                 self._stuck += 1
                 self.left_behind += 1
-                self._man()
+                self._start_thread()
                 threading.Thread(target=item.job.cut, daemon=True).start()  # it may be slow: not with the lock held
         if self._threads == 0:
             self._give_up(items)
@@ -185,7 +185,7 @@ class Crew:
                     self._finish(item, result)
                     continue
                 self._stuck -= 1
-                self._man()
+                self._start_thread()
             return
 
     def _next(self) -> _Running | None:

@@ -1,4 +1,4 @@
-"""Tasks by slot number, with every misbehaviour turned into a `Failure`.
+"""Plays tasks by slot number and turns whatever goes wrong in them into a `Failure`.
 
 Tasks in this process, in threads and in worker processes are all played through this, so they give the same results.
 """
@@ -13,22 +13,7 @@ from typing import Literal, TypeVar, get_args
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Instance, Step, Task, View, World
-from isentrope.worlds.pool.sanitize import MAX_DETAIL, MAX_TEXT, Garbage, in_words, tidy_step, tidy_view
-
-__all__ = [
-    "KINDS",
-    "MAX_ACTION",
-    "MAX_DETAIL",
-    "MAX_TEXT",
-    "Failure",
-    "FailureKind",
-    "Slots",
-    "TaskFailed",
-    "close_world",
-    "in_words",
-    "tidy_step",
-    "tidy_view",
-]
+from isentrope.worlds.pool.sanitize import Garbage, in_words, sanitize_step, sanitize_view
 
 MAX_ACTION = 10_000  # characters that a task is given of an action
 
@@ -58,7 +43,7 @@ class TaskFailed(TaskError):
         self.kind: FailureKind = kind
 
 
-class Slots:
+class GuardedTasks:
     """One task per slot, opened when first started, and opened anew after it failed."""
 
     def __init__(self, world: World) -> None:
@@ -69,7 +54,7 @@ class Slots:
         def play() -> View:
             if slot not in self._tasks:
                 self._tasks[slot] = self._world.open()
-            return tidy_view(self._tasks[slot].start(instance))
+            return sanitize_view(self._tasks[slot].start(instance))
 
         return self._guarded(slot, play)
 
@@ -77,7 +62,7 @@ class Slots:
         def play() -> Step:
             if slot not in self._tasks:
                 raise TaskError("step before start")
-            return tidy_step(self._tasks[slot].step(action[:MAX_ACTION]))
+            return sanitize_step(self._tasks[slot].step(action[:MAX_ACTION]))
 
         return self._guarded(slot, play)
 
@@ -87,14 +72,14 @@ class Slots:
 
     def cut(self, slot: int) -> None:
         """Tell the slot's task, from another thread, that nobody waits for it any more, if it can be told."""
-        told = getattr(self._tasks.get(slot), "cut", None)
-        if callable(told):
-            told()
+        cut = getattr(self._tasks.get(slot), "cut", None)
+        if callable(cut):
+            cut()
 
     def waited(self, slot: int) -> float:
         """Seconds that the slot's task waited for its turn somewhere else, within what it is doing, if it says so."""
-        found = getattr(self._tasks.get(slot), "waited", 0.0)
-        return found if isinstance(found, float) else 0.0
+        seconds = getattr(self._tasks.get(slot), "waited", 0.0)
+        return seconds if isinstance(seconds, float) else 0.0
 
     def drop(self, slot: int) -> None:
         task = self._tasks.pop(slot, None)

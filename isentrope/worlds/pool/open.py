@@ -1,4 +1,4 @@
-"""Many tasks at once, for the rollout runner: in this process, in its threads, or spread over worker processes.
+"""Opens a pool of tasks for the rollout runner: in this process, in its threads, or in worker processes.
 
     tasks = open_tasks("household", {}, count=64, workers=4, step_seconds=30.0)
     views = tasks.start({0: instance, 1: instance})     # slot -> View, or the Failure that ended it
@@ -7,7 +7,7 @@
 
 A slot that fails ends its own episode and nothing else. A worker that hangs or dies is replaced, and the other
 episodes that it was playing are brought back by playing them again. Tasks behind HTTP are tasks in threads, each of
-which talks to a server (remote_world.py). `send` and `receive` do the same without waiting (pool_base.py).
+which talks to a server (remote.py). `send` and `receive` do the same without waiting (base.py).
 """
 
 from __future__ import annotations
@@ -21,36 +21,31 @@ from isentrope.config.schema import TaskSettings
 from isentrope.config.validate import is_remote
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import World
-from isentrope.worlds.pool.base import Command, Pool, Result, TaskPool
-from isentrope.worlds.pool.guarded import Failure, Slots, close_world
+from isentrope.worlds.pool.base import Command, Pool, Result
+from isentrope.worlds.pool.guarded import GuardedTasks, close_world
+from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.pool.remote import RemoteWorld
 from isentrope.worlds.pool.threads import ThreadTasks
-from isentrope.worlds.pool.workers import WorkerTasks
 from isentrope.worlds.registry import make_world
-
-# Where the tasks of a world are played: in this process, in its threads, in worker processes.
-#
-# `task.where` says it for a run; a world says with `prefers` and `threads` (contract.py) what suits it. Addresses of
-# task servers are read in config/validate.py.
-
 
 MOST_THREADS = 256
 
 
 @dataclass(frozen=True)
-class Place:
-    """Worker processes, or threads of this process; neither: this thread."""
+class Placement:
+    """Where the tasks of a world are played: worker processes, or threads of this process; neither: this thread."""
 
     workers: int = 0
     threads: int = 0
 
 
-def place_of(where: str, workers: int, world: World) -> Place:
-    """What the user asks for comes first, then what the world prefers."""
-    here = Place(threads=_threads(world))
+def choose_placement(where: str, workers: int, world: World) -> Placement:
+    """What the user asks for (`task.where`) comes first, then what the world prefers (`prefers` and `threads`, see
+    contract.py)."""
+    here = Placement(threads=_threads(world))
     if is_remote(where) or where == "local":
         return here
-    asked = Place(workers=workers or cores())
+    asked = Placement(workers=workers or cores())
     if where == "processes":
         return asked
     prefers = getattr(world, "prefers", "local")
@@ -60,10 +55,10 @@ def place_of(where: str, workers: int, world: World) -> Place:
 
 
 def _threads(world: World) -> int:
-    found = getattr(world, "threads", 0)
-    if not isinstance(found, int) or not 0 <= found <= MOST_THREADS:
-        raise TaskError(f"the world {world.name} has threads = {found!r}, expected 0 to {MOST_THREADS}")
-    return found
+    threads = getattr(world, "threads", 0)
+    if not isinstance(threads, int) or not 0 <= threads <= MOST_THREADS:
+        raise TaskError(f"the world {world.name} has threads = {threads!r}, expected 0 to {MOST_THREADS}")
+    return threads
 
 
 def cores() -> int:
@@ -71,16 +66,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# The world of a run's settings: made here, or behind the servers that `task.where` names.
-
-
 def open_world(task: TaskSettings) -> World:
+    """The world of a run's settings: made here, or behind the servers that `task.where` names."""
     if is_remote(task.where):
         return RemoteWorld(task.world, task.options, task.where, task.step_seconds, task.key_env)
     return make_world(task.world, task.options)
-
-
-__all__ = ["Failure", "LocalTasks", "Result", "TaskPool", "ThreadTasks", "WorkerTasks", "open_tasks"]
 
 
 def open_tasks(
@@ -92,16 +82,16 @@ def open_tasks(
     where: str = "auto",
     world: World | None = None,
 ) -> LocalTasks | ThreadTasks | WorkerTasks:
-    """`count` slots, played where `where` says (see where.py): by default in `workers` processes, or in this one if
+    """`count` slots, played where `where` says: by default in `workers` processes, or in this one if
     that is 0 and the world does not ask for more. `world` is used if given, and closed with the pool."""
     if world is None:
         world = make_world(world_name, options)
-    place = place_of(where, workers, world)
-    if place.workers:
-        return WorkerTasks(world_name, options, count, place.workers, step_seconds, world)
-    if place.threads:
+    placement = choose_placement(where, workers, world)
+    if placement.workers:
+        return WorkerTasks(world_name, options, count, placement.workers, step_seconds, world)
+    if placement.threads:
         return ThreadTasks(
-            world, count, place.threads, world.patience if isinstance(world, RemoteWorld) else step_seconds
+            world, count, placement.threads, world.patience if isinstance(world, RemoteWorld) else step_seconds
         )
     return LocalTasks(world, count)
 
@@ -111,13 +101,13 @@ class LocalTasks(Pool):
 
     def __init__(self, world: World, count: int) -> None:
         super().__init__(world, count)
-        self._slots = Slots(world)
+        self._tasks = GuardedTasks(world)
 
     def _send(self, command: Command, arguments: Mapping[int, Any]) -> None:
         self._begin(command, arguments)  # and when that returns nothing is under way
 
     def _begin(self, command: Command, arguments: Mapping[int, Any]) -> None:
-        play: Any = self._slots.start if command == "start" else self._slots.step
+        play: Any = self._tasks.start if command == "start" else self._tasks.step
         for slot, argument in arguments.items():
             self._answered[slot] = play(slot, argument)
 
@@ -126,5 +116,5 @@ class LocalTasks(Pool):
 
     def close(self) -> None:
         super().close()
-        self._slots.close()
+        self._tasks.close()
         close_world(self._world)

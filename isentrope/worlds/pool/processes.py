@@ -1,4 +1,10 @@
-"""Worker processes that play tasks: the parent's side, the child's side, and replay after a worker died."""
+"""Plays tasks in worker processes, which are replaced when they hang or die.
+
+A worker answers one request after another and has a few waiting, so that it need not wait for a trainer that is busy
+with something else. The first request without an answer is the one that hangs or has killed its worker: that slot has
+failed. The other slots of the worker are replayed in the next one, up to where they were, when they are next asked for
+something. What waits in the pipe is so little that it never fills: neither side can block the other.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +23,22 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any, cast
 
-from isentrope.worlds.contract import Instance, Step, View
-from isentrope.worlds.pool.base import Command, Result
+from isentrope.core.errors import TaskError
+from isentrope.worlds.contract import Instance, Step, View, World
+from isentrope.worlds.pool.base import Command, Pool, Result
 from isentrope.worlds.pool.codec import MAX_MESSAGE, pack, result_from_table, result_to_table, unpack
-from isentrope.worlds.pool.guarded import Failure, FailureKind, Slots, close_world, in_words
-from isentrope.worlds.pool.sanitize import MAX_DETAIL, Garbage
+from isentrope.worlds.pool.guarded import Failure, FailureKind, GuardedTasks, close_world
+from isentrope.worlds.pool.sanitize import MAX_DETAIL, Garbage, in_words
 from isentrope.worlds.registry import make_world
-
-# The child process of the worker pool: plays the slots given to it until its pipe closes.
-
 
 # A request is ("start", slot, Instance), ("step", slot, action) or None for "close and go"; every request but the
 # last has one answer, in JSON. The first message back is {"ready": true} or the Failure that kept the world from
 # opening.
-PipeRequest = tuple[str, int, Any] | None
 READY = {"ready": True}
 
 
 def serve(pipe: Connection, world_name: str, options: Mapping[str, Any]) -> None:
+    """The child process: plays the slots given to it until its pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to handle: it closes the pipe
     os.setpgid(0, 0)  # a group of its own: whatever the world starts (a JVM, a shell) ends with this process
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the cores belong to the trainer and to the other workers
@@ -44,16 +48,16 @@ def serve(pipe: Connection, world_name: str, options: Mapping[str, Any]) -> None
     except (Exception, SystemExit) as error:
         pipe.send_bytes(pack(result_to_table(Failure("worker_died", in_words(error)))))
         return
-    slots = Slots(world)
+    tasks = GuardedTasks(world)
     pipe.send_bytes(pack(READY))
     try:
         while (request := pipe.recv()) is not None:
             command, slot, argument = request
-            result = slots.start(slot, argument) if command == "start" else slots.step(slot, argument)
+            result = tasks.start(slot, argument) if command == "start" else tasks.step(slot, argument)
             pipe.send_bytes(pack(result_to_table(result)))
     except (EOFError, OSError):
         pass  # the trainer is gone
-    slots.close()
+    tasks.close()
     close_world(world)
 
 
@@ -65,21 +69,24 @@ def _exit_with_parent() -> None:
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-# What was played in each slot since its start, so that it can be played again after its worker fell.
-#
-# A task is deterministic given the instance and the actions, so an episode that was only a bystander when its worker
-# was killed need not be lost: a new worker plays it again up to where it was. Its answers are compared with those of
-# the first time; where they differ, the episode is given up.
-
-
 @dataclass
-class Life:
-    """One episode: how it began, what was done, and a mark of each answer."""
+class Replay:
+    """One episode: how it began, the actions since, and a mark of each answer.
+
+    A task is deterministic given the instance and the actions. So an episode of another slot is not lost with its
+    worker: a new one plays it again up to where it was. Where an answer differs from the first time, it is given up.
+    """
 
     instance: Instance
     generation: int  # of the worker that holds its state
     actions: list[str] = field(default_factory=list[str])
     marks: list[int] = field(default_factory=list[int])
+
+    def requests(self, slot: int) -> list[Request]:
+        """All requests of the episode so far, with the answers expected."""
+        steps = zip(self.actions, self.marks[1:], strict=True)
+        start = Request("start", slot, self.instance, self.marks[0])
+        return [start, *(Request("step", slot, action, mark) for action, mark in steps)]
 
 
 @dataclass(frozen=True)
@@ -92,12 +99,6 @@ class Request:
     mark: int | None = None
 
 
-def again(slot: int, life: Life) -> list[Request]:
-    """All that was asked in this life, to be asked again."""
-    asked: list[tuple[str, Instance | str]] = [("start", life.instance), *(("step", action) for action in life.actions)]
-    return [Request(command, slot, argument, mark) for (command, argument), mark in zip(asked, life.marks, strict=True)]
-
-
 def mark_of(result: View | Step) -> int:
     """A number that tells answers apart; `info` may hold the time or a process id, so it does not count."""
     if isinstance(result, View):
@@ -107,14 +108,6 @@ def mark_of(result: View | Step) -> int:
     return hash((view.text, view.admissible, result.reward, flags))
 
 
-# The trainer's side of one worker process: hand it work, watch the clock, replace it when it falls.
-#
-# A worker answers one request after another and has a few waiting, so that it need not wait for a trainer that is busy
-# with something else. The first request without an answer is the one that hangs or has killed its worker: that slot has
-# failed; the others of the worker are played again in the next one, up to where they were, when they are next asked for
-# something. What waits in the pipe is so little that it never fills: neither side can block the other.
-
-
 START_SECONDS = 120.0  # for a new process to import and open its world
 AHEAD_BYTES = 4096  # of requests behind the one that is being played: half of what the smallest pipes hold
 
@@ -122,19 +115,19 @@ _UNGUARDED = "before it was ready; a script of your own must start everything be
 
 
 class WorkerProcess:
-    """One child process, or rather the place of one: after a fall the next generation takes it."""
+    """The trainer's side of one worker: hands it work, watches the clock, and replaces the process when it fails."""
 
-    def __init__(self, world_name: str, options: dict[str, Any], step_seconds: float, replay: bool = True) -> None:
+    def __init__(self, world_name: str, options: dict[str, Any], step_seconds: float, replayable: bool = True) -> None:
         self._arguments = (world_name, options)
         self._step_seconds = step_seconds
-        self._replay = replay
+        self._replayable = replayable
         self.generation = 0
         self.epitaph = ""  # how the last generation ended
         self.replaced = self.replayed = 0
         self.results: dict[int, Result] = {}
-        self._lives: dict[int, Life] = {}
+        self._replays: dict[int, Replay] = {}
         self._waiting: deque[Request] = deque()
-        self._script: deque[Request] = deque()  # what the next slot takes: one request, or its whole life before it
+        self._script: deque[Request] = deque()  # what the next slot takes: one request, or its whole replay before it
         self._sent: deque[Request] = deque()  # and not answered, in order
         self._sent_bytes: deque[int] = deque()
         self._awaited = True  # the first generation has to come up before anything is asked of it
@@ -157,16 +150,11 @@ class WorkerProcess:
 
     def begin(self, command: Command, batch: Mapping[int, Any]) -> None:
         """Take on a batch, slot -> argument; `listen` carries it on, `results` gets the answers."""
-        if not self.busy:
-            self.revive()
+        if not self.busy and not self._process.is_alive():  # it died while it had nothing to do
+            self._replace(self._last_words())
         self._waiting.extend(Request(command, slot, argument) for slot, argument in batch.items())
         if self.ready:
             self._send_more()
-
-    def revive(self) -> None:
-        """Replace a process that died while it had nothing to do."""
-        if not self._process.is_alive():
-            self._replace(self._last_words())
 
     def take_answer(self) -> None:
         """Read one message. `listen` calls it when the pipe has something, be it only its end."""
@@ -229,13 +217,13 @@ class WorkerProcess:
         """The next request; in front of it, if its state fell with an earlier worker, all that led there."""
         while self._waiting and not self._script:
             request = self._waiting.popleft()
-            life = self._lives.get(request.slot)
-            lost = request.command == "step" and life is not None and life.generation != self.generation
-            if life is None or not lost:
+            episode = self._replays.get(request.slot)
+            lost = request.command == "step" and episode is not None and episode.generation != self.generation
+            if episode is None or not lost:
                 self._script.append(request)
-            elif self._replay:
+            elif self._replayable:
                 self.replayed += 1
-                self._script.extend([*again(request.slot, life), request])
+                self._script.extend([*episode.requests(request.slot), request])
             else:
                 self._give_up(request.slot, "worker_died", f"lost with its worker: {self.epitaph}")
 
@@ -247,31 +235,32 @@ class WorkerProcess:
             what = f"lost with its worker ({self.epitaph}), and playing it again went differently"
             self._give_up(request.slot, "worker_died", what)
         elif len(self._script) == 1:  # only the new request is left
-            self._lives[request.slot].generation = self.generation
+            self._replays[request.slot].generation = self.generation
 
     def _record(self, request: Request, result: Result) -> None:
         self.results[request.slot] = result
         if isinstance(result, Failure):
-            self._lives.pop(request.slot, None)
+            self._replays.pop(request.slot, None)
         elif request.command == "start":
-            self._lives[request.slot] = Life(cast("Any", request.argument), self.generation, marks=[mark_of(result)])
-        elif request.slot in self._lives:
-            life = self._lives[request.slot]
-            life.actions.append(str(request.argument))
-            life.marks.append(mark_of(result))
+            instance = cast("Instance", request.argument)
+            self._replays[request.slot] = Replay(instance, self.generation, marks=[mark_of(result)])
+        elif request.slot in self._replays:
+            episode = self._replays[request.slot]
+            episode.actions.append(str(request.argument))
+            episode.marks.append(mark_of(result))
 
     def _give_up(self, slot: int, kind: FailureKind, detail: str) -> None:
         self.results[slot] = Failure(kind, detail[:MAX_DETAIL])
-        self._lives.pop(slot, None)
+        self._replays.pop(slot, None)
 
     def _fall(self, kind: FailureKind, detail: str) -> None:
         """The slot being played has failed. The others go to the next generation, unless this one never was ready."""
         if self._sent:
             at = self._sent.popleft()
-            while_again = at.mark is not None
-            told = f"lost with its worker, and playing it again failed: {detail}" if while_again else detail
-            self._give_up(at.slot, "worker_died" if while_again else kind, told)
-            if while_again:
+            if at.mark is None:
+                self._give_up(at.slot, kind, detail)
+            else:
+                self._give_up(at.slot, "worker_died", f"lost with its worker, and playing it again failed: {detail}")
                 self._script.clear()
         self._waiting.extendleft(reversed([*self._sent, *(r for r in self._script if r.mark is None)]))
         for pending in (self._sent, self._sent_bytes, self._script):
@@ -341,3 +330,69 @@ def listen(workers: Sequence[WorkerProcess], wait: bool) -> bool:
             worker.overdue()
             moved = True
     return moved
+
+
+class WorkerTasks(Pool):
+    """The pool: slot s is played by worker s modulo the number of workers. All workers come up at the same time."""
+
+    def __init__(
+        self,
+        world_name: str,
+        options: Mapping[str, Any],
+        count: int,
+        workers: int,
+        step_seconds: float,
+        world: World | None = None,
+    ) -> None:
+        # wrong options are the user's to hear of now, not a worker's to die of
+        super().__init__(world or make_world(world_name, options), count)
+        number = max(1, min(workers, count))
+        replayable = bool(getattr(self._world, "replayable", True))
+        self._workers = [WorkerProcess(world_name, dict(options), step_seconds, replayable) for _ in range(number)]
+        self._told = (0, 0)
+        while coming := [worker for worker in self._workers if worker.busy]:
+            listen(coming, wait=True)  # until all are ready
+        broken = [worker.epitaph for worker in self._workers if worker.epitaph]
+        if broken:
+            self.close()
+            raise TaskError(f"the worker processes for {world_name} did not start: {broken[0]}")
+
+    def notes(self) -> dict[str, float]:
+        now = tuple(sum(getattr(w, name) for w in self._workers) for name in ("replaced", "replayed"))
+        since = {"workers_replaced": now[0] - self._told[0], "replayed": now[1] - self._told[1]}
+        self._told = (now[0], now[1])
+        return {name: float(value) for name, value in since.items() if value}
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        super().close()
+        for worker in self._workers:
+            worker.ask_to_leave()
+        for worker in self._workers:
+            worker.end(patience=2.0)
+        close_world(self._world)
+
+    def _begin(self, command: Command, arguments: Mapping[int, Any]) -> None:
+        batches: dict[WorkerProcess, dict[int, Any]] = {}
+        for slot, argument in arguments.items():
+            batches.setdefault(self._workers[slot % len(self._workers)], {})[slot] = argument
+        for worker, batch in batches.items():
+            worker.begin(command, batch)
+
+    def _gather(self, wait: bool) -> dict[int, Result]:
+        results = self._results()  # a worker may have something to tell before it was asked anything: a state is lost
+        while busy := [worker for worker in self._workers if worker.busy]:
+            waits = wait and not results
+            heard = listen(busy, waits)
+            results |= self._results()
+            if not heard and not waits:
+                break
+        return results
+
+    def _results(self) -> dict[int, Result]:
+        results: dict[int, Result] = {}
+        for worker in self._workers:
+            results |= worker.results
+            worker.results.clear()
+        return results

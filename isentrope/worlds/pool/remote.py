@@ -1,4 +1,4 @@
-"""A world behind HTTP: `task.where = "http://127.0.0.1:8100"`, served by `isentrope serve-task`.
+"""Plays a world that is served over HTTP by `isentrope serve-task`: `task.where = "http://127.0.0.1:8100"`.
 
 To the pool it is a world like any other whose tasks wait for something, so it is played in threads. The numbers and
 kinds of its games come from the server, so what the world needs has to be installed there only.
@@ -25,15 +25,14 @@ from isentrope.worlds.pool.remote_servers import PATH, Fleet, Refused, TaskServe
 from isentrope.worlds.pool.sanitize import Garbage
 from isentrope.worlds.registry import make_world, world_options
 
-# A task behind HTTP: one episode at a time, each a session on some server.
-
-
 CLOSE_SECONDS = 2.0
 MOST_TURNS = 256  # that others may take, each in the time that a step has, before a request is given up
 PAUSE = 0.02  # seconds before a server is asked again whether it is a request's turn
 
 
 class RemoteTask:
+    """One episode at a time, each a session on some server."""
+
     def __init__(self, fleet: Fleet, seconds: float) -> None:
         self._fleet, self._seconds = fleet, seconds
         self._server: TaskServer | None = None
@@ -67,7 +66,8 @@ class RemoteTask:
         if self._server is None:
             raise TaskError("step before start: start an instance first")
         server, self._line, self.waited = self._server, Line(), 0.0
-        body: Table = {"session": self._session, "number": self._number + 1, "action": _sendable(action)}
+        sendable = action[:MAX_ACTION].encode("utf-8", "replace").decode()
+        body: Table = {"session": self._session, "number": self._number + 1, "action": sendable}
         try:
             step = self._result(server, "step", body, self._seconds)
         except Refused as error:
@@ -135,10 +135,6 @@ class RemoteTask:
                 raise TaskFailed("time_limit", f"{server.address}: its turn did not come in {self.waited:.0f} s")
             time.sleep(PAUSE)
         return answer
-
-
-def _sendable(action: str) -> str:
-    return action[:MAX_ACTION].encode("utf-8", "replace").decode()
 
 
 GRACE = 2.0  # seconds that a server has to say that a task took too long

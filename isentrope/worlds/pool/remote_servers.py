@@ -1,4 +1,4 @@
-"""The task servers of a run: which of them are there, and what they serve.
+"""Keeps track of a run's task servers: which of them answer, and what they serve.
 
 A server that is lost is asked again and again, in the background, until it is back; meanwhile new episodes go to the
 others.

@@ -1,6 +1,6 @@
-"""What a task gave, brought into bounds or refused: nothing that comes from a task is trusted.
+"""Checks everything that a task returns, and cuts it to size or refuses it: nothing that comes from a task is trusted.
 
-Text that is too long is cut, with a note at its end; characters that cannot be stored are replaced. Both are told in
+Text that is too long is cut, with a note at its end; characters that cannot be stored are replaced. Both are named in
 `View.mended`, so that they are counted. What cannot be used at all (a reward that is no number, bytes instead of
 text) raises `Garbage`. The results are made of plain types only, whatever clever subclasses the task returned.
 """
@@ -28,12 +28,12 @@ class Garbage(TaskError):
     """The task answered, but its answer cannot be used."""
 
 
-def tidy_view(view: Any) -> View:
+def sanitize_view(view: Any) -> View:
     """The view with everything of the right type and within bounds."""
     return _checked(_view, view)
 
 
-def tidy_step(step: Any) -> Step:
+def sanitize_step(step: Any) -> Step:
     return _checked(_step, step)
 
 

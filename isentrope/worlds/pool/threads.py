@@ -1,62 +1,62 @@
-"""Tasks in threads of this process."""
+"""Plays tasks in threads of this process, each step within a time limit."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Instance, Step, View, World
 from isentrope.worlds.pool.base import Command, Pool, Result
-from isentrope.worlds.pool.deadline_threads import Crew, Job, Late
-from isentrope.worlds.pool.guarded import Failure, Slots, close_world
+from isentrope.worlds.pool.deadline_threads import DeadlineThreads, Job, Late
+from isentrope.worlds.pool.guarded import Failure, GuardedTasks, close_world
 from isentrope.worlds.pool.remote import RemoteWorld
 from isentrope.worlds.pool.sanitize import in_words
-
-# The task of one slot that is played in threads.
-#
-# A thread that takes too long cannot be stopped, and its task must not be touched by another one meanwhile. So a home
-# that is closed while its task is being played is closed by that thread, when it comes back.
-
 
 _ONLY = 0
 
 
-class Home:
+class SlotTask:
+    """The task of one slot.
+
+    A thread that takes too long cannot be stopped, and its task must not be touched by another one meanwhile. So a task
+    that is closed while it is being played is closed by the thread that plays it, when that comes back.
+    """
+
     def __init__(self, world: World) -> None:
-        self._slots = Slots(world)
+        self._task = GuardedTasks(world)
         self._lock = threading.Lock()
         self._playing = self._closed = False
 
-    def play(self, command: Literal["start", "step"], argument: Any) -> View | Step | Failure:
+    def play(self, command: Command, argument: Any) -> View | Step | Failure:
         with self._lock:
             if self._closed:
                 raise TaskError("the pool of tasks is closed")
             self._playing = True
         try:
-            return self._slots.start(_ONLY, argument) if command == "start" else self._slots.step(_ONLY, argument)
+            return self._task.start(_ONLY, argument) if command == "start" else self._task.step(_ONLY, argument)
         finally:
             with self._lock:
                 self._playing = False
                 close = self._closed
             if close:
-                self._slots.close()
+                self._task.close()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             if self._playing:
                 return
-        self._slots.close()
+        self._task.close()
 
     def cut(self) -> None:
         """Tell the task, from another thread, that nobody waits for it any more, if it can be told."""
-        self._slots.cut(_ONLY)
+        self._task.cut(_ONLY)
 
     def waited(self) -> float:
         """Seconds of what is being played that do not count, as the task only waited for its turn somewhere else."""
-        return self._slots.waited(_ONLY)
+        return self._task.waited(_ONLY)
 
 
 CLOSE_SECONDS = 5.0  # for a task in a thread to close, and for its world
@@ -73,10 +73,10 @@ class ThreadTasks(Pool):
 
     def __init__(self, world: World, count: int, threads: int, step_seconds: float) -> None:
         super().__init__(world, count)
-        self._crew = Crew(min(threads, count))
+        self._threads = DeadlineThreads(min(threads, count))
         self._step_seconds = step_seconds
-        self._homes = {slot: Home(world) for slot in range(count)}
-        self._sent = self._crew.batch(step_seconds)
+        self._tasks = {slot: SlotTask(world) for slot in range(count)}
+        self._sent = self._threads.batch(step_seconds)
         self._told = 0
 
     def start(self, slot_instances: dict[int, Instance]) -> dict[int, View | Failure]:
@@ -88,7 +88,7 @@ class ThreadTasks(Pool):
         return self._play("step", actions)
 
     def notes(self) -> dict[str, float]:
-        since, self._told = self._crew.left_behind - self._told, self._crew.left_behind
+        since, self._told = self._threads.left_behind - self._told, self._threads.left_behind
         notes = {"threads_left": float(since)} if since else {}
         if isinstance(self._world, RemoteWorld):
             notes |= self._world.notes()
@@ -98,9 +98,9 @@ class ThreadTasks(Pool):
         if self._open:
             super().close()
             self._sent.give_up()
-            self._crew.close()
-            closing = {slot: Job(home.close) for slot, home in self._homes.items()}
-            closers = Crew(min(MOST_CLOSERS, len(closing)))  # the threads that play may all be stuck
+            self._threads.close()
+            closing = {slot: Job(task.close) for slot, task in self._tasks.items()}
+            closers = DeadlineThreads(min(MOST_CLOSERS, len(closing)))  # the threads that play may all be stuck
             closers.run(closing, min(CLOSE_SECONDS, self._step_seconds), CLOSE_ALL_SECONDS)
             closers.close()
             last = threading.Thread(target=close_world, args=(self._world,), daemon=True)
@@ -111,23 +111,24 @@ class ThreadTasks(Pool):
         self._sent.put({slot: self._job(slot, command, argument) for slot, argument in arguments.items()})
 
     def _gather(self, wait: bool) -> dict[int, Result]:
-        return {slot: self._result(slot, found) for slot, found in self._sent.take(1 if wait else 0).items()}
+        return {slot: self._result(slot, result) for slot, result in self._sent.take(1 if wait else 0).items()}
 
     def _play(self, command: Command, arguments: Mapping[int, Any]) -> dict[int, Any]:
         jobs = {slot: self._job(slot, command, argument) for slot, argument in arguments.items()}
-        return {slot: self._result(slot, found) for slot, found in self._crew.run(jobs, self._step_seconds).items()}
+        results = self._threads.run(jobs, self._step_seconds)
+        return {slot: self._result(slot, result) for slot, result in results.items()}
 
     def _job(self, slot: int, command: Command, argument: Any) -> Job[Any]:
-        home = self._homes[slot]
-        return Job(lambda: home.play(command, argument), home.cut, home.waited)
+        task = self._tasks[slot]
+        return Job(lambda: task.play(command, argument), task.cut, task.waited)
 
-    def _result(self, slot: int, found: Any) -> Any:
-        if isinstance(found, Late):
-            if found.begun:
-                self._homes[slot].close()  # its thread does it, when it comes back
-                self._homes[slot] = Home(self._world)
-            return Failure("time_limit", _lateness(found, self._step_seconds))
-        return Failure("task_error", in_words(found)) if isinstance(found, BaseException) else found
+    def _result(self, slot: int, result: Any) -> Any:
+        if isinstance(result, Late):
+            if result.begun:
+                self._tasks[slot].close()  # its thread does it, when it comes back
+                self._tasks[slot] = SlotTask(self._world)
+            return Failure("time_limit", _lateness(result, self._step_seconds))
+        return Failure("task_error", in_words(result)) if isinstance(result, BaseException) else result
 
 
 def _lateness(late: Late, seconds: float) -> str:

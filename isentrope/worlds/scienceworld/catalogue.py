@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import TaskError
 
-# What an agent is told about ScienceWorld.
-
+# what an agent is told
 
 _SITUATION = (
     "You carry out one science task in a simulated house with a kitchen, a workshop, a greenhouse, a foundry and other "

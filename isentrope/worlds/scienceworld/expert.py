@@ -1,4 +1,7 @@
-"""A player that knows the solution: the gold path that the simulator works out for a variation."""
+"""Expert that follows the gold path, the solution that the simulator works out for a variation.
+
+The solution comes without reasons. So the thought that goes with an action claims no more than the action itself tells.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,6 @@ from dataclasses import dataclass
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Instance, Move, View
 from isentrope.worlds.scienceworld.simulator import Machines, Simulator
-
-# A sentence for each action of a known solution. It says what is done and, where the action tells, what for.
-#
-# The solution comes from the simulator, without reasons. So a thought claims no more than can be read off the action.
-
 
 _WORDS = (
     (r"teleport to (.+)", "I go straight to the {0}."),
@@ -49,7 +47,7 @@ _TASK = re.compile(r"Your task is to (.+?)(?:\.\s|\.?$)", re.DOTALL)
 
 
 def thought(action: str, goal: str, first: bool) -> str:
-    """The first one also says what the task is."""
+    """A sentence for an action of the solution. The first one also says what the task is."""
     said = next((_filled(match, words) for form, words in _WORDS if (match := re.fullmatch(form, action))), "")
     said = said or f"Next: {action}."
     task = _TASK.search(goal) if first else None

@@ -1,4 +1,4 @@
-"""One game of ScienceWorld: the calls of its Java side, and the bookkeeping that goes with a step."""
+"""Plays games of ScienceWorld through its Java side, in as many Java processes as are needed."""
 
 from __future__ import annotations
 
@@ -128,9 +128,6 @@ class Simulator:
 def _needs_no_reach(action: str) -> bool:
     """A number answers the question which thing was meant; teleporting is done from afar."""
     return action.isdecimal() or action.startswith("teleport")
-
-
-# Java processes for as many games as are played at once.
 
 
 ROOM = 16  # megabytes that a game is given; it takes about 11

@@ -1,4 +1,4 @@
-"""Players for warm-up: one that reads what it finds in the generated library, and one that knows the solution."""
+"""Experts for warm-up data: one that reads what it finds in the generated library, and one that knows the solution."""
 
 from __future__ import annotations
 

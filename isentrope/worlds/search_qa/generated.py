@@ -1,4 +1,4 @@
-"""A small library of things that do not exist, and questions about them: nothing to download, nothing to have read.
+"""Generates a small library about things that do not exist, and questions about it: nothing to download or to know.
 
 Each split has things of its own, and no fact leads from one split to another; all passages stand in one corpus.
 """
@@ -12,9 +12,6 @@ from functools import lru_cache
 
 from isentrope.worlds.search_qa.passages import Passage
 from isentrope.worlds.search_qa.questions import Question
-
-# Names of things that do not exist, no two of them alike.
-
 
 _BEGIN = ("Al", "Bel", "Bran", "Cal", "Cor", "Dar", "El", "Fen", "Gal", "Hal", "Is", "Jor", "Kel", "Lor", "Mar", "Nor",
           "Or", "Pel", "Quil", "Ros", "Sel", "Tar", "Ul", "Ver", "Wil", "Yor", "Zan")  # fmt: skip
@@ -34,7 +31,7 @@ _NOUN = ("Anchor", "Bridge", "Candle", "Door", "Ferry", "Garden", "Harbour", "Is
 
 
 class Names:
-    """Gives out names by kind; deterministic for its source of randomness."""
+    """Gives out invented names by kind, no two alike; deterministic for its source of randomness."""
 
     def __init__(self, source: random.Random) -> None:
         self._random, self._taken, self._syllables = source, set[str](), 1
@@ -71,14 +68,11 @@ def pronoun(name: str, kind: str) -> str:
     return "She" if name.split()[0] in _WOMEN else "He"
 
 
-# What can be said of invented people, towns, firms, contests and books, in a passage and in a question.
-#
-# A relation leads from a subject to a value: another thing (then it can be asked through: "the founder of …"), or a
-# plain one such as a year. In the templates {x} is the subject and {y} the value.
-
-
 @dataclass(frozen=True)
 class Relation:
+    """Leads from a subject to a value: another thing (then it can be asked through: "the founder of …"), or a plain one
+    such as a year. In the templates {x} is the subject and {y} the value."""
+
     subject: str  # the kind of thing that it is said of
     name: str
     value: str  # the kind of thing that the value is; or year, trade, river, ...: a plain value

@@ -1,4 +1,4 @@
-"""Passages and their index in files that are made once and mapped into memory."""
+"""Keeps passages and their index in memory-mapped files, built once for a corpus and shared by all processes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,11 @@ from isentrope.core.errors import TaskError
 from isentrope.runs.atomic import flush_folder
 from isentrope.worlds.search_qa.passages import Passage
 
-# Passages in a file that is looked into, not read: memory stays the same for a thousand or twenty million of them.
-
-
 _TEXT, _ENDS = "passages.jsonl", "ends.npy"
 
 
 class PassageFile:
-    """Passages by number, from a folder that `write` filled."""
+    """Passages by number, from a folder that `write` filled. They are not read into memory, however many there are."""
 
     def __init__(self, folder: Path) -> None:
         self._ends = np.load(folder / _ENDS, mmap_mode="r")
@@ -51,9 +48,6 @@ def write(folder: Path, passages: Iterable[Passage]) -> Iterator[Passage]:
             ends.append(place)
             yield passage
     np.save(folder / _ENDS, np.frombuffer(ends, dtype=np.int64))
-
-
-# Indexes on disk: built once for each corpus file, complete or not there at all, shared by every process.
 
 
 def cache_folder(option: str) -> Path:

@@ -1,4 +1,4 @@
-"""Passages: what a search finds, and how they are read from a corpus file or a server's answer.
+"""Reads passages, the texts that a search finds, from corpus files and from a server's answers.
 
 {"id": "7", "contents": "\"Title\"\nText"}       as Search-R1 has them
 {"id": "7", "title": "Title", "text": "Text"}     as most others do
@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from isentrope.core.errors import TaskError
-
-# Records from files: JSON lines, JSON arrays and Parquet; the first two also compressed (.zst, .gz).
-
 
 SUFFIXES = (".jsonl", ".json", ".parquet")
 _COMPRESSED = {".zst": "zstd", ".gz": "gzip"}
@@ -36,7 +33,8 @@ def plain_name(path: Path) -> str:
 
 
 def read_records(path: Path) -> Iterator[tuple[str, Record]]:
-    """(where it stands, the record), one at a time; JSON lines and Parquet are never held whole."""
+    """(where it stands, the record), one at a time, from JSON lines, JSON arrays or Parquet; the first two may be
+    compressed (.zst, .gz). JSON lines and Parquet are never held whole."""
     try:
         yield from _parquet(path) if plain_name(path).endswith(".parquet") else _json(path)
     except (OSError, UnicodeDecodeError) as error:

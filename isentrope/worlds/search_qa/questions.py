@@ -1,4 +1,5 @@
-"""Questions with their golden answers, and the many ways in which the data sets write them down.
+"""Reads questions with their golden answers, in the formats of the usual data sets, and finds the sets in local files.
+
 
 {"id": "1", "question": "...", "golden_answers": ["..."]}            Search-R1, all sets
 {"question": "...", "answer": "..."}                                  Bamboogle, and many others
@@ -6,6 +7,14 @@
 {"id", "question", "answer", "answer_aliases", "paragraphs": [...]}   MuSiQue
 {"Question", "Answer": {"Value", "Aliases"}}                          TriviaQA
 {"question", "possible_answers": "[\"...\"]"}                         PopQA
+
+A question's set is what its record says (`dataset`, `data_source`), else what the file or its folder is called; its
+split likewise (`split`, "hotpotqa-train", `nq/train.jsonl`, `hotpot_dev_fullwiki_v1.json`). A folder counts only if
+its name is a set, a split, or both, and nothing else.
+
+no split named                     the questions are for testing
+a set with dev but without test    its dev questions are for testing: those of its test are not public
+a set with a single split          stands in that split alone; nothing is moved
 """
 
 from __future__ import annotations
@@ -111,17 +120,6 @@ def _table(value: Any) -> Mapping[str, Any]:
 
 def _names(fields: Mapping[str, Any]) -> str:
     return ", ".join(fields)[:200] or "none"
-
-
-# The data sets by name, found in local files.
-#
-# A question's set is what its record says (`dataset`, `data_source`), else what the file or its folder is called; its
-# split likewise (`split`, "hotpotqa-train", `nq/train.jsonl`, `hotpot_dev_fullwiki_v1.json`). A folder counts only if
-# its name is a set, a split, or both, and nothing else.
-#
-#     no split named                     the questions are for testing
-#     a set with dev but without test    its dev questions are for testing: those of its test are not public
-#     a set with a single split          stands in that split alone; nothing is moved
 
 
 NAMES: dict[str, tuple[str, ...]] = {

@@ -1,4 +1,4 @@
-"""Search on a server that speaks Search-R1's protocol: `isentrope retrieve`, or one of theirs.
+"""Searches on a server that speaks Search-R1's protocol: `isentrope retrieve`, or one of theirs.
 
 POST /retrieve   {"queries": ["..."], "topk": 3, "return_scores": true}
 answer           {"result": [[{"document": {"id": "7", "contents": "\\"Title\\"\\nText"}, "score": 11.2}, ...]]}
@@ -30,7 +30,9 @@ class Remote:
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         body = json.dumps({"queries": list(queries), "topk": k, "return_scores": True}).encode()
-        results = _member(self._ask(body), "result", self._url)
+        answer = self._ask(body)
+        result = cast("Mapping[str, Any]", answer).get("result") if isinstance(answer, Mapping) else None
+        results = _items(result, self._url)
         if len(results) != len(queries):
             raise TaskError(f"{self._url} gave {len(results)} results for {len(queries)} queries")
         return [
@@ -83,10 +85,6 @@ def _parsed(body: bytes, url: str) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         raise TaskError(f"{url} did not answer in JSON; is it a server of Search-R1's protocol?") from None
-
-
-def _member(answer: Any, key: str, url: str) -> list[Any]:
-    return _items(cast("Mapping[str, Any]", answer).get(key) if isinstance(answer, Mapping) else None, url)
 
 
 def _items(value: Any, url: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What answers a search: an index of this process, or a server.
+"""Searches a corpus, by words (BM25) or by meaning (sentence embeddings).
 
 retriever = open_corpus(Path("corpus.jsonl"), "bm25")     # builds the index, or finds it in the cache
 retriever.search(["who founded Corvane Mills"], k=3)      # a list of hits for each query
@@ -23,8 +23,7 @@ from isentrope.worlds.search_qa import index_cache
 from isentrope.worlds.search_qa.index_cache import built, cache_folder, key_of
 from isentrope.worlds.search_qa.passages import Hit, Passage, read_corpus
 
-# Search by words: BM25 on `bm25s`, English stems, common words left out.
-
+# BM25 on `bm25s`, English stems, common words left out
 
 BM25_MADE_WITH = (
     "bm25 lucene k1=1.5 b=0.75 english stems, 1"  # part of an index's name: change it with what stands below
@@ -106,8 +105,7 @@ def best(scores: Any, k: int) -> list[int]:
     return places[np.argsort(-scores[places], kind="stable")][:k].tolist()
 
 
-# Search by meaning: sentence embeddings of all-MiniLM-L6-v2, from a package that ships the model, compared exactly.
-
+# sentence embeddings of all-MiniLM-L6-v2, from a package that ships the model, compared exactly
 
 DENSE_MADE_WITH = "dense all-MiniLM-L6-v2, 1"
 _DENSE_WHAT = "the dense search of search_qa"

@@ -1,4 +1,4 @@
-"""Retrieval over HTTP by Search-R1's protocol. The other end is `remote.py`."""
+"""Serves retrieval over HTTP by Search-R1's protocol. The other end is `remote.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One question: searches, then an answer."""
+"""Plays one question, searches and then an answer, and scores the answer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.search_qa.passages import Hit, clean
 from isentrope.worlds.search_qa.questions import Question
 
-# What the agent says: `search[...]` or `answer[...]`, or the same between tags.
-
+# actions: search[...] or answer[...], or the same between tags
 
 MAX_TEXT = 1000  # characters of a query or an answer
 
@@ -46,8 +45,7 @@ def read_action(action: str) -> Said:
     return Said(search=text) if name == "search" else Said(answer=text)
 
 
-# Is the answer right? Exact match and token F1 after the usual normalisation of question answering.
-
+# scores: exact match and token F1 after the usual normalisation of question answering
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)

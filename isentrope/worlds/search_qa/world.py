@@ -146,11 +146,10 @@ class SearchQAWorld:
             raise TaskError(f"there is no question number {index} in {split!r}: it has {len(self._questions[split])}")
 
 
-# How good is the search? The share of a question's supporting passages that the question itself finds.
-
-
 @dataclass(frozen=True)
 class Recall:
+    """How good the search is: the share of a question's supporting passages that the question itself finds."""
+
     questions: int
     shares: dict[int, float]  # by the number of passages looked at
 

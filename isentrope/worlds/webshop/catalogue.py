@@ -1,4 +1,4 @@
-"""The shop's stock on the disk: products in a database, the search index and the goals beside it.
+"""Keeps the shop's stock on disk: products in a database, the search index and the goals beside it.
 
 It is built once from the official files, in bounded memory, and found again by the files' sizes and samples of their
 contents. A catalogue that is half built is never seen: it is written under another name and renamed at the end.
@@ -163,9 +163,6 @@ def file_mark(path: Path) -> str:
             file.seek(begin)
             digest.update(file.read(1_000_000))
     return digest.hexdigest()
-
-
-# Opens the catalogue that the options ask for: the generated one, or one made from the official files.
 
 
 Show = Callable[[str, float], None]  # (what is being done, share done)

@@ -1,4 +1,4 @@
-"""A shopper who follows simple rules: search for the words of the instruction, look at what fits best, choose, buy.
+"""Expert that shops by simple rules: search for the words of the instruction, look at what fits best, choose, buy.
 
 It sees what an agent sees. The first product is bought that has every option asked for, costs no more than allowed and
 whose page and features hold the words of the instruction; when time runs out, the one that came closest.

@@ -1,4 +1,4 @@
-"""A small shop of invented products, always the same one, so that nothing has to be downloaded."""
+"""Generates a small shop of invented products, always the same one, so that nothing has to be downloaded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from isentrope.worlds.webshop.products import Product, Wish, draw_price
 
-# The words that generated products are made of. Brands are invented.
-
+# words that generated products are made of; the brands are invented
 
 _BRANDS = """
 Norvale Tamberly Quillow Brackenfold Osterby Lumenhart Pellica Varnay Ridgemoor Calderan Fenwick&Sol Ostrava Merribel

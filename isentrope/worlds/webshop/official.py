@@ -1,4 +1,4 @@
-"""Reads the official files piece by piece: products, their attributes and instructions, and people's instructions.
+"""Reads the official files piece by piece (products, attributes, instructions), and writes a generated shop as such.
 
 A file may be compressed (.zst). Nothing is ever held whole: the full product file has more than five gigabytes.
 """
@@ -15,8 +15,6 @@ from typing import IO, Any, cast
 from isentrope.core.errors import TaskError
 from isentrope.worlds.registry import require
 from isentrope.worlds.webshop.products import Product, Record, Wish, read_product
-
-# Writes products in the layout of the official files, so that other programs can load a generated shop.
 
 
 def write_official(folder: Path, products: Iterable[Product]) -> tuple[Path, Path]:
@@ -56,9 +54,6 @@ def _note(product: Product) -> dict[str, Any]:
     for wish in product.wishes:
         note |= {"instruction": wish.text, "instruction_attributes": list(wish.attributes)}
     return note
-
-
-BATCH = 5_000
 
 
 @contextmanager

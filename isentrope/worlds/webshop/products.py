@@ -123,16 +123,12 @@ def _options(record: Record) -> dict[str, tuple[str, ...]]:
     raw: Any = record.get("customization_options")
     if isinstance(raw, dict):
         return {
-            str(name).lower(): tuple(_option_value(one["value"]) for one in contents)
+            str(name).lower(): tuple(str(one["value"]).strip().replace("/", " | ").lower() for one in contents)
             for name, contents in cast("dict[str, list[dict[str, Any]] | None]", raw).items()
             if contents is not None
         }
     ready: Any = record.get("options") or {}
     return {str(name).lower(): tuple(str(one) for one in values) for name, values in ready.items()}
-
-
-def _option_value(value: Any) -> str:
-    return str(value).strip().replace("/", " | ").lower()
 
 
 def _reviews(reviews: Any) -> tuple[tuple[str, str, str], ...]:

@@ -1,4 +1,4 @@
-"""How well a purchase fits a goal: R = r_type · (attributes + options + price) / (all that was asked for)."""
+"""Goals, and the reward of a purchase: R = r_type · (attributes + options + price) / (all that was asked for)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from typing import Any
 from isentrope.worlds.registry import require
 from isentrope.worlds.webshop.products import Product
 
-# What the shopper is sent for: a product's wish, options and a price limit, in one sentence.
-
-
 SHUFFLE_SEED = 233
 NO_LIMIT = 1_000_000.0
 _LIMITS = tuple(10.0 * step for step in range(1, 100))  # price limits: 10, 20, ..., 990 dollars
@@ -23,6 +20,8 @@ _LIMITS = tuple(10.0 * step for step in range(1, 100))  # price limits: 10, 20, 
 
 @dataclass(frozen=True)
 class Goal:
+    """What the shopper is sent for: a product's wish, options and a price limit, in one sentence."""
+
     text: str
     attributes: tuple[str, ...]
     options: tuple[str, ...]

@@ -1,8 +1,13 @@
-"""Builds the search index in bounded memory.
+"""BM25 search over the products, with Lucene's scores and Lucene's order; builds its index in bounded memory.
 
-While products stream by, the term counts of each are spooled to files. Then the columns of the score matrix are made,
-as many at a time as fit into a block, each block by one pass over the spool. What stays in memory is the vocabulary, a
-number per product and one block.
+Terms are made as Lucene's English analyzer makes them. Word breaks follow Unicode's annex 29, which is what its
+StandardTokenizer implements; then possessive 's goes, words are lower-cased, 33 stop words are left out and the rest is
+stemmed by Porter's algorithm. The index is a bm25s index (three arrays: a column of scores per term), so it can be read
+from the disk as it is needed.
+
+To build it: while products stream by, the term counts of each are spooled to files. Then the columns of the score
+matrix are made, as many at a time as fit into a block, each block by one pass over the spool. What stays in memory is
+the vocabulary, a number per product and one block.
 """
 
 from __future__ import annotations
@@ -19,12 +24,6 @@ from typing import IO, Any, cast
 import numpy as np
 
 from isentrope.worlds.registry import require
-
-# Text to search terms, as Lucene's English analyzer makes them.
-#
-# Word breaks follow Unicode's annex 29, which is what Lucene's StandardTokenizer implements; then possessive 's goes,
-# words are lower-cased, 33 stop words are left out and the rest is stemmed by Porter's algorithm.
-
 
 _STOP_WORDS = """
 a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
@@ -101,12 +100,6 @@ def stem(word: str) -> str:
     if found.endswith("bli") and _MEASURE.search(found[:-3]):
         return _porter()(found[:-1] + "e")
     return found
-
-
-# BM25 search over the products, with Lucene's scores and Lucene's order.
-#
-# The index is a bm25s index (three arrays: a column of scores per term), so it can be read from the disk as it is
-# needed. It is written by `index.py`, which keeps little in memory however many products there are.
 
 
 K1, B = 0.9, 0.4

@@ -1,4 +1,4 @@
-"""One visit to the shop: searches and clicks lead from page to page until something is bought."""
+"""The pages of the shop, and one visit: searches and clicks lead from page to page until something is bought."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Protocol
 
 from isentrope.worlds.webshop.products import Product
 from isentrope.worlds.webshop.reward import Goal, Score, score
-
-# The pages of the shop: what they show, what can be clicked on them, and their text.
-
 
 SEPARATOR = " [SEP] "
 PER_PAGE = 10

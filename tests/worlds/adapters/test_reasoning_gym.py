@@ -19,7 +19,7 @@ from isentrope.worlds.adapters.reasoning_gym import (
     harmless,
 )
 from isentrope.worlds.conformance.suite import assert_conforms
-from isentrope.worlds.pool.open import place_of
+from isentrope.worlds.pool.open import choose_placement
 
 reasoning_gym = pytest.importorskip("reasoning_gym", reason="needs pip install 'isentrope[reasoning-gym]'")
 
@@ -110,8 +110,8 @@ def test_an_answer_that_reads_like_a_huge_number_can_be_right() -> None:
 
 
 def test_scorers_that_do_not_come_back_are_left_behind_in_workers() -> None:
-    assert place_of("auto", 0, made("intermediate_integration")).workers > 0
-    assert place_of("auto", 0, made("gcd", "ransom_note")).workers == 0  # its questions differ between processes
+    assert choose_placement("auto", 0, made("intermediate_integration")).workers > 0
+    assert choose_placement("auto", 0, made("gcd", "ransom_note")).workers == 0  # questions differ between processes
 
 
 def test_the_guard_is_needed(tmp_path: Any) -> None:

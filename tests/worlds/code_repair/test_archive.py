@@ -59,8 +59,8 @@ def test_hostile_members(tmp_path: Path) -> None:
 
 
 def test_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MOST_BYTES", 1 << 20)
-    monkeypatch.setattr(archive, "MOST_FILES", 10)
+    monkeypatch.setattr(archive, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(archive, "MAX_FILES", 10)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("p/zeros", bytes(3 << 20))
     with pytest.raises(TaskError, match="more than 1 MB"):

@@ -9,7 +9,7 @@ import pytest
 from isentrope.sandbox.base import Item, Limits, Tree, make_sandbox
 from isentrope.worlds.code_repair.workbench import Workbench, parse_action
 from isentrope.worlds.code_repair.world import CodeRepairWorld
-from isentrope.worlds.pool.open import MOST_THREADS, place_of
+from isentrope.worlds.pool.open import MOST_THREADS, choose_placement
 
 LINES = "".join(f"x{number}\n" for number in range(1, 201))
 
@@ -60,4 +60,4 @@ def test_a_blank_in_a_name() -> None:
 def test_threads_of_a_large_machine(monkeypatch: pytest.MonkeyPatch, cores: int, threads: int) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 999)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))  # pyright: ignore
-    assert place_of("auto", 0, CodeRepairWorld()).threads == threads
+    assert choose_placement("auto", 0, CodeRepairWorld()).threads == threads

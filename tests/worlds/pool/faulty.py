@@ -17,7 +17,7 @@ from isentrope.core.seeding import stream
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.household.world import HouseholdOptions, HouseholdTask, HouseholdWorld
 from isentrope.worlds.pool.base import TaskPool
-from isentrope.worlds.pool.open import Failure
+from isentrope.worlds.pool.guarded import Failure
 
 NAME = "tests.worlds.pool.faulty:FaultyHousehold"
 # fault -> where it has to be found: the kind of the failure, or what was mended in an episode that goes on

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from isentrope.worlds.pool.open import LocalTasks
-from isentrope.worlds.pool.workers import WorkerTasks
+from isentrope.worlds.pool.processes import WorkerTasks
 from tests.worlds.pool.faulty import FAULTS, NAME, FaultyHousehold, FaultyOptions, account, fault_of, play
 
 SHARE = 0.05

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Step, View
-from isentrope.worlds.pool.base import TaskPool
-from isentrope.worlds.pool.open import Failure, LocalTasks, Result
+from isentrope.worlds.pool.base import Result, TaskPool
+from isentrope.worlds.pool.guarded import Failure
+from isentrope.worlds.pool.open import LocalTasks
+from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.pool.threads import ThreadTasks
-from isentrope.worlds.pool.workers import WorkerTasks
 from tests.toys import ToyOptions, ToyWorld
 from tests.worlds.pool.odd_worlds import HERE, OddWorld, Threaded
 

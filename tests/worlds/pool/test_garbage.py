@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool.codec import MAX_MESSAGE, pack, result_from_table, result_to_table, unpack
 from isentrope.worlds.pool.guarded import Failure
-from isentrope.worlds.pool.sanitize import MAX_TEXT, Garbage, tidy_step, tidy_view
+from isentrope.worlds.pool.sanitize import MAX_TEXT, Garbage, sanitize_step, sanitize_view
 
 VIEW = View("text", ("look",), "goal")
 
 
 def test_a_long_observation_is_cut_with_a_note() -> None:
-    view = tidy_view(replace(VIEW, text="x" * 10_000_000))
+    view = sanitize_view(replace(VIEW, text="x" * 10_000_000))
     assert view.mended == ("text_cut",)
     assert len(view.text) == MAX_TEXT
     assert view.text.endswith("x\n[cut here: 10,000,000 characters in all]")
-    assert tidy_view(view) == view  # what is tidy stays as it is
-    assert tidy_view(VIEW) == VIEW
+    assert sanitize_view(view) == view  # what is tidy stays as it is
+    assert sanitize_view(VIEW) == VIEW
 
 
 def test_long_lists_and_bombs_of_info() -> None:
-    view = tidy_view(replace(VIEW, admissible=tuple(f"go to {n}" for n in range(1_000_000))))
+    view = sanitize_view(replace(VIEW, admissible=tuple(f"go to {n}" for n in range(1_000_000))))
     assert view.mended == ("actions_cut",)
     assert view.admissible is not None
     assert sum(map(len, view.admissible)) + len(view.admissible) <= MAX_TEXT
@@ -38,14 +38,14 @@ def test_long_lists_and_bombs_of_info() -> None:
         {"k" * 10_000: 1.0},
     ]
     for bomb in bombs:
-        step = tidy_step(Step(VIEW, info=bomb))
+        step = sanitize_step(Step(VIEW, info=bomb))
         assert step.view.mended == ("info_cut",)
         assert len(pack(result_to_table(step))) < 100_000
-    assert tidy_step(Step(VIEW, info={"a": float("nan")})).info == {"a": "nan"}
+    assert sanitize_step(Step(VIEW, info={"a": float("nan")})).info == {"a": "nan"}
 
 
 def test_characters_that_do_not_exist() -> None:
-    view = tidy_view(View("a\ud800b", ("\udcff",), "goal"))
+    view = sanitize_view(View("a\ud800b", ("\udcff",), "goal"))
     assert (view.text, view.admissible, view.mended) == ("a?b", ("?",), ("encoding",))
 
 
@@ -104,11 +104,11 @@ def hostile() -> Hostile:
 )
 def test_what_cannot_be_used_is_refused(step: Any) -> None:
     with pytest.raises(Garbage):
-        tidy_step(step)
+        sanitize_step(step)
 
 
 def test_subclasses_become_what_they_are() -> None:
-    view = tidy_view(View(Lying("x" * 200_000), (Lying("look"),), Lying("goal")))
+    view = sanitize_view(View(Lying("x" * 200_000), (Lying("look"),), Lying("goal")))
     assert type(view.text) is str
     assert view.text.startswith("xxx")
     assert len(view.text) == MAX_TEXT
@@ -125,7 +125,7 @@ steps = st.builds(
 )  # fmt: skip
 
 
-@given(st.one_of(views.map(tidy_view), steps.map(tidy_step), st.builds(Failure, st.just("garbage"), text)))
+@given(st.one_of(views.map(sanitize_view), steps.map(sanitize_step), st.builds(Failure, st.just("garbage"), text)))
 def test_results_survive_the_wire(result: View | Step | Failure) -> None:
     try:
         data = pack(result_to_table(result))
@@ -137,7 +137,7 @@ def test_results_survive_the_wire(result: View | Step | Failure) -> None:
 
 def test_the_worst_tidy_step_fits_into_a_message() -> None:
     worst = View("\x01" * MAX_TEXT, ("\x01" * (MAX_TEXT - 1),), "\x01" * MAX_TEXT, "\x01" * MAX_TEXT)
-    step = tidy_step(Step(worst, info={f"{n:03}" + "\x01" * 97: "\x01" * 500 for n in range(100)}))
+    step = sanitize_step(Step(worst, info={f"{n:03}" + "\x01" * 97: "\x01" * 500 for n in range(100)}))
     assert len(pack(result_to_table(step))) < MAX_MESSAGE
 
 

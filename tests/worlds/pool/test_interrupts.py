@@ -9,10 +9,11 @@ import time
 import pytest
 
 from isentrope.worlds.contract import Step, View
-from isentrope.worlds.pool.deadline_threads import Crew, Job, Late
-from isentrope.worlds.pool.open import Failure, LocalTasks
+from isentrope.worlds.pool.deadline_threads import DeadlineThreads, Job, Late
+from isentrope.worlds.pool.guarded import Failure
+from isentrope.worlds.pool.open import LocalTasks
+from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.pool.threads import ThreadTasks
-from isentrope.worlds.pool.workers import WorkerTasks
 from tests.worlds.pool.odd_worlds import HERE, Abrupt, Threaded
 
 RAISED = Failure("task_error", "KeyboardInterrupt: ")
@@ -25,7 +26,7 @@ def interrupt_main() -> None:
 
 
 def test_what_was_not_begun_when_ctrl_c_came_is_not_played() -> None:
-    team, release, played = Crew(1), threading.Event(), list[int]()
+    team, release, played = DeadlineThreads(1), threading.Event(), list[int]()
 
     def first() -> None:
         time.sleep(0.05)  # until the other thread waits
@@ -43,7 +44,7 @@ def test_what_was_not_begun_when_ctrl_c_came_is_not_played() -> None:
 
 
 def test_jobs_have_so_much_time_altogether() -> None:
-    team, release = Crew(1), threading.Event()
+    team, release = DeadlineThreads(1), threading.Event()
     found = team.run({n: Job(lambda: release.wait(60)) for n in range(3)}, 0.4, altogether=0.2)
     assert [isinstance(late, Late) and late.begun for late in found.values()] == [True, False, False]
     release.set()

@@ -13,8 +13,9 @@ import pytest
 
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.worlds.contract import Step, View
-from isentrope.worlds.pool.open import Failure, LocalTasks, open_tasks
-from isentrope.worlds.pool.workers import WorkerTasks
+from isentrope.worlds.pool.guarded import Failure
+from isentrope.worlds.pool.open import LocalTasks, open_tasks
+from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.registry import make_world
 from tests.worlds.pool import odd_worlds
 
@@ -158,8 +159,8 @@ def test_a_replay_that_hangs_costs_its_own_episode_only(shared: WorkerTasks) -> 
     shared.start(instances(0, 2))
     shared.step({2: "add one"})
     worker = shared._workers[0]
-    worker._lives[0].actions.append("hang")
-    worker._lives[0].marks.append(0)
+    worker._replays[0].actions.append("hang")
+    worker._replays[0].marks.append(0)
     (old,) = pids(shared, 2)
     os.kill(old, signal.SIGKILL)
     assert gone(old)
@@ -235,7 +236,7 @@ def test_misuse_is_refused(shared: WorkerTasks) -> None:
 
 TRAINER = """
 import sys, time
-from isentrope.worlds.pool.open import WorkerTasks
+from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.registry import make_world
 if __name__ == "__main__":
     tasks = WorkerTasks("tests.toys:ToyWorld", {"naughty": True}, count=2, workers=2, step_seconds=100)

@@ -16,7 +16,8 @@ from isentrope.core.errors import ConfigError, TaskError
 from isentrope.worlds.conformance.suite import assert_conforms
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.pool import remote
-from isentrope.worlds.pool.open import Failure, LocalTasks, open_tasks
+from isentrope.worlds.pool.guarded import Failure
+from isentrope.worlds.pool.open import LocalTasks, open_tasks
 from isentrope.worlds.pool.remote import RemoteWorld
 from isentrope.worlds.pool.threads import ThreadTasks
 from isentrope.worlds.registry import make_world

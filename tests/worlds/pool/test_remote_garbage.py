@@ -10,7 +10,8 @@ from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool import remote
 from isentrope.worlds.pool.codec import pack
-from isentrope.worlds.pool.open import Failure, open_tasks
+from isentrope.worlds.pool.guarded import Failure
+from isentrope.worlds.pool.open import open_tasks
 from isentrope.worlds.pool.remote import RemoteWorld
 from tests.worlds.pool.task_servers import DESCRIPTION, OPTIONS, VIEW, WORLD, body, raw_server, usual
 

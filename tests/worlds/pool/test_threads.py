@@ -12,10 +12,11 @@ from isentrope.config.validate import addresses, where_problem
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool import deadline_threads
-from isentrope.worlds.pool.deadline_threads import Crew, Job, Late
-from isentrope.worlds.pool.open import Failure, LocalTasks, Place, cores, open_tasks, place_of
+from isentrope.worlds.pool.deadline_threads import DeadlineThreads, Job, Late
+from isentrope.worlds.pool.guarded import Failure
+from isentrope.worlds.pool.open import LocalTasks, Placement, choose_placement, cores, open_tasks
+from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.pool.threads import ThreadTasks
-from isentrope.worlds.pool.workers import WorkerTasks
 from tests.worlds.pool.odd_worlds import HERE, NotReplayable, PrefersNonsense, PrefersProcesses, Threaded
 
 
@@ -68,7 +69,7 @@ def test_a_thread_that_hangs_is_left_behind_and_its_slot_can_start_again() -> No
 
 
 def test_threads_that_never_come_back_are_not_collected_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadline_threads, "MOST_STUCK", 3)
+    monkeypatch.setattr(deadline_threads, "MAX_STUCK", 3)
     world = Threaded()
     tasks = begin(world, 8, seconds=0.2)
     before = threading.active_count()
@@ -87,7 +88,7 @@ def test_threads_that_never_come_back_are_not_collected_without_end(monkeypatch:
 
 def test_a_task_that_was_not_begun_keeps_its_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is not forgotten, but closed with the pool."""
-    monkeypatch.setattr(deadline_threads, "MOST_STUCK", 1)
+    monkeypatch.setattr(deadline_threads, "MAX_STUCK", 1)
     world = Threaded()
     tasks = ThreadTasks(world, 4, 1, 0.3)
     tasks.start({slot: world.instance("train", 0) for slot in range(4)})
@@ -103,7 +104,7 @@ def test_a_task_that_was_not_begun_keeps_its_home(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_crew_serves_several_callers_at_once() -> None:
-    team, results = Crew(4), dict[int, dict[int, int | Late]]()
+    team, results = DeadlineThreads(4), dict[int, dict[int, int | Late]]()
 
     def call(caller: int) -> None:
         results[caller] = team.run({n: Job(lambda n=n: 100 * caller + n) for n in range(50)}, 10)
@@ -119,16 +120,16 @@ def test_a_crew_serves_several_callers_at_once() -> None:
 
 def test_where_tasks_are_played() -> None:
     plain, threaded, processes = NotReplayable(), Threaded(), PrefersProcesses()
-    assert place_of("auto", 0, plain) == Place()
-    assert place_of("auto", 3, plain) == Place(workers=3)
-    assert place_of("auto", 0, threaded) == Place(threads=4)
-    assert place_of("auto", 0, processes) == Place(workers=cores())
-    assert place_of("auto", 5, threaded) == Place(workers=5)
-    assert place_of("local", 0, processes) == Place()
-    assert place_of("processes", 0, plain) == Place(workers=cores())
-    assert place_of("processes", 7, threaded) == Place(workers=7)
+    assert choose_placement("auto", 0, plain) == Placement()
+    assert choose_placement("auto", 3, plain) == Placement(workers=3)
+    assert choose_placement("auto", 0, threaded) == Placement(threads=4)
+    assert choose_placement("auto", 0, processes) == Placement(workers=cores())
+    assert choose_placement("auto", 5, threaded) == Placement(workers=5)
+    assert choose_placement("local", 0, processes) == Placement()
+    assert choose_placement("processes", 0, plain) == Placement(workers=cores())
+    assert choose_placement("processes", 7, threaded) == Placement(workers=7)
     with pytest.raises(TaskError, match="prefers 'the moon'"):
-        place_of("auto", 0, PrefersNonsense())
+        choose_placement("auto", 0, PrefersNonsense())
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import pytest
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Step, View
-from isentrope.worlds.pool.open import Failure, LocalTasks
+from isentrope.worlds.pool.guarded import Failure
+from isentrope.worlds.pool.open import LocalTasks
 from isentrope.worlds.registry import make_world
 from isentrope.worlds.scienceworld.world import ScienceWorld, ScienceWorldOptions
 
