@@ -1,18 +1,19 @@
-"""`isentrope methods`: the algorithms and the entropy methods, and all there is to know about one of them."""
+"""`isentrope methods`: lists the algorithms and entropy methods, or shows one: settings, metrics, page, command.
+
+`tools/method_docs.py` writes the tables of docs/algorithms and docs/methods from the same sheets.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from isentrope.charts.text import filled
 from isentrope.config.algorithms import ALGORITHMS, GIGPO_FORMS
 from isentrope.config.describe import SettingInfo, describe
-from isentrope.config.schema import CriticSettings, LearnSettings, SftSettings
+from isentrope.config.schema import CriticSettings, LearnSettings
 from isentrope.config.suggest import did_you_mean
 from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError
@@ -24,18 +25,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# All there is to say of every algorithm and method: its settings, its metrics, its docs page, a command to start with.
-#
-# `isentrope methods` shows it, and `python -m isentrope.cli.methods` writes the tables of docs/algorithms and
-# docs/methods: what stands between `<!-- knobs -->` and `<!-- /knobs -->` on a page, and so on. The text around the
-# tables is written by hand.
-
-
-DOCS = Path(__file__).parents[1] / "docs"
-IMITATION = "sft-and-rft"
-
 _GIGPO = ("divide_by_std", "stats", "discount", "step_weight", "anchor", "anchor_similarity")
-# Which settings of [learn] belong to which advantage estimator and to which loss.
+# the settings of [learn] that an advantage estimator reads, and those that a loss reads
 ADVANTAGES: dict[str, tuple[str, ...]] = {
     "reinforce": ("stats",),
     "rloo": ("stats",),
@@ -48,36 +39,10 @@ LOSSES: dict[str, tuple[str, ...]] = {
     "sequence": ("clip_low", "clip_high"),
     "policy_gradient": (),
 }
-SHARED = (
-    "kl", "kl_estimator", "kl_in", "aggregation", "constant_length", "resample", "resample_by", "overlong",
-    "overlong_penalty", "mask_truncated", "epochs", "mini_batches", "old_logprobs", "mismatch", "mismatch_cap",
-    "mismatch_limit",
-)  # fmt: skip
-OPTIMISER = (
-    "lr", "warmup", "floor", "weight_decay", "beta1", "beta2", "grad_clip", "micro_tokens", "row_tokens", "max_skips",
-    "gradient_checkpointing", "master_weights", "share_prefixes",
-)  # fmt: skip
 _ALWAYS = ("advantage", "loss", "kl", "aggregation")
-# Settings that count only where the first one is switched on.
+# settings that count only where the first one is switched on
 _WITH = {"kl": ("kl_estimator", "kl_in"), "resample": ("resample_by",), "overlong": ("overlong_penalty",)}
 _PLANNED = {"actre": ("plan/stage", "plan/action_temperature")}  # what a method's `plan` notes
-_EVERYWHERE = (
-    "loss/policy",
-    "loss/total",
-    "ratio/",
-    "kl/old",
-    "advantage/",
-    "grad_norm",
-    "lr",
-    "update/skipped",
-    "update/count",
-    "update/dropped_tokens",
-    "update/dropped_share",
-    "mismatch/logp",
-    "mismatch/ratio",
-    "mismatch/truncated",
-    "mismatch/kl",
-)
 
 
 class Knob(NamedTuple):
@@ -87,8 +52,10 @@ class Knob(NamedTuple):
 
 @dataclass(frozen=True)
 class Sheet:
+    """Everything that is shown of an algorithm or a method."""
+
     name: str
-    kind: str  # "algorithm", "method" or "imitation"
+    kind: str  # "algorithm" or "method"; "imitation" has a page alone (tools/method_docs.py)
     summary: str
     paper: str
     knobs: tuple[Knob, ...]
@@ -127,30 +94,16 @@ def algorithm_sheet(name: str) -> Sheet:
 def method_sheet(name: str) -> Sheet:
     kind = METHODS[name]
     metrics = [f"loss/{name}"] if kind.loss is not Method.loss else []
-    metrics += [*_PLANNED.get(name, ()), *_keys(f"{name}/")]
+    metrics += [*_PLANNED.get(name, ()), *glossary_keys(f"{name}/")]
     return Sheet(
         name=name,
         kind="method",
         summary=kind.summary,
         paper=kind.paper,
-        knobs=tuple(_as_they_are(kind.options_class, f"method.{name}")),
+        knobs=tuple(plain_knobs(kind.options_class, f"method.{name}")),
         metrics=tuple(metrics),
         page=f"methods/{name}.md",
         command=f"isentrope train recipes/demo.toml --out runs/{name} --set methods={name}",
-    )
-
-
-def imitation_sheet() -> Sheet:
-    """sft and rft have a page too; they are commands of their own, no algorithm of `isentrope train`."""
-    return Sheet(
-        name=IMITATION,
-        kind="imitation",
-        summary="imitate an expert's games, or the policy's own successes",
-        paper="",
-        knobs=tuple(_as_they_are(SftSettings, "sft")),
-        metrics=("sft/loss", "sft/epoch", "rft/solved", "grad_norm", "lr"),
-        page=f"algorithms/{IMITATION}.md",
-        command="isentrope sft recipes/demo.toml --out runs/warm",
     )
 
 
@@ -167,22 +120,22 @@ def _algorithm_knobs(learn: LearnSettings) -> Iterator[Knob]:
         if name in names:
             yield Knob(info, value_to_toml(values[name]))
     if learn.advantage == "gae":
-        yield from _as_they_are(CriticSettings, "critic")
+        yield from plain_knobs(CriticSettings, "critic")
 
 
 def _algorithm_metrics(learn: LearnSettings) -> Iterator[str]:
     if learn.loss != "policy_gradient":
-        yield from _keys("clip/")
+        yield from glossary_keys("clip/")
     if learn.kl:
-        yield from ("loss/kl", *_keys("kl/k"))
+        yield from ("loss/kl", *glossary_keys("kl/k"))
     if learn.advantage == "gae":
-        yield from _keys("critic/")
+        yield from glossary_keys("critic/")
     if learn.advantage in GIGPO_FORMS:
-        yield from _keys("gigpo/")
+        yield from glossary_keys("gigpo/")
     if learn.resample:
-        yield from _keys("resample/")
+        yield from glossary_keys("resample/")
     if learn.overlong:
-        yield from _keys("overlong/")
+        yield from glossary_keys("overlong/")
     if learn.mask_truncated:
         yield "update/masked"
 
@@ -199,79 +152,14 @@ def _algorithm_command(name: str, learn: LearnSettings) -> str:
     return f"isentrope train recipes/demo.toml --out runs/{name} " + " ".join(f"--set {change}" for change in changes)
 
 
-def _as_they_are(options: type[Any], path: str) -> Iterator[Knob]:
+def plain_knobs(options: type[Any], path: str) -> Iterator[Knob]:
     for info in describe(options, path):
         yield Knob(info, info.default)
 
 
-def _keys(beginning: str) -> list[str]:
+def glossary_keys(beginning: str) -> list[str]:
     """The glossary's keys that begin so."""
     return [entry.key for part in GLOSSARY.values() for entry in part if entry.key.startswith(beginning)]
-
-
-def knob_table(knobs: Iterable[Knob], with_default: bool) -> str:
-    """As Markdown. `with_default`: what a setting is here beside what it is elsewhere, in bold where they differ."""
-    rows: list[tuple[str, ...]] = []
-    for info, value in knobs:
-        here = f"`{value}`" if value == info.default else f"**`{value}`**"
-        values = (here, f"`{info.default}`") if with_default else (f"`{value}`",)
-        rows.append((f"`{info.path}`", *values, info.allowed, info.doc))
-    head = ("setting", "here", "default", "allowed", "meaning")
-    return _table(head if with_default else (head[0], "default", *head[3:]), rows) if rows else "None."
-
-
-def metric_table(keys: Iterable[str]) -> str:
-    rows = [(f"`{key}`", entry_of(key).unit, sentence(key)) for key in keys]
-    return _table(("key", "unit", "meaning"), rows) if rows else "None of its own."
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (head, *rows)]
-    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
-
-
-def preset_table() -> str:
-    """What the algorithms are made of, side by side."""
-    rows: list[tuple[str, ...]] = []
-    for name, algorithm in ALGORITHMS.items():
-        learn = replace(LearnSettings(), **algorithm.settings)
-        clip = f"{learn.clip_low:g} / {learn.clip_high:g}" if LOSSES[learn.loss] else "none"
-        parts = ("advantage", "loss", "clip_low", "clip_high", "kl", "aggregation")
-        extras = [f"`{key} = {value_to_toml(value)}`" for key, value in algorithm.settings.items() if key not in parts]
-        extras += ["a critic"] if learn.advantage == "gae" else []
-        kl = f"{learn.kl:g} ({learn.kl_estimator})" if learn.kl else "none"
-        link = f"[{name}]({name}.md)"
-        rows.append((link, learn.advantage, learn.loss, clip, kl, learn.aggregation, ", ".join(extras)))
-    return _table(("algorithm", "advantage", "loss", "clip below / above", "KL", "aggregation", "extras"), rows)
-
-
-def method_table() -> str:
-    rows = [(f"[{name}]({name}.md)", kind.summary, kind.paper) for name, kind in METHODS.items()]
-    return _table(("method", "what it does", "paper"), rows)
-
-
-def blocks() -> dict[str, dict[str, str]]:
-    """Page below docs/ -> marker -> what stands there."""
-    found: dict[str, dict[str, str]] = {}
-    for one in [*sheets().values(), imitation_sheet()]:
-        knobs = knob_table(one.knobs, with_default=one.kind == "algorithm")
-        found[one.page] = {"knobs": knobs, "metrics": metric_table(one.metrics)}
-    shared = [knob for knob in _as_they_are(LearnSettings, "learn") if knob.info.path.removeprefix("learn.") in SHARED]
-    everywhere = [key for beginning in _EVERYWHERE for key in _keys(beginning)]
-    found["algorithms/README.md"] = {
-        "presets": preset_table(),
-        "knobs": knob_table(shared, with_default=False),
-        "metrics": metric_table(everywhere),
-    }
-    found["methods/README.md"] = {"methods": method_table()}
-    return found
-
-
-def main() -> None:
-    for page, tables in blocks().items():
-        path = DOCS / page
-        path.write_text(filled(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
-    print(f"wrote the tables of {len(blocks())} pages in {DOCS}")
 
 
 TITLES = {"algorithm": "Algorithms: --set learn.algorithm=NAME", "method": "Methods: --set methods=NAME,NAME,…"}
@@ -340,13 +228,8 @@ def _metrics(sheet: Sheet) -> Table:
     from rich.table import Column, Table
 
     from isentrope.core.text import shown
-    from isentrope.metrics.glossary import entry_of, sentence
 
     table = Table(Column("metric", no_wrap=True), Column("unit", overflow="fold"), Column("meaning", overflow="fold"))
     for key in sheet.metrics:
         table.add_row(shown(key, "cyan"), shown(entry_of(key).unit), shown(sentence(key)))
     return table
-
-
-if __name__ == "__main__":
-    main()
