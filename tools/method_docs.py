@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from isentrope.charts.text import filled
-from isentrope.cli.methods import LOSSES, Knob, Sheet, glossary_keys, plain_knobs, sheets
+from isentrope.cli.method_sheets import LOSSES, Knob, Sheet, glossary_keys, plain_knobs, sheets
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.schema import LearnSettings, SftSettings
 from isentrope.config.text import value_to_toml

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from isentrope.worlds.contract import Expert, Instance, Move, Step, Task
     from isentrope.worlds.webshop.visit import ItemPage, Page, ResultsPage, SubPage
 
-# The pages of the webshop for people: products, prices and buttons, each with the number that presses it.
+# -- pages of the webshop for people: products, prices and buttons, each with the number that presses it
 
 
 def shop_page(page: Page, actions: Sequence[str]) -> RenderableType:

@@ -30,7 +30,7 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
         optimiser = make_optimiser(run.policy, run.config.learn)
         if run.checkpoint:
             optimiser.load_state_dict(load_state(run.checkpoint)["optimiser"])
-            run.keeper.settle(run.checkpoint)
+            run.checkpoints.settle(run.checkpoint)
         with run.collector() as collector:
             games = _own_games(run, collector) if kind == "rft" else _expert_games(run, collector)
             return _imitate_all(run, optimiser, collector, games)
@@ -120,7 +120,7 @@ def _imitate_all(run: RunSession, optimiser: Optimiser, collector: Collector, ga
             log.write(done, metrics, kind="eval")
             progress.say(f"{name} {done}/{total}: loss {loss:.3f}, {summary(metrics, config.eval.splits)}")
         if done == total or done % config.run.checkpoint_every == 0:
-            run.keeper.save(done, run.policy, {"optimiser": optimiser.state_dict()}, metrics)
+            run.checkpoints.save(done, run.policy, {"optimiser": optimiser.state_dict()}, metrics)
         progress.advance(f"loss {loss:.3f}")
     log.close()
     say_end(progress, path)

@@ -31,7 +31,7 @@ from isentrope.models.lora.adapters import reference_of
 from isentrope.models.policy import Policy, snapshot
 from isentrope.rollout.collector import Collector
 from isentrope.rollout.prefetch import Prefetch
-from isentrope.runs.checkpoints import Keeper, latest_checkpoint
+from isentrope.runs.checkpoints import CheckpointManager, latest_checkpoint
 from isentrope.runs.layout import POLICY
 from isentrope.runs.writer import RunFolder
 from isentrope.worlds.pool.open import open_world
@@ -59,8 +59,8 @@ class RunSession(Session):
     progress: Progress
 
     @cached_property
-    def keeper(self) -> Keeper:
-        return Keeper(self.folder.checkpoints, self.config)
+    def checkpoints(self) -> CheckpointManager:
+        return CheckpointManager(self.folder.checkpoints, self.config)
 
     @cached_property
     def log(self) -> MetricsLog:

@@ -35,7 +35,7 @@ def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fals
             state = load_state(run.checkpoint)
             run.methods.extend(monitor.load_state_dict(state.get("instruments", {})))
             learner.load_state_dict(state["learner"])
-            run.keeper.settle(run.checkpoint)
+            run.checkpoints.settle(run.checkpoint)
         with run.training_collector() as collector, lasting_objects():
             collector.load_state_dict(state.get("rollouts", {}))
             return _Loop(run, learner, collector, monitor).run_from(int(state.get("step", 0)))
@@ -134,4 +134,4 @@ class _Loop:
             ahead = self.collector.state_dict()  # first of all: what is being played may belong to the others
             state = {"step": step, "learner": self.learner.state_dict(), "instruments": self.monitor.state_dict()}
             state |= {"rollouts": ahead} if ahead else {}
-            self.run.keeper.save(step, self.run.policy, state, evaluation, alarm)
+            self.run.checkpoints.save(step, self.run.policy, state, evaluation, alarm)

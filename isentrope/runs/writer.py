@@ -1,4 +1,4 @@
-"""Writing to a run folder: who may, what is in it before the first step, and whether an earlier run goes on in it."""
+"""Opens a run folder for writing: takes its lock, records the settings, or checks those of a run that is resumed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Vocabulary(Protocol):
 
 
 class RunFolder:
-    """Holds a run folder while the run lasts. One process at a time: a second one is refused, a dead one is not."""
+    """Holds the lock of a run folder while the run lasts. A second process is refused."""
 
     def __init__(
         self,
@@ -125,9 +125,9 @@ class RunFolder:
             self.reference.mkdir(exist_ok=True)
             policy.save(self.reference)
 
-    def write_tokens(self, dialect: Vocabulary) -> None:
+    def write_tokens(self, tokenizer: Vocabulary) -> None:
         """What each token id reads as, for the report."""
-        words = [list(piece) for piece in dialect.pieces(range(dialect.size))]
+        words = [list(piece) for piece in tokenizer.pieces(range(tokenizer.size))]
         write_atomically(self.path / TOKENS, json.dumps(words).encode())
 
     def close(self) -> None:

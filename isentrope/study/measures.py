@@ -1,7 +1,4 @@
-"""The measures of a study: what is measured of a run, and what each is called in a table.
-
-Each function gives None where the run cannot tell.
-"""
+"""Measures of a run in a study, and their titles in tables. A measure is None where the run did not record it."""
 
 from __future__ import annotations
 

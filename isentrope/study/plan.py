@@ -1,4 +1,4 @@
-"""A study file (TOML): which runs there are to be. docs/study.md tells the format.
+"""Reads a study file (TOML), the list of runs to make. docs/study.md describes the format.
 
     study = read_plan(Path("recipes/studies/quick.toml"))
     for cell in study.cells:

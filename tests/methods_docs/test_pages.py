@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from isentrope.charts.text import filled
-from isentrope.cli.methods import ADVANTAGES, LOSSES, Sheet, sheets
+from isentrope.cli.method_sheets import ADVANTAGES, LOSSES, Sheet, sheets
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.load import load_config
 from isentrope.config.schema import LearnSettings, RunConfig

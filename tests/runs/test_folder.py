@@ -17,7 +17,7 @@ from isentrope.loop.train import train
 from isentrope.methods.options import with_options
 from isentrope.models.load import load_folder
 from isentrope.models.sources.find import find_folder
-from isentrope.runs.checkpoints import Keeper, best_checkpoint, join_tensors, split_tensors
+from isentrope.runs.checkpoints import CheckpointManager, best_checkpoint, join_tensors, split_tensors
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import TENSORS
 from isentrope.runs.writer import RunFolder, differences
@@ -172,8 +172,8 @@ def test_differences_are_told_one_by_one(model: Path) -> None:
 
 def test_the_best_checkpoint_is_the_one_with_the_highest_success(model: Path, tmp_path: Path) -> None:
     policy = load_folder(model, torch.device("cpu"), "float32")
-    keeper = Keeper(tmp_path, toy_config(model, "run.keep_last=1"))
+    manager = CheckpointManager(tmp_path, toy_config(model, "run.keep_last=1"))
     for step, success in ((1, 0.4), (2, 0.9), (3, 0.6), (4, None)):
-        keeper.save(step, policy, {}, {} if success is None else {"eval/seen/success": success})
+        manager.save(step, policy, {}, {} if success is None else {"eval/seen/success": success})
     assert best_checkpoint(tmp_path) == ("step-000002", 0.9)
     assert sorted(p.name for p in tmp_path.glob("step-*")) == ["step-000002", "step-000004"]
