@@ -21,8 +21,6 @@ from isentrope.config.schema import setting
 from isentrope.core.errors import ConfigError
 from isentrope.study.cells import Cell, Group, can_name, expand, seed_list
 
-__all__ = ["Cell", "Plan", "Study", "Warmup", "read_plan"]
-
 
 @dataclass(frozen=True)
 class Warmup:
