@@ -84,7 +84,7 @@ format: $(DEV_STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m tools.config_docs
 	$(BIN)/python -m tools.glossary_docs
-	$(BIN)/python -m isentrope.cli.methods
+	$(BIN)/python -m tools.method_docs
 	$(BIN)/python -m tools.study_docs
 	$(BIN)/python -m tools.claims_docs
 

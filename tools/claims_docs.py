@@ -40,7 +40,7 @@ from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 from tools.claims_figure_list import FIGURES
 from tools.claims_figures import STUDY, Figure, differences, draw, forest
 
-# The numbers behind a paper's page: a row for each cell that its figures show.
+# -- the numbers behind a paper's page: a row for each cell that its figures show
 
 
 _HEAD = ("cell", "seeds", "start", "half way", "Succ.", "against its baseline", "late entropy", "runs that erupt")

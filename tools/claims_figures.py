@@ -21,7 +21,7 @@ from isentrope.study.grid import make_grid
 from isentrope.study.read import DONE, StudyData, StudyRun
 from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 
-# One picture of all methods: what each changes in Succ. against its baseline, with the interval over seeds.
+# -- the forest plot of all methods: the change in Succ. against its baseline, with the interval over seeds
 
 
 _MANY = 5  # pairs of a cell that stands in a grid too

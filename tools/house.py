@@ -1,4 +1,4 @@
-"""Counts that say whether the package is a house or a heap: `python tools/house.py [FOLDER]`.
+"""Counts of the package's structure (modules, lines, hops): `python tools/house.py [FOLDER]`.
 
 Imports are read by ast, those inside of functions too, so everyone counts alike. A module is a file with code that is
 no `__init__`; one module imports another if it names it or something in it. Hops are imports on the shortest way.
@@ -14,12 +14,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "isentrope"
 LONG_FUNCTION, LONG_FILE = 60, 400
-WAYS = {  # from where to where hops are counted; the first of each that is there
-    "command to loss": (("isentrope.cli.train",), ("isentrope.losses.", "isentrope.learning.losses.")),
-    "loop to a sampled token": (
-        ("isentrope.pipeline", "isentrope.loop.train"),
-        ("isentrope.engines.torch", "isentrope.engines.torch"),
-    ),
+WAYS = {  # from where to where hops are counted
+    "command to loss": ("isentrope.cli.train", "isentrope.learning.losses."),
+    "loop to a sampled token": ("isentrope.loop.train", "isentrope.engines.torch"),
 }
 
 
@@ -45,12 +42,12 @@ def imports_of(name: str, tree: ast.Module, known: Mapping[str, object]) -> set[
     return {one for one in wanted if one in known and one != name}
 
 
-def hops(graph: Mapping[str, set[str]], start: str, ends: tuple[str, ...]) -> int | None:
+def hops(graph: Mapping[str, set[str]], start: str, end: str) -> int | None:
     """Files between, the last one counted, on the shortest way; None if there is none."""
     waiting, seen = deque([(start, 0)]), {start}
     while waiting:
         here, far = waiting.popleft()
-        if far and here.startswith(ends):
+        if far and here.startswith(end):
             return far
         for there in sorted(graph.get(here, ()) - seen):
             seen.add(there)
@@ -94,9 +91,8 @@ def table(package: Path = PACKAGE) -> dict[str, str]:
         f"files over {LONG_FILE} lines": str(sum(count > LONG_FILE for count in lines.values())),
         f"functions over {LONG_FUNCTION} lines": ", ".join(long_functions(trees)) or "0",
     }
-    for name, (starts, ends) in WAYS.items():
-        start = next((one for one in starts if one in graph), None)
-        found = hops(graph, start, ends) if start else None
+    for name, (start, end) in WAYS.items():
+        found = hops(graph, start, end)
         told[f"hops from {name}"] = "no way" if found is None else str(found)
     return told
 

@@ -1,4 +1,4 @@
-"""From the episodes of one split to what is reported of them."""
+"""Success, intervals and means of the episodes of one split."""
 
 from __future__ import annotations
 

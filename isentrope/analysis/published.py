@@ -1,4 +1,4 @@
-"""The papers' own figures beside ours: rows of recipes/papers/rows.toml whose method has the name of a row."""
+"""Published figures of the papers beside ours: rows of recipes/papers/rows.toml whose method has the name of a row."""
 
 from __future__ import annotations
 

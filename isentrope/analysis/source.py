@@ -1,4 +1,4 @@
-"""What a row of a table is made from: a file of `isentrope eval`, or the evaluations in a run folder."""
+"""Sources of a table row: a file of `isentrope eval`, or the evaluations in a run folder."""
 
 from __future__ import annotations
 

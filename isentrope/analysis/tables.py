@@ -1,6 +1,6 @@
-"""The one writer of tables: for the terminal, as Markdown, LaTeX, CSV and HTML.
+"""Writes tables for the terminal, as Markdown, LaTeX, CSV and HTML. The only table writer of the package.
 
-Names come from files and are made harmless in each form; figures are made by the program and stand as they are.
+Names come from files and are escaped in each form; figures are made by the program and stand as they are.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def rich_table(
     return table
 
 
-# -- text of others made harmless
+# -- escaping of untrusted text
 
 
 def one_line(text: str) -> str:

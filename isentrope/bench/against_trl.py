@@ -1,4 +1,4 @@
-"""Ours and TRL's GRPOTrainer in turn, step by step in one process, and what comes of it as rows of a table."""
+"""Measures our trainer and TRL's GRPOTrainer in turn, step by step in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The household world played by chance, so that two trainers do the same work whatever their model says.
+"""Household world with forced response lengths and random actions, so that two trainers do the same work.
 
 Every response has exactly so many tokens; its tokens, as a number, choose one of the admissible actions. A model with
 random weights then plays real games: real prompts, real observations, conversations that differ within a group. Two

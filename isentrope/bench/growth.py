@@ -28,7 +28,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy
 
-# The picture of how a step's time grows: one chart per size, with the line that growth in proportion would follow.
+# -- the figure: one chart per size, with the line of linear growth
 
 
 _COLORS = {"whole step": 0, "rollout": 1, "update": 2, "linear": 7}

@@ -1,4 +1,4 @@
-"""What a measurement says: a table for the reader, a JSON file for whoever collects them.
+"""Results of a benchmark: a table for the reader, a JSON file for programs.
 
     {"name", "machine", "date", "rows": [{"what", "value", "unit", "ratio", "peer", "bar", "note"}]}
 

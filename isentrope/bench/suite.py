@@ -1,4 +1,4 @@
-"""Which measurements make sense on the machine at hand, and how they are run: each in a process of its own."""
+"""The list of benchmarks and which of them suit this machine; each is run in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The peer: TRL's GRPOTrainer doing the same work, as its users would have it do it.
+"""TRL's GRPOTrainer doing the same work, as its users would set it up.
 
 Several turns go through `rollout_func(prompts, trainer)`. Each turn the whole conversation so far is given to the
 trainer's own generation, transformers' `generate` on a left-padded batch, as the trainer's tool loop does it too. What
@@ -30,7 +30,7 @@ from isentrope.rollout.collector import pick_instances
 from isentrope.worlds.contract import Task, View, World
 from isentrope.worlds.pool.open import open_world
 
-# One conversation in a world, for a trainer that has no runner of its own: what its users would write.
+# -- one conversation in a world, as users of TRL would write it
 
 
 @dataclass

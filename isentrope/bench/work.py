@@ -1,4 +1,4 @@
-"""One GRPO step's work, told in numbers, and how long it took: the same for every trainer that is measured."""
+"""The work of one GRPO step in numbers, and how long it took: the same for every trainer that is measured."""
 
 from __future__ import annotations
 

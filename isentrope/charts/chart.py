@@ -1,4 +1,4 @@
-"""What a chart shows, before it is drawn. SVG, PDF and the pages' script all draw from this description.
+"""Description of a chart before it is drawn. SVG, PDF and the pages' script all draw from this description.
 
 A chart has one or more panels side by side that share the y axis.
 """

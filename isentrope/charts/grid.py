@@ -1,4 +1,4 @@
-"""A table of differences as a picture, tinted: what is above zero is blue, what is below it orange."""
+"""A heat map of differences: above zero blue, below zero orange."""
 
 from __future__ import annotations
 

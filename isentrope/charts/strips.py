@@ -1,4 +1,4 @@
-"""Phases and alarms of several runs, a strip for each over the same steps."""
+"""Phases and alarms of several runs as strips over the same steps."""
 
 from __future__ import annotations
 

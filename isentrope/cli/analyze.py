@@ -1,4 +1,4 @@
-"""`isentrope analyze`"""
+"""`isentrope analyze`: recomputes the metrics of a run from its stored episodes."""
 
 from __future__ import annotations
 

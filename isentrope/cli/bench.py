@@ -1,4 +1,4 @@
-"""`isentrope bench`"""
+"""`isentrope bench`: runs the benchmarks that suit this machine."""
 
 from __future__ import annotations
 

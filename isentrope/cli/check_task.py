@@ -1,4 +1,4 @@
-"""`isentrope check-task`: does a world keep the contract, and does it play like the recordings?"""
+"""`isentrope check-task`: checks a world against the contract, recorded games or recorded search rankings."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ if TYPE_CHECKING:
 
     from isentrope.worlds.contract import World
 
-# `isentrope check-task webshop --products FILE --rankings FILE`: does the shop find what another engine found?
-
-
 BAR = 0.98  # of top-1 agreement and of top-10 overlap
 _SHOWN = 5  # queries that differ most
 
 
 def check_rankings(products: Path | None, rankings: Path | None, world: str, console: Console) -> bool:
-    """Print top-1 agreement and top-10 overlap; False if either is below the bar."""
+    """Compare the shop's search with recorded rankings: print top-1 agreement and top-10 overlap; False if either is
+    below the bar."""
     from isentrope.core.errors import TaskError
     from isentrope.core.text import shown
     from isentrope.worlds.webshop.catalogue import open_official

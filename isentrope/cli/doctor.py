@@ -1,4 +1,4 @@
-"""`isentrope doctor`: what ails a run, and what this machine and this installation can do."""
+"""`isentrope doctor`: diagnoses runs, or checks this machine and this installation. No check may raise."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from isentrope import __version__
 if TYPE_CHECKING:
     from isentrope.runs.folder import Run
 
-# The extras of the package: what each is for, and whether what it asks for is here and fits.
-
+# -- extras of the package
 
 PURPOSES = {
     "hf": "models in Hugging Face's format, GGUF files, adapters",
@@ -47,7 +46,7 @@ PURPOSES = {
     "worlds": "all worlds at once",
     "dev": "tests and checks of this package",
 }
-# Imported to see that they work: quick ones, and those that are known to break with a torch that does not fit.
+# imported to see that they work: quick ones, and those that are known to break with a torch that does not fit
 IMPORTED = ("transformers", "textworld", "alfworld", "starlette", "uvicorn", "bm25s")
 SOURCES = Path(__file__).parents[2] / "pyproject.toml"
 NAMED = 4  # packages that a line names
@@ -115,8 +114,7 @@ def _version(requirement: Requirement) -> str | None:
         return None
 
 
-# What `isentrope doctor` looks at. Every look is short, and none may raise.
-
+# -- checks of the machine
 
 CORE = ("numpy", "torch", "safetensors", "typer", "rich", "pyarrow", "tensorboard")
 PROGRAMS = {
@@ -252,7 +250,7 @@ def _program(name: str) -> Sign:
     )
 
 
-# `isentrope doctor`: what is here and works; `isentrope doctor RUN`: what happened in a run.
+# -- the command
 
 
 def doctor(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from isentrope.analysis.record import Record
     from isentrope.config.schema import RunConfig
     from isentrope.core.stats import Share
-
+    from isentrope.loop.evaluate import Exam
 
 CUT_BY = {"clock": "cut off by the clock", "context_limit": "out of context"}
 
@@ -81,24 +81,26 @@ def evaluate(
     config = _settings(recipe, model, sets, {
         "eval.games": _number(games), "eval.temperature": temperature, "run.seed": seed, "eval.first_game": first_game,
     })  # fmt: skip
-    if model is not None and config.engine.kind != "openai":
-        config = replace(config, policy=replace(config.policy, model=model))
     if split:
         config = replace(config, eval=replace(config.eval, splits=tuple(split)))
+    from isentrope.loop.evaluate import Exam
+
+    form = order.value if order else None
+    which = step if step is not None else checkpoint.value if checkpoint else None
+    _evaluate(config, model, Exam(games == "all", episodes, form, which, save_episodes), name, out)
+
+
+def _evaluate(config: RunConfig, model: str | None, exam: Exam, name: str | None, out: Path | None) -> None:
+    """Evaluate, write the record to `out`, and print the tables."""
     from rich.console import Console
 
     from isentrope.analysis.record import write_record
-    from isentrope.loop.evaluate import Exam, evaluate_model
+    from isentrope.loop.evaluate import evaluate_model
     from isentrope.loop.messages import check_prompt
 
-    exam = Exam(
-        all_games=games == "all",
-        episodes=episodes,
-        order=order.value if order else None,
-        checkpoint=step if step is not None else checkpoint.value if checkpoint else None,
-        episodes_at=save_episodes,
-    )
     if config.engine.kind != "openai":
+        if model is not None:
+            config = replace(config, policy=replace(config.policy, model=model))
         check_prompt(config)
     record = evaluate_model(config, model, exam, name)
     if out is not None:

@@ -1,4 +1,4 @@
-"""How a command ends when something goes wrong."""
+"""Errors of a command as one message and an exit code."""
 
 from __future__ import annotations
 

@@ -1,35 +1,16 @@
-"""The `isentrope` command: the list of its subcommands. Nothing here may import torch: `--help` has to be quick."""
+"""The `isentrope` command and the table of its subcommands. Nothing here may import torch: `--help` has to be quick."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from isentrope import __version__
-from isentrope.cli.analyze import analyze
-from isentrope.cli.bench import bench
-from isentrope.cli.build_repairs import build_repairs
-from isentrope.cli.check_task import check_task
-from isentrope.cli.claims import claims
-from isentrope.cli.config import config
-from isentrope.cli.doctor import doctor
-from isentrope.cli.evaluate import evaluate
-from isentrope.cli.export import export
 from isentrope.cli.guard import guarded
-from isentrope.cli.methods import methods
-from isentrope.cli.models import models
-from isentrope.cli.play import play
-from isentrope.cli.report import figures, report
-from isentrope.cli.serve import retrieve, serve, serve_openenv, serve_task
-from isentrope.cli.study import study
-from isentrope.cli.table import table
-from isentrope.cli.tasks import tasks
-from isentrope.cli.train import rft, sft, train
-from isentrope.cli.watch import watch
 
 app = typer.Typer(
     name="isentrope",
@@ -41,57 +22,66 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_COMMANDS: dict[str, tuple[Callable[..., None], str]] = {
-    "train": (train, "isentrope train recipes/demo.toml --out runs/first\n\n"
-              "isentrope train recipes/demo.toml --out runs/bonus --set methods=entropy_bonus --set run.steps=50"),
-    "sft": (sft, "isentrope sft recipes/demo.toml --out runs/warm --set sft.games=24\n\n"
-            "isentrope train recipes/demo.toml --out runs/rl --set policy.model=runs/warm"),
-    "rft": (rft, "isentrope rft recipes/demo.toml --out runs/rft --set policy.model=runs/warm --set sft.games=48"),
-    "eval": (evaluate, "isentrope eval runs/first\n\n"
-             "isentrope eval models/small --recipe recipes/household.toml --split unseen --games 128 --out eval.json"),
-    "table": (table, "isentrope table react.json --row 'GRPO=runs/grpo-*' --against GRPO\n\n"
-              "isentrope table --row 'GRPO=runs/grpo-*' --rows recipes/papers/rows.toml --paper aem --format latex"),
-    "serve": (serve, "isentrope serve runs/first --port 8000\n\n"
-              "isentrope eval --recipe recipes/demo.toml --set engine.kind=openai "
-              "--set engine.url=http://127.0.0.1:8000/v1"),
-    "export": (export, "isentrope export runs/first --out models/first\n\n"
-               "isentrope export runs/first --step 40 --dtype float32 --out models/first-40"),
-    "study": (study, "isentrope study recipes/studies/quick.toml\n\n"
-              "isentrope study recipes/studies/quick.toml --dry-run\n\n"
-              "isentrope study recipes/studies/quick.toml --tables"),
-    "watch": (watch, "isentrope watch runs\n\nisentrope watch runs/grpo-* --port 8400 --open"),
-    "analyze": (analyze, "isentrope analyze runs/first\n\nisentrope analyze runs/first --out again.jsonl\n\n"
-                "isentrope analyze runs/first --judge http://127.0.0.1:8000/v1 --judge-episodes 16"),
-    "claims": (claims, "isentrope claims\n\nisentrope claims docs/runs/household\n\nisentrope claims --explain S3"),
-    "report": (report, "isentrope report runs/first --open\n\n"
-               "isentrope report runs/grpo-* runs/seal-* --out compared.html"),
-    "figures": (figures, "isentrope figures runs/grpo-* runs/seal-* --out figures --metric entropy/token\n\n"
-                "isentrope figures runs/first --out figures --format pdf"),
-    "retrieve": (retrieve, "isentrope retrieve corpus.jsonl --port 8000\n\n"
-                 "isentrope play search_qa -s task.options.data=questions.jsonl "
-                 "-s task.options.retriever=http://127.0.0.1:8000"),
-    "tasks": (tasks, "isentrope tasks\n\nisentrope tasks household\n\nisentrope tasks my_package.my_module:MyWorld"),
-    "play": (play, "isentrope play\n\nisentrope play household --split unseen --index 7"),
-    "check-task": (check_task, "isentrope check-task household\n\n"
-                   "isentrope check-task my_package.my_module:MyWorld --games 20\n\n"
-                   "isentrope check-task scienceworld --games 1 --max-turns 20"),
-    "serve-task": (serve_task, "isentrope serve-task household --port 8100 --set task.workers=4\n\n"
-                   "isentrope train recipes/demo.toml --out runs/far --set task.where=http://127.0.0.1:8100"),
-    "build-repairs": (build_repairs, "isentrope build-repairs toolz-1.2.0.tar.gz boltons-26.2.0.tar.gz --out "
-                      "repairs.jsonl --count 200"),
-    "serve-openenv": (serve_openenv, "isentrope serve-openenv household --port 8000\n\n"
-                      "isentrope play openenv --set task.options.url=http://127.0.0.1:8000"),
-    "methods": (methods, "isentrope methods\n\nisentrope methods epo\n\n"
-                "isentrope train recipes/demo.toml --out runs/epo --set methods=epo"),
-    "models": (models, "isentrope models\n\nisentrope models smollm2 --get\n\n"
-               "isentrope models Qwen/Qwen2.5-0.5B-Instruct"),
-    "config": (config, "isentrope config\n\nisentrope config recipes/household.toml --set learn.lr=1e-5 --toml"),
-    "bench": (bench, "isentrope bench --list\n\nisentrope bench --quick\n\nisentrope bench growth --out results/bench"),
-    "doctor": (doctor, "isentrope doctor\n\nisentrope doctor runs/first\n\nisentrope doctor runs/* --json"),
+# command -> (module:function in isentrope/cli, examples), in the order of --help
+_COMMANDS: dict[str, tuple[str, str]] = {
+    "train": ("train:train", "isentrope train recipes/demo.toml --out runs/first\n\n"
+        "isentrope train recipes/demo.toml --out runs/bonus --set methods=entropy_bonus --set run.steps=50"),
+    "sft": ("train:sft", "isentrope sft recipes/demo.toml --out runs/warm --set sft.games=24\n\n"
+        "isentrope train recipes/demo.toml --out runs/rl --set policy.model=runs/warm"),
+    "rft": ("train:rft",
+        "isentrope rft recipes/demo.toml --out runs/rft --set policy.model=runs/warm --set sft.games=48"),
+    "eval": ("evaluate:evaluate", "isentrope eval runs/first\n\n"
+        "isentrope eval models/small --recipe recipes/household.toml --split unseen --games 128 --out eval.json"),
+    "table": ("table:table", "isentrope table react.json --row 'GRPO=runs/grpo-*' --against GRPO\n\n"
+        "isentrope table --row 'GRPO=runs/grpo-*' --rows recipes/papers/rows.toml --paper aem --format latex"),
+    "serve": ("serve:serve", "isentrope serve runs/first --port 8000\n\n"
+        "isentrope eval --recipe recipes/demo.toml --set engine.kind=openai "
+        "--set engine.url=http://127.0.0.1:8000/v1"),
+    "export": ("export:export", "isentrope export runs/first --out models/first\n\n"
+        "isentrope export runs/first --step 40 --dtype float32 --out models/first-40"),
+    "study": ("study:study", "isentrope study recipes/studies/quick.toml\n\n"
+        "isentrope study recipes/studies/quick.toml --dry-run\n\n"
+        "isentrope study recipes/studies/quick.toml --tables"),
+    "watch": ("watch:watch", "isentrope watch runs\n\nisentrope watch runs/grpo-* --port 8400 --open"),
+    "analyze": ("analyze:analyze", "isentrope analyze runs/first\n\nisentrope analyze runs/first --out again.jsonl\n\n"
+        "isentrope analyze runs/first --judge http://127.0.0.1:8000/v1 --judge-episodes 16"),
+    "claims": ("claims:claims",
+        "isentrope claims\n\nisentrope claims docs/runs/household\n\nisentrope claims --explain S3"),
+    "report": ("report:report", "isentrope report runs/first --open\n\n"
+        "isentrope report runs/grpo-* runs/seal-* --out compared.html"),
+    "figures": ("report:figures", "isentrope figures runs/grpo-* runs/seal-* --out figures --metric entropy/token\n\n"
+        "isentrope figures runs/first --out figures --format pdf"),
+    "retrieve": ("serve:retrieve", "isentrope retrieve corpus.jsonl --port 8000\n\n"
+        "isentrope play search_qa -s task.options.data=questions.jsonl "
+        "-s task.options.retriever=http://127.0.0.1:8000"),
+    "tasks": ("tasks:tasks",
+        "isentrope tasks\n\nisentrope tasks household\n\nisentrope tasks my_package.my_module:MyWorld"),
+    "play": ("play:play", "isentrope play\n\nisentrope play household --split unseen --index 7"),
+    "check-task": ("check_task:check_task", "isentrope check-task household\n\n"
+        "isentrope check-task my_package.my_module:MyWorld --games 20\n\n"
+        "isentrope check-task scienceworld --games 1 --max-turns 20"),
+    "serve-task": ("serve:serve_task", "isentrope serve-task household --port 8100 --set task.workers=4\n\n"
+        "isentrope train recipes/demo.toml --out runs/far --set task.where=http://127.0.0.1:8100"),
+    "build-repairs": ("build_repairs:build_repairs",
+        "isentrope build-repairs toolz-1.2.0.tar.gz boltons-26.2.0.tar.gz "
+        "--out repairs.jsonl --count 200"),
+    "serve-openenv": ("serve:serve_openenv", "isentrope serve-openenv household --port 8000\n\n"
+        "isentrope play openenv --set task.options.url=http://127.0.0.1:8000"),
+    "methods": ("methods:methods", "isentrope methods\n\nisentrope methods epo\n\n"
+        "isentrope train recipes/demo.toml --out runs/epo --set methods=epo"),
+    "models": ("models:models", "isentrope models\n\nisentrope models smollm2 --get\n\n"
+        "isentrope models Qwen/Qwen2.5-0.5B-Instruct"),
+    "config": ("config:config",
+        "isentrope config\n\nisentrope config recipes/household.toml --set learn.lr=1e-5 --toml"),
+    "bench": ("bench:bench",
+        "isentrope bench --list\n\nisentrope bench --quick\n\nisentrope bench growth --out results/bench"),
+    "doctor": ("doctor:doctor", "isentrope doctor\n\nisentrope doctor runs/first\n\nisentrope doctor runs/* --json"),
 }  # fmt: skip
 
-for _name, (_function, _examples) in _COMMANDS.items():
-    app.command(_name, epilog=f"Examples:\n\n{_examples}")(guarded(_function))
+for _name, (_place, _examples) in _COMMANDS.items():
+    _module, _function = _place.split(":")
+    _command = getattr(importlib.import_module(f"isentrope.cli.{_module}"), _function)
+    app.command(_name, epilog=f"Examples:\n\n{_examples}")(guarded(_command))
 
 
 def _print_version(wanted: bool) -> None:

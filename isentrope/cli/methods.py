@@ -1,278 +1,17 @@
-"""`isentrope methods`: the algorithms and the entropy methods, and all there is to know about one of them."""
+"""`isentrope methods`: lists the algorithms and entropy methods, or shows one: settings, metrics, page, command."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from isentrope.charts.text import filled
-from isentrope.config.algorithms import ALGORITHMS, GIGPO_FORMS
-from isentrope.config.describe import SettingInfo, describe
-from isentrope.config.schema import CriticSettings, LearnSettings, SftSettings
-from isentrope.config.suggest import did_you_mean
-from isentrope.config.text import value_to_toml
-from isentrope.core.errors import ConfigError
-from isentrope.core.method import Method
-from isentrope.methods.registry import METHODS
-from isentrope.metrics.glossary import GLOSSARY, entry_of, sentence
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# All there is to say of every algorithm and method: its settings, its metrics, its docs page, a command to start with.
-#
-# `isentrope methods` shows it, and `python -m isentrope.cli.methods` writes the tables of docs/algorithms and
-# docs/methods: what stands between `<!-- knobs -->` and `<!-- /knobs -->` on a page, and so on. The text around the
-# tables is written by hand.
-
-
-DOCS = Path(__file__).parents[1] / "docs"
-IMITATION = "sft-and-rft"
-
-_GIGPO = ("divide_by_std", "stats", "discount", "step_weight", "anchor", "anchor_similarity")
-# Which settings of [learn] belong to which advantage estimator and to which loss.
-ADVANTAGES: dict[str, tuple[str, ...]] = {
-    "reinforce": ("stats",),
-    "rloo": ("stats",),
-    "grpo": ("divide_by_std", "stats"),
-    **dict.fromkeys(GIGPO_FORMS, _GIGPO),
-    "gae": ("divide_by_std", "discount", "gae_lambda", "credit"),
-}
-LOSSES: dict[str, tuple[str, ...]] = {
-    "clip": ("clip_low", "clip_high"),
-    "sequence": ("clip_low", "clip_high"),
-    "policy_gradient": (),
-}
-SHARED = (
-    "kl", "kl_estimator", "kl_in", "aggregation", "constant_length", "resample", "resample_by", "overlong",
-    "overlong_penalty", "mask_truncated", "epochs", "mini_batches", "old_logprobs", "mismatch", "mismatch_cap",
-    "mismatch_limit",
-)  # fmt: skip
-OPTIMISER = (
-    "lr", "warmup", "floor", "weight_decay", "beta1", "beta2", "grad_clip", "micro_tokens", "row_tokens", "max_skips",
-    "gradient_checkpointing", "master_weights", "share_prefixes",
-)  # fmt: skip
-_ALWAYS = ("advantage", "loss", "kl", "aggregation")
-# Settings that count only where the first one is switched on.
-_WITH = {"kl": ("kl_estimator", "kl_in"), "resample": ("resample_by",), "overlong": ("overlong_penalty",)}
-_PLANNED = {"actre": ("plan/stage", "plan/action_temperature")}  # what a method's `plan` notes
-_EVERYWHERE = (
-    "loss/policy",
-    "loss/total",
-    "ratio/",
-    "kl/old",
-    "advantage/",
-    "grad_norm",
-    "lr",
-    "update/skipped",
-    "update/count",
-    "update/dropped_tokens",
-    "update/dropped_share",
-    "mismatch/logp",
-    "mismatch/ratio",
-    "mismatch/truncated",
-    "mismatch/kl",
-)
-
-
-class Knob(NamedTuple):
-    info: SettingInfo
-    value: str  # what it is here; `info.default` is what it is elsewhere
-
-
-@dataclass(frozen=True)
-class Sheet:
-    name: str
-    kind: str  # "algorithm", "method" or "imitation"
-    summary: str
-    paper: str
-    knobs: tuple[Knob, ...]
-    metrics: tuple[str, ...]  # keys of the glossary
-    page: str  # below docs/
-    command: str
-
-
-def sheets() -> dict[str, Sheet]:
-    """By name: the algorithms, then the methods."""
-    return {name: algorithm_sheet(name) for name in ALGORITHMS} | {name: method_sheet(name) for name in METHODS}
-
-
-def sheet(name: str) -> Sheet:
-    known = sheets()
-    if name not in known:
-        raise ConfigError(f"no algorithm or method is called {name!r}{did_you_mean(name, known)}")
-    return known[name]
-
-
-def algorithm_sheet(name: str) -> Sheet:
-    algorithm = ALGORITHMS[name]
-    learn = replace(LearnSettings(), algorithm=name, **algorithm.settings)
-    return Sheet(
-        name=name,
-        kind="algorithm",
-        summary=algorithm.summary,
-        paper=algorithm.paper,
-        knobs=tuple(_algorithm_knobs(learn)),
-        metrics=tuple(_algorithm_metrics(learn)),
-        page=f"algorithms/{name}.md",
-        command=_algorithm_command(name, learn),
-    )
-
-
-def method_sheet(name: str) -> Sheet:
-    kind = METHODS[name]
-    metrics = [f"loss/{name}"] if kind.loss is not Method.loss else []
-    metrics += [*_PLANNED.get(name, ()), *_keys(f"{name}/")]
-    return Sheet(
-        name=name,
-        kind="method",
-        summary=kind.summary,
-        paper=kind.paper,
-        knobs=tuple(_as_they_are(kind.options_class, f"method.{name}")),
-        metrics=tuple(metrics),
-        page=f"methods/{name}.md",
-        command=f"isentrope train recipes/demo.toml --out runs/{name} --set methods={name}",
-    )
-
-
-def imitation_sheet() -> Sheet:
-    """sft and rft have a page too; they are commands of their own, no algorithm of `isentrope train`."""
-    return Sheet(
-        name=IMITATION,
-        kind="imitation",
-        summary="imitate an expert's games, or the policy's own successes",
-        paper="",
-        knobs=tuple(_as_they_are(SftSettings, "sft")),
-        metrics=("sft/loss", "sft/epoch", "rft/solved", "grad_norm", "lr"),
-        page=f"algorithms/{IMITATION}.md",
-        command="isentrope sft recipes/demo.toml --out runs/warm",
-    )
-
-
-def _algorithm_knobs(learn: LearnSettings) -> Iterator[Knob]:
-    values = vars(learn)
-    names = {*_ALWAYS, *ADVANTAGES[learn.advantage], *LOSSES[learn.loss], *ALGORITHMS[learn.algorithm].settings}
-    for switch, others in _WITH.items():
-        if values[switch]:
-            names |= {switch, *others}
-    if learn.aggregation == "constant":
-        names.add("constant_length")
-    for info in describe(LearnSettings, "learn"):
-        name = info.path.removeprefix("learn.")
-        if name in names:
-            yield Knob(info, value_to_toml(values[name]))
-    if learn.advantage == "gae":
-        yield from _as_they_are(CriticSettings, "critic")
-
-
-def _algorithm_metrics(learn: LearnSettings) -> Iterator[str]:
-    if learn.loss != "policy_gradient":
-        yield from _keys("clip/")
-    if learn.kl:
-        yield from ("loss/kl", *_keys("kl/k"))
-    if learn.advantage == "gae":
-        yield from _keys("critic/")
-    if learn.advantage in GIGPO_FORMS:
-        yield from _keys("gigpo/")
-    if learn.resample:
-        yield from _keys("resample/")
-    if learn.overlong:
-        yield from _keys("overlong/")
-    if learn.mask_truncated:
-        yield "update/masked"
-
-
-def _algorithm_command(name: str, learn: LearnSettings) -> str:
-    """The demo recipe has an aggregation and a number of updates of its own, which win over the algorithm's."""
-    changes = [f"learn.algorithm={name}"]
-    if "aggregation" in ALGORITHMS[name].settings:
-        changes.append(f"learn.aggregation={learn.aggregation}")
-    if learn.loss == "policy_gradient":
-        changes.append("learn.mini_batches=1")
-    if learn.advantage == "gae":  # the default rate is one for language models, far too small for the pocket model
-        changes += ["critic.lr=1e-3", "critic.warmup=2"]
-    return f"isentrope train recipes/demo.toml --out runs/{name} " + " ".join(f"--set {change}" for change in changes)
-
-
-def _as_they_are(options: type[Any], path: str) -> Iterator[Knob]:
-    for info in describe(options, path):
-        yield Knob(info, info.default)
-
-
-def _keys(beginning: str) -> list[str]:
-    """The glossary's keys that begin so."""
-    return [entry.key for part in GLOSSARY.values() for entry in part if entry.key.startswith(beginning)]
-
-
-def knob_table(knobs: Iterable[Knob], with_default: bool) -> str:
-    """As Markdown. `with_default`: what a setting is here beside what it is elsewhere, in bold where they differ."""
-    rows: list[tuple[str, ...]] = []
-    for info, value in knobs:
-        here = f"`{value}`" if value == info.default else f"**`{value}`**"
-        values = (here, f"`{info.default}`") if with_default else (f"`{value}`",)
-        rows.append((f"`{info.path}`", *values, info.allowed, info.doc))
-    head = ("setting", "here", "default", "allowed", "meaning")
-    return _table(head if with_default else (head[0], "default", *head[3:]), rows) if rows else "None."
-
-
-def metric_table(keys: Iterable[str]) -> str:
-    rows = [(f"`{key}`", entry_of(key).unit, sentence(key)) for key in keys]
-    return _table(("key", "unit", "meaning"), rows) if rows else "None of its own."
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (head, *rows)]
-    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
-
-
-def preset_table() -> str:
-    """What the algorithms are made of, side by side."""
-    rows: list[tuple[str, ...]] = []
-    for name, algorithm in ALGORITHMS.items():
-        learn = replace(LearnSettings(), **algorithm.settings)
-        clip = f"{learn.clip_low:g} / {learn.clip_high:g}" if LOSSES[learn.loss] else "none"
-        parts = ("advantage", "loss", "clip_low", "clip_high", "kl", "aggregation")
-        extras = [f"`{key} = {value_to_toml(value)}`" for key, value in algorithm.settings.items() if key not in parts]
-        extras += ["a critic"] if learn.advantage == "gae" else []
-        kl = f"{learn.kl:g} ({learn.kl_estimator})" if learn.kl else "none"
-        link = f"[{name}]({name}.md)"
-        rows.append((link, learn.advantage, learn.loss, clip, kl, learn.aggregation, ", ".join(extras)))
-    return _table(("algorithm", "advantage", "loss", "clip below / above", "KL", "aggregation", "extras"), rows)
-
-
-def method_table() -> str:
-    rows = [(f"[{name}]({name}.md)", kind.summary, kind.paper) for name, kind in METHODS.items()]
-    return _table(("method", "what it does", "paper"), rows)
-
-
-def blocks() -> dict[str, dict[str, str]]:
-    """Page below docs/ -> marker -> what stands there."""
-    found: dict[str, dict[str, str]] = {}
-    for one in [*sheets().values(), imitation_sheet()]:
-        knobs = knob_table(one.knobs, with_default=one.kind == "algorithm")
-        found[one.page] = {"knobs": knobs, "metrics": metric_table(one.metrics)}
-    shared = [knob for knob in _as_they_are(LearnSettings, "learn") if knob.info.path.removeprefix("learn.") in SHARED]
-    everywhere = [key for beginning in _EVERYWHERE for key in _keys(beginning)]
-    found["algorithms/README.md"] = {
-        "presets": preset_table(),
-        "knobs": knob_table(shared, with_default=False),
-        "metrics": metric_table(everywhere),
-    }
-    found["methods/README.md"] = {"methods": method_table()}
-    return found
-
-
-def main() -> None:
-    for page, tables in blocks().items():
-        path = DOCS / page
-        path.write_text(filled(path.read_text(encoding="utf-8"), tables), encoding="utf-8")
-    print(f"wrote the tables of {len(blocks())} pages in {DOCS}")
-
+    from isentrope.cli.method_sheets import Sheet
 
 TITLES = {"algorithm": "Algorithms: --set learn.algorithm=NAME", "method": "Methods: --set methods=NAME,NAME,…"}
 
@@ -284,6 +23,8 @@ def methods(
 ) -> None:
     """List the algorithms and the entropy methods; with a NAME, its settings, its metrics and a command to try."""
     from rich.console import Console
+
+    from isentrope.cli.method_sheets import sheet, sheets
 
     console = Console(highlight=False)
     if name is not None:
@@ -346,7 +87,3 @@ def _metrics(sheet: Sheet) -> Table:
     for key in sheet.metrics:
         table.add_row(shown(key, "cyan"), shown(entry_of(key).unit), shown(sentence(key)))
     return table
-
-
-if __name__ == "__main__":
-    main()

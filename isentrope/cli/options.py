@@ -17,11 +17,10 @@ from isentrope.core.errors import IsentropeError
 from isentrope.core.text import plain
 from isentrope.runs.layout import recorded_config
 
-# The first line of a command that takes seconds to begin: torch is read before anything else can be said.
-
 
 def say_loading(what: str) -> None:
-    """On the error stream: whoever keeps a command's output in a file wants its results alone."""
+    """The first line of a command that takes seconds to import torch. On the error stream: whoever keeps a command's
+    output in a file wants its results alone."""
     typer.echo(f"loading {plain(what)} …", err=True)
 
 
@@ -42,8 +41,7 @@ def say_loading_by(recipe: Path | None, run: Path | None, sets: Sequence[str] | 
         say_loading("a new model" if named == "new" else named)
 
 
-# Which settings a command runs with.
-
+# -- settings of a command
 
 _SERVER = ("url", "model", "key_env")  # of the engine: only --set and a recipe that was named may say them
 
@@ -129,8 +127,7 @@ def for_world(recipe: Path | None, world: str | None, sets: Sequence[str] | None
     return replace(config, task=replace(config.task, world=world, options=options))
 
 
-# Arguments that several commands share.
-
+# -- arguments that several commands share
 
 RecipeArgument = Annotated[
     Path | None, typer.Argument(metavar="[RECIPE]", help="A TOML recipe; all defaults without it.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from isentrope.worlds.contract import Expert, Instance, Move, Step, Task
     from isentrope.worlds.webshop.visit import ItemPage, Page, ResultsPage, SubPage
 
-# The pages of the webshop for people: products, prices and buttons, each with the number that presses it.
+# -- pages of the webshop for people: products, prices and buttons, each with the number that presses it
 
 
 def shop_page(page: Page, actions: Sequence[str]) -> RenderableType:
@@ -236,8 +236,6 @@ class Game:
     def _show_actions(self) -> None:
         from rich.columns import Columns
 
-        from isentrope.core.text import shown
-
         actions = self._view.admissible
         if not actions:
             return
@@ -249,8 +247,6 @@ class Game:
             self._say(f"{first + 1} to {first + len(page)} of {len(actions)} actions; more shows the next", "dim")
 
     def _say(self, text: str, style: str = "") -> None:
-        from isentrope.core.text import shown
-
         if text:
             self._console.print(shown(text, style))
 

@@ -10,8 +10,6 @@ import typer
 
 from isentrope.cli.options import named_rows
 
-# `isentrope figures`: figures for papers.
-
 
 class Form(StrEnum):
     svg = "svg"
@@ -40,9 +38,6 @@ def figures(
 
     for path in write_figures(read_groups(runs or (), rows), metric or (), out, form.value):
         typer.echo(str(path))
-
-
-# `isentrope report`
 
 
 def report(

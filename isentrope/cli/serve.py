@@ -9,8 +9,6 @@ import typer
 
 from isentrope.cli.options import RecipeOption, SetOption, WorldArgument, for_world, recipe_or_run, say_loading
 
-# `isentrope serve-task`: a task world for trainers on this machine or another.
-
 
 def serve_task(
     world: WorldArgument = None,
@@ -39,9 +37,6 @@ def serve_task(
     serve_tasks(config.task, Serving(host, port, sessions, idle, server_key(host, key_env)))
 
 
-# `isentrope serve-openenv`: a task world for clients of OpenEnv.
-
-
 def serve_openenv(
     world: WorldArgument = None,
     recipe: RecipeOption = None,
@@ -67,9 +62,6 @@ def serve_openenv(
     with open_server(made, host, port, sessions, to_others) as server:
         typer.echo(f"{made.name} at {server.address} (OpenEnv). Ctrl-C ends it.")
         server.run()
-
-
-# `isentrope retrieve`: a corpus behind Search-R1's retrieval protocol.
 
 
 GENERATED = "generated"
@@ -110,9 +102,6 @@ def retrieve(
             server.run()
         except KeyboardInterrupt:
             typer.echo("Stopped.")
-
-
-# `isentrope serve`: a model behind OpenAI's chat protocol.
 
 
 def serve(

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from isentrope.study.read import StudyData
     from isentrope.study.run import How
 
-
-_MOST_NAMED = 24  # files; of a large study there are a hundred curves
+_NAMED_FILES = 24  # a large study writes a hundred curves
 
 
 class Form(StrEnum):
@@ -27,22 +26,36 @@ class Form(StrEnum):
     csv = "csv"
 
 
+StudyArgument = Annotated[
+    Path,
+    typer.Argument(metavar="STUDY", help="A study file (TOML); for --tables also a study's folder or compact form."),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="DIR",
+        help="The study's folder; by default runs/NAME. With --tables of a folder or compact form: where they go.",
+    ),
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", "-s", metavar="KEY=VALUE", help="Change one setting of all runs and warm-ups; may be repeated."
+    ),
+]
+EarlierOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--earlier", metavar="DIR", help="Runs that are done there, in folders or compact, are not made again."
+    ),
+]
+
+
 def study(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="STUDY", help="A study file (TOML); for --tables also a study's folder or compact form."
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            help="The study's folder; by default runs/NAME. With --tables of a folder or compact form: where they go.",
-        ),
-    ] = None,
+    file: StudyArgument,
+    out: OutOption = None,
     side_by_side: Annotated[
         int, typer.Option("--side-by-side", "-n", min=0, help="Runs at a time; 0: as many as the device holds.")
     ] = 0,
@@ -52,18 +65,8 @@ def study(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="CELL", help="This cell alone; may be repeated.")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", "-s", metavar="KEY=VALUE", help="Change one setting of all runs and warm-ups; may be repeated."
-        ),
-    ] = None,
-    earlier: Annotated[
-        Path | None,
-        typer.Option(
-            "--earlier", metavar="DIR", help="Runs that are done there, in folders or compact, are not made again."
-        ),
-    ] = None,
+    settings: SettingsOption = None,
+    earlier: EarlierOption = None,
     retry: Annotated[bool, typer.Option("--retry", help="Try runs that failed again.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check every cell, list them with their settings, run nothing.")
@@ -98,7 +101,7 @@ def study(
 
         how = How(side_by_side, minutes, tuple(only or ()), retry, _earlier(earlier))
         words = [file, *(("--out", out) if out else ()), *(("--earlier", earlier) if earlier else ())]
-        words += [word for one in settings or [] for word in ("--set", one)]
+        words += [word for setting in settings or [] for word in ("--set", setting)]
         _run(plan, folder, how, shlex.join(str(word) for word in words))
 
 
@@ -179,8 +182,8 @@ def _results(
     before = _earlier(earlier)
     if before is not None and earlier is not None:
         data = merged(data, before)
-        if told := left_behind(data, before, earlier):
-            typer.echo(f"{told}; the study file does not name them", err=True)
+        if missing := left_behind(data, before, earlier):
+            typer.echo(f"{missing}; the study file does not name them", err=True)
     if compact is not None:
         typer.echo(str(write_over(data, compact)))
     elif form is not None:
@@ -188,7 +191,7 @@ def _results(
     else:
         typer.echo(plain(render(data, "text")), nl=False)
         paths = write_results(data, out or results_folder(folder, data.name))
-        for path in paths[:_MOST_NAMED]:
+        for path in paths[:_NAMED_FILES]:
             typer.echo(str(path), err=True)
-        if len(paths) > _MOST_NAMED:
-            typer.echo(f"and {len(paths) - _MOST_NAMED} curves in {paths[0].parent}", err=True)
+        if len(paths) > _NAMED_FILES:
+            typer.echo(f"and {len(paths) - _NAMED_FILES} curves in {paths[0].parent}", err=True)

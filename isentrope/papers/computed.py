@@ -1,4 +1,4 @@
-"""Claims that are mathematics, computed anew: no runs, no seeds. They go through the code that trains and measures.
+"""Mathematical claims, checked by computing them: no runs, no seeds. They go through the code that trains and measures.
 
 docs/theory.md has the whole list, with proofs by enumeration in tests/theory; here are those that methods rest on.
 """

@@ -1,4 +1,10 @@
-"""From an effect and its intervals to a verdict, in words, and how many seeds would decide."""
+"""Verdict of an effect with its intervals, the seeds that would decide, and the power of a rule before its runs.
+
+Power is computed from the rule alone. A part compares two arms of n runs each, or looks at n runs. Its number differs
+from run to run by the spread that its measure expects; runs are taken as two samples, without what cells have in
+common, in one setting. The power is the chance that the part holds if the effect is real, and that it does not hold if
+there is none.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +17,6 @@ import numpy as np
 from isentrope.core.stats import Interval, Vector, chi_square_quantiles, clopper_pearson, normal_below, student_quantile
 from isentrope.papers.inference import TWO_SAMPLES, Estimate
 from isentrope.papers.record import Claim, Part, Verdict
-
-# How likely a rule is to decide, computed from the rule alone: printed before the runs are made.
-#
-# A part compares two arms of n runs each, or looks at n runs. Its number differs from run to run by the spread that its
-# measure expects; runs are taken as two samples, without what cells have in common, in one setting. What is computed is
-# the chance that the part holds if the effect is real, and that it does not hold if there is none.
-
 
 SEEDS = (3, 5, 8, 12, 20)
 WANTED = 0.8  # the power that a study should have

@@ -1,6 +1,6 @@
 """Fingerprint of each decision rule, so that a change shows in review.
 
-It is taken over the rule's texts and numbers, and over what its functions compute on made-up runs (`battery.py`), to
+It is taken over the rule's texts and numbers, and over what its functions compute on made-up runs, always the same, to
 nine digits: code may be moved and rewritten as long as it computes the same. How findings become verdicts is shared by
 all rules and has a fingerprint of its own.
 """
@@ -23,7 +23,7 @@ from isentrope.study.cells import Cell
 from isentrope.study.plan import Plan, Study
 from isentrope.study.read import DONE, StudyData, StudyRun
 
-# Made-up runs that rules are tried on, always the same: what a rule computes on them is part of its fingerprint.
+# -- made-up runs that rules are tried on
 
 
 CELLS = (

@@ -1,4 +1,4 @@
-"""From the runs of studies to what is found of a claim. Pure: the same runs, in any order, give the same findings.
+"""Judges a claim on the runs of studies. Pure: the same runs, in any order, give the same findings.
 
 A claim is judged for each language model by itself, and there in each setting. In a setting:
 
@@ -41,7 +41,7 @@ from isentrope.papers.record import (
 from isentrope.papers.select import Placed, cells_of, cells_with, left_out, matches, pooled, samples, usable
 from isentrope.study.read import DONE, FAILED
 
-# Whether a claim can be tested on given runs at all: the premises of its parts, checked.
+# -- premises: whether a claim can be tested on given runs at all
 
 
 CLEAR = 0.95  # level of the interval that shows a difference to be clear of 0

@@ -172,7 +172,7 @@ def success_by_kind(run: StudyRun) -> dict[str, tuple[float, float]]:
     return told
 
 
-# Numbers of a run that are about its eruptions, as `isentrope/diagnosis/phases.py` finds them in entropy/token.
+# -- eruptions, as `isentrope/diagnosis/phases.py` finds them in entropy/token
 
 
 BEFORE = 5  # steps before an onset that tell the level there

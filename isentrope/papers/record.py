@@ -1,4 +1,4 @@
-"""What a claim is, and what is found of it. Everything here is frozen: a rule is a record that can be digested.
+"""Records of claims and findings. All are frozen: a rule is a record that can be digested.
 
 Both editions of the rules use these records. Premises, logarithms, expected sizes and words for directions came with
 the second edition; `ground` is of the first alone.

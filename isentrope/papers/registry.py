@@ -1,4 +1,4 @@
-"""When each rule of the second edition was made and changed: `rules.json`, beside this file, under version control.
+"""History of the second edition's rules: `rules.json`, beside this file, under version control.
 
     python -m isentrope.papers.registry "why"     # writes an entry for every rule that differs from its last one
 
@@ -23,9 +23,7 @@ from isentrope.papers.fingerprints import DECISION, digest_of, digest_of_decisio
 from isentrope.papers.record import Claim
 from isentrope.runs.atomic import write_atomically
 
-# All claims, in the order of the papers.
-
-
+# all claims, in the order of the papers
 CLAIMS: tuple[Claim, ...] = (*actre.CLAIMS, *epo.CLAIMS, *seal.CLAIMS, *aem.CLAIMS)
 PAPERS = {
     "ActRe": "When Instinct Guides and Insight Grounds: Staged RL Training for LLM Agents",

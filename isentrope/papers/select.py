@@ -1,4 +1,4 @@
-"""Which runs speak to a part of a claim, and what each of them says.
+"""Selects the runs that a part of a claim is tested on, and their numbers.
 
 A setting is everything that tags say besides what a method is: task, model and so on, and with it the study and the
 number of steps, since schedules depend on it. Runs are only ever compared within a setting.

@@ -1,4 +1,4 @@
-"""A few episodes to read: the first, the middle and the last step, a success and a failure of each.
+"""Sample episodes for the report: the first, the middle and the last step, a success and a failure of each.
 
 The store keeps only the ids of tokens; the trainer leaves their texts in RUN/tokens.json.
 """

@@ -1,4 +1,4 @@
-"""Runs side by side: which of them differ in nothing but the seed, and what the others differ in."""
+"""Groups runs that differ only in their seed, and names the settings in which other runs differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all pages share: the document around them, sections, cards and figures.
+"""HTML that all pages share: the document, sections, cards and figures.
 
 Nothing that a model, a task or a file wrote is trusted: it is escaped wherever it stands, none of it enters a script,
 and a page's security policy allows only the script and the style sheet that are named by their hash. Charts are data in

@@ -1,4 +1,4 @@
-"""What happened in a run: its phases, its alarms, and what the doctor says about it."""
+"""Phases, alarms and diagnosis of a run, for its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and folders that are on the disk in full or not there at all."""
+"""Atomic writes: a file or folder is on the disk in full or not there at all."""
 
 from __future__ import annotations
 

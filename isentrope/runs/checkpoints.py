@@ -1,4 +1,4 @@
-"""Checkpoints: either whole or not there. The newest few stay, the newest few that an alarm wrote, and the best one.
+"""Saves and reads checkpoints. The newest few are kept, the newest few that an alarm wrote, and the best one.
 
 A checkpoint is written into a folder with a temporary name, flushed to the disk, and renamed at the end: a kill or a
 full disk at any moment leaves the older ones as they were. No pickle: tensors as safetensors, the rest as JSON. Torch
@@ -87,8 +87,7 @@ def save_checkpoint(
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
-    found = sorted(folder.glob("step-*"))
-    return found[-1] if found else None
+    return max(folder.glob("step-*"), default=None)
 
 
 def read_record(checkpoint: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One metric over a run's steps, and the few questions that a diagnosis asks of it."""
+"""A metric over the steps of a run: its start, end, noise and best level, as a diagnosis needs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import Any
 
 ENDS = 5  # steps that a start or an end is averaged over
-ENOUGH = 4  # numbers from which a course can be told
+ENOUGH = 4  # numbers from which a trend can be told
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a run folder says about its run. No trainer and no model is needed, and the run may still be going.
+"""Reads a run folder. No trainer and no model is needed, and the run may still be going.
 
 run = Run.open("runs/first")
 run.curve("entropy/token"), run.setting("learn.lr"), run.episodes(12), run.events, run.alive

@@ -1,4 +1,4 @@
-"""Who writes to a folder: a lock that dies with its process, and whether somebody holds it."""
+"""The lock of a run folder: one writer at a time. The lock dies with its process."""
 
 from __future__ import annotations
 

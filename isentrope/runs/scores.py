@@ -1,4 +1,4 @@
-"""What the update made of a step's episodes, token by token, beside the episodes themselves.
+"""Advantages, ratios and loss weights of a step's tokens, in a Parquet file beside the episodes.
 
 A row per response that was learnt from: `episode` and `turn` as in the episode file, `advantages` as they were learnt
 from (after all methods), `ratios` of new to old probability at the first pass over the token (NaN: the token was left

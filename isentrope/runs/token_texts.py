@@ -1,4 +1,4 @@
-"""What tokens read as: the bytes of each, by id. Episodes keep only ids; tokens.json of a run has the table."""
+"""The text of tokens: the bytes of each, by id. Episodes keep only ids; tokens.json of a run has the table."""
 
 from __future__ import annotations
 

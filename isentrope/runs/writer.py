@@ -1,4 +1,4 @@
-"""Writing to a run folder: who may, what is in it before the first step, and whether an earlier run goes on in it."""
+"""Opens a run folder for writing: takes its lock, records the settings, or checks those of a run that is resumed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Vocabulary(Protocol):
 
 
 class RunFolder:
-    """Holds a run folder while the run lasts. One process at a time: a second one is refused, a dead one is not."""
+    """Holds the lock of a run folder while the run lasts. A second process is refused."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A run of a study, in a process of its own that ends when the study does.
+"""Starts one run of a study in a process of its own, which ends when the study does.
 
     python -m isentrope.study.child PID train RECIPE --out FOLDER
 

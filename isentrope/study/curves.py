@@ -1,4 +1,10 @@
-"""Learning curves of a study: the mean over seeds, with its interval where there are seeds enough for one."""
+"""Learning curves of a study: the mean over seeds, with its interval where there are seeds enough for one.
+
+A family is the cells that share a chart: few enough to tell their lines apart, the baseline always among them. Bare
+algorithms stand together. The cells that are compared with a baseline are divided by method if they are many: a
+method's variants stay together, methods without variants share a chart, and so do combinations. Families depend on the
+plan alone, so a chart keeps its name when runs are added.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +25,7 @@ from isentrope.study.cells import Cell
 from isentrope.study.read import DONE, StudyData
 from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 
-# Which cells share a chart: few enough to tell their lines apart, the baseline always among them.
-#
-# Bare algorithms stand together. The cells that are compared with a baseline are divided by method if they are many: a
-# method's variants stay together, methods without variants share a chart, and so do combinations. What is drawn where
-# depends on the plan alone, so that a chart keeps its name when runs are added.
-
-
-MOST = 6  # lines beside the baseline
+FAMILY_LINES = 6  # lines beside the baseline
 _ALGORITHM, _METHOD, _NO_METHOD, _JOINED = "algorithm", "method", "none", "+"
 
 
@@ -71,7 +70,7 @@ def _algorithms(bare: Sequence[Cell], against: Set[str]) -> Iterator[Family]:
 
 def _parts(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
     """A name for each part, and its cells. Two parts may have the same: a method may be called `others`."""
-    if 0 < len(cells) <= MOST:
+    if 0 < len(cells) <= FAMILY_LINES:
         return [("all", list(cells))]
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -93,7 +92,7 @@ def _kind(cell: Cell) -> str:
 
 def _numbered(name: str, group: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
     """As many equal parts as it takes."""
-    count = -(-len(group) // MOST)
+    count = -(-len(group) // FAMILY_LINES)
     ends = [round(number * len(group) / count) for number in range(count + 1)] if count else []
     parts = [list(group[start:end]) for start, end in pairwise(ends)]
     return [(name if count == 1 else f"{name} ({n})", part) for n, part in enumerate(parts, start=1)]
@@ -107,7 +106,7 @@ BAND = f"band: 95% interval of the mean over seeds, from {LEAST_SEEDS} seeds up"
 SMOOTH = "line: moving mean over a twentieth of the steps"
 ENTROPY = "entropy/token"
 VALID = "valid_ratio"
-_FEW = 3  # lines with which there is room for what was measured behind the moving means
+_RAW_LINES = 3  # lines with which there is room for what was measured behind the moving means
 _BEYOND = 3.0  # times the middle one of the lines' largest values
 
 
@@ -200,7 +199,9 @@ def _within(value: float | None, key: str) -> float | None:
 def moving_means(series: Sequence[Series]) -> list[Series]:
     """Moving means. Where lines are few and without bands, what was measured stands thin behind them."""
     return [
-        replace(one, smooth=True, raw=len(series) <= _FEW) if one.low is None or one.high is None else smoothed(one)
+        replace(one, smooth=True, raw=len(series) <= _RAW_LINES)
+        if one.low is None or one.high is None
+        else smoothed(one)
         for one in series
     ]
 

@@ -1,4 +1,4 @@
-"""How many runs the device holds at a time.
+"""The number of runs that the device holds at a time.
 
 On the CPU one for each core. On a GPU the first run is started alone; what it takes once it learns tells how many more
 have room, up to one for each core, since every run needs one for its tasks and its bookkeeping.

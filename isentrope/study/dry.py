@@ -1,4 +1,4 @@
-"""What a study would do, without doing it: cells, settings, and how long it takes."""
+"""`isentrope study --dry-run`: lists cells, settings and the expected time, and runs nothing."""
 
 from __future__ import annotations
 

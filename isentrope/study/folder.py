@@ -1,4 +1,4 @@
-"""The folder of a study, and what it writes about itself.
+"""The files of a study's folder.
 
 study.json              the plan: cells with their tags, settings and seeds
 CELL/seed-0/            a run folder

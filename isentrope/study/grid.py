@@ -1,4 +1,4 @@
-"""The same change on several baselines: what each method does to success on each algorithm, and over all of them.
+"""Effect of each method on the success of each algorithm, and over all algorithms.
 
 A change is what a cell's tags have and those of its baseline have not. Rows are changes, columns baselines, and each
 entry is the difference in Succ. over pairs of seeds. Over all: the mean over baselines, each of which counts once

@@ -1,4 +1,4 @@
-"""What a study has to run: one job for each warm-up, then one for each cell and seed."""
+"""The jobs of a study: one job for each warm-up, then one for each cell and seed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The measures of a study: what is measured of a run, and what each is called in a table.
-
-Each function gives None where the run cannot tell.
-"""
+"""Measures of a run in a study, and their titles in tables. A measure is None where the run did not record it."""
 
 from __future__ import annotations
 
@@ -10,16 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from isentrope.analysis.success import (
-    NOT_TRAINING,
-    Points,
-    Window,
-    best,
-    converged,
-    seconds_of,
-    steps_to,
-    tokens_by,
-)
+from isentrope.analysis.success import NOT_TRAINING, Points, Window, best, converged, seconds_of, steps_to, tokens_by
 from isentrope.diagnosis.phases import find_phases
 from isentrope.study.plan import Plan
 from isentrope.study.read import StudyRun
@@ -175,12 +163,7 @@ MEASURES = (
     ),
     Measure("entropy", "Entropy", "mean token entropy over all steps, nats", mean_entropy, places=4, table="entropy"),
     Measure(
-        "entropy_late",
-        "Late",
-        "mean token entropy in the last part, nats",
-        late(ENTROPY),
-        places=4,
-        table="entropy",
+        "entropy_late", "Late", "mean token entropy in the last part, nats", late(ENTROPY), places=4, table="entropy"
     ),
     Measure(
         "entropy_variance",
@@ -192,20 +175,10 @@ MEASURES = (
         table="entropy",
     ),
     Measure(
-        "entropy_range",
-        "Range",
-        "largest minus smallest token entropy, nats",
-        entropy_range,
-        places=4,
-        table="entropy",
+        "entropy_range", "Range", "largest minus smallest token entropy, nats", entropy_range, places=4, table="entropy"
     ),
     Measure(
-        "eruptions",
-        "Eruptions",
-        "eruptions of the token entropy in a run",
-        eruption_count,
-        places=1,
-        table="entropy",
+        "eruptions", "Eruptions", "eruptions of the token entropy in a run", eruption_count, places=1, table="entropy"
     ),
     Measure(
         "amplitude",
@@ -261,12 +234,7 @@ MEASURES = (
         table="degeneracy",
     ),
     Measure(
-        "response_tokens",
-        "Tokens",
-        "tokens of a response, late",
-        late("response/tokens"),
-        places=1,
-        table="degeneracy",
+        "response_tokens", "Tokens", "tokens of a response, late", late("response/tokens"), places=1, table="degeneracy"
     ),
     Measure(
         "step_seconds",

@@ -1,4 +1,4 @@
-"""A study file (TOML): which runs there are to be. docs/study.md tells the format.
+"""Reads a study file (TOML), the list of runs to make. docs/study.md describes the format.
 
     study = read_plan(Path("recipes/studies/quick.toml"))
     for cell in study.cells:
@@ -20,8 +20,6 @@ from isentrope.config.convert import read_section
 from isentrope.config.schema import setting
 from isentrope.core.errors import ConfigError
 from isentrope.study.cells import Cell, Group, can_name, expand, seed_list
-
-__all__ = ["Cell", "Plan", "Study", "Warmup", "read_plan"]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -33,22 +32,20 @@ from isentrope.study.folder import log_file, note_file, read_note
 from isentrope.study.jobs import Job
 from isentrope.study.read import DONE, FAILED, is_done
 
-# Why a run failed, in a few words: from how it ended and from the end of what it said.
-
-
 _TAIL = 20000  # bytes
-_MOST = 600  # letters
+_REASON_LETTERS = 600
 _BOX = re.compile(r"[│╭╮╰╯─]")
 _PANEL = re.compile(r"╭─.*?╰─[^\n]*", re.DOTALL)
 
 
 def reason_of(code: int, log: Path) -> str:
+    """Why a run failed, in a few words: from its exit status and the end of its log."""
     if code < 0:
         return f"killed from outside ({_name(-code)}), several times; was there too little memory?"
     said = _said(log)
     if code == 0:
-        return clipped(f"ended without an error before its last step: {said}", _MOST)
-    return clipped(said or f"ended with the exit status {code} and said nothing", _MOST)
+        return clipped(f"ended without an error before its last step: {said}", _REASON_LETTERS)
+    return clipped(said or f"ended with the exit status {code} and said nothing", _REASON_LETTERS)
 
 
 def _name(number: int) -> str:
@@ -75,10 +72,9 @@ def _said(log: Path) -> str:
     return visible(lines[-1]) if lines else ""
 
 
-# How far a run has come, from the end of its log: cheap enough to ask every second.
-
-
 class Progress:
+    """How far a run has come, from the end of its log: cheap enough to ask every second."""
+
     def __init__(self, job: Job) -> None:
         self.job = job
         self.step, self.begun_at = 0, 0  # the last step; the one from which this process went on
@@ -134,8 +130,6 @@ GRACE = 10.0  # seconds that a run has to end after it was asked to
 _TRIES = 3  # times that a run is started that others kill, or that finds too little memory beside others
 _SURE = 10  # steps after which a pace counts: the first ones hold the start and the first evaluation
 _CLEARLY = 0.9  # of what it is expected to take: less time than this is clearly too little
-_PRUNED_FOLDERS = ("checkpoints", "reference", "episodes", "tensorboard")
-_PRUNED_FILES = ("tokens.json",)
 
 
 @dataclass
@@ -308,9 +302,6 @@ def _signal(entry: Entry, number: signal.Signals) -> None:
         pass
 
 
-# -- how long runs take: none is begun shortly before a study has to stop while a shorter one could still end
-
-
 def seconds_left(run: Progress, seen: Sequence[Progress], told: float = 0.0) -> float:
     """What the rest of a run takes at the pace of its cell's other runs, or else of all that were seen, or else of
     `told` seconds a step; 0: nothing is known."""
@@ -325,16 +316,5 @@ def seconds_left(run: Progress, seen: Sequence[Progress], told: float = 0.0) -> 
 
 
 def could_end(run: Progress, seen: Sequence[Progress], told: float, left: float) -> bool:
+    """Whether a run could end in the `left` seconds: shortly before a study stops, shorter runs go first."""
     return _CLEARLY * seconds_left(run, seen, told) <= left
-
-
-def prune(run: Path) -> None:
-    """Delete of a finished run what only a further training would need: hundreds of runs would fill the disk.
-
-    Settings, metrics, timings and events stay. A folder that is a link is somebody else's and stays too.
-    """
-    for name in _PRUNED_FOLDERS:
-        if (run / name).is_dir() and not (run / name).is_symlink():
-            shutil.rmtree(run / name)
-    for name in _PRUNED_FILES:
-        (run / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What came of a study: every run with its numbers, from the run folders or from the compact form.
+"""Reads a study: every run with its numbers, from the run folders or from the compact form.
 
     data = read_study(Path("runs/quick"))              # a study's folder, or docs/runs/quick with the compact form
     for run in data.select(algorithm="grpo", method="epo"):

@@ -1,4 +1,9 @@
-"""Run a study, or go on with one."""
+"""Runs a study, or continues one.
+
+Runs that were begun before must have the settings that the study file asks for now. Runs that were made in several
+places must begin from the same weights: the losses of their warm-ups tell, since warm-ups are not kept with a study's
+numbers and one that is made again on another device may be another model.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +31,14 @@ from isentrope.study.queue import GRACE, RUNNING, Entry, Queue
 from isentrope.study.read import DONE, StudyData, StudyRun, read_warmup
 from isentrope.study.show import Show
 
-# What was begun before must be what the study file asks for now.
-
-
 # settings that say where and how a run runs, or that the run itself writes out
 _NOT_COMPARED = (
     "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "run.track", "task.where", "task.workers",
     "engine.memory", "learn.micro_tokens", "eval.splits",
 )  # fmt: skip
+LOSS = "sft/loss"
+_POLL_SECONDS = 0.5  # between two looks at the runs
+_SHORTEST_START = 20.0  # seconds that must be left to begin another run: less would only be thrown away
 
 
 def begun_cells(study: Study, out: Path, earlier: StudyData | None) -> list[str]:
@@ -83,13 +88,6 @@ def _plain(value: Any) -> Any:
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
-# Whether runs of one study that were made in several places begin from the same weights: what their warm-ups learnt
-# tells. Warm-ups are not kept with a study's numbers; one that is made again on another device may be another model.
-
-
-LOSS = "sft/loss"
-
-
 def other_start(out: Path, job: str, earlier: StudyData | None) -> str:
     """What a user must know of a job that is done, if it is a warm-up and not the one that runs made elsewhere began
     from; empty if there is nothing to know."""
@@ -119,10 +117,6 @@ def _apart(here: StudyRun, there: StudyRun) -> str:
             values = [f"{point[1]:.4g}" if point else "none" for point in (before, now)]
             return f"at step {step} its loss was {values[0]} there and is {values[1]} here"
     return ""
-
-
-_LOOK = 0.5  # seconds between two looks at the runs
-_LEAST = 20.0  # seconds that must be left to begin another run: less would only be thrown away
 
 
 @dataclass(frozen=True)
@@ -162,14 +156,14 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
             with _terminated_as_interrupted():
                 while not queue.finished and time.monotonic() < deadline:
                     left = deadline - time.monotonic()
-                    worth = left > min(_LEAST, 30 * minutes)
-                    for entry in queue.turn(worth, left):
+                    may_start = left > min(_SHORTEST_START, 30 * minutes)
+                    for entry in queue.turn(may_start, left):
                         show.ended(entry)
                         _compare_start(entry, out, how, show)
                     show.look()
-                    if not worth and not queue.of(RUNNING):
+                    if not may_start and not queue.of(RUNNING):
                         break
-                    time.sleep(_LOOK)
+                    time.sleep(_POLL_SECONDS)
         finally:
             queue.stop()
             show.end()

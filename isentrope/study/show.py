@@ -1,4 +1,4 @@
-"""What a study shows while it goes on: a table in a terminal; elsewhere plain lines, one now and then."""
+"""Progress display of a study: a live table in a terminal, elsewhere a plain line every few seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from isentrope.study.queue import RUNNING, WAITING, Entry, Queue
 from isentrope.study.read import DONE, FAILED
 
 LINE_SECONDS = 15.0  # plain lines come no faster than this
-_MOST_ROWS = 24
+_SHOWN_RUNS = 24
 
 
 class Show:
@@ -92,13 +92,13 @@ class Show:
         for title, right in (("run", False), ("step", True), ("success", True), ("entropy", True), ("s/step", True)):
             table.add_column(title, justify="right" if right else "left", style="dim" if title != "run" else "")
         running = self._queue.of(RUNNING) if self._queue else []
-        for entry in running[:_MOST_ROWS]:
+        for entry in running[:_SHOWN_RUNS]:
             seen = entry.progress
             success = f"{100 * seen.success:.1f} %" if seen.success is not None else ""
             entropy = f"{seen.entropy:.3f}" if seen.entropy is not None else ""
             pace = f"{seen.seconds_per_step:.1f}" if seen.seconds_per_step else ""
             table.add_row(Text(visible(entry.job.name)), _steps(entry), success, entropy, pace)
-        more = [Text(f"and {len(running) - _MOST_ROWS} more")] if len(running) > _MOST_ROWS else []
+        more = [Text(f"and {len(running) - _SHOWN_RUNS} more")] if len(running) > _SHOWN_RUNS else []
         return Group(Text(self._summary(), style="bold"), table, *more)
 
 

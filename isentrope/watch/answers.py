@@ -1,4 +1,4 @@
-"""What the page asks for, as plain data. Run names, metric keys and all other text go out made visible."""
+"""Answers to the live page as plain data: runs, metrics, events, episodes. All text is made visible first."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_o
 from isentrope.watch.episodes import Found, Tokens, Wanted, actions_of, first_difference, row_of, search, view
 from isentrope.watch.runs import Run, Runs
 
-# Phases and alarms of a run: from its entropy and events.jsonl, or else from the metrics `phase` and `alarm/NAME`.
-
-
 PHASES = ("descent", "eruption", "subsidence")
-_MOST_TEXT = 1000
+_TEXT_LETTERS = 1000
 Span = tuple[int, int, str]  # first step, last step, name
 
 
@@ -91,11 +88,11 @@ def _phase(value: float) -> str:
 
 
 def _text(value: object) -> str:
-    return visible(clipped(value, _MOST_TEXT)) if isinstance(value, str) else ""
+    return visible(clipped(value, _TEXT_LETTERS)) if isinstance(value, str) else ""
 
 
 PAGE = 50  # episodes
-_MOST_KEYS = 400  # series of one answer, by key
+_KEY_LIMIT = 400  # series of one answer, by key
 
 
 class Answers:
@@ -129,7 +126,7 @@ class Answers:
                     continue
                 begun, *window = (int(number) for number in numbers)
                 same = begun == run.begun  # else the run was resumed since, and the page has to begin anew
-                answer[name] = _series(run, window, keys[:_MOST_KEYS]) if same else None
+                answer[name] = _series(run, window, keys[:_KEY_LIMIT]) if same else None
         return {"series": answer}
 
     def events(self, names: Sequence[str]) -> dict[str, Any]:

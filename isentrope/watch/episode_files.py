@@ -1,4 +1,4 @@
-"""The episode files of runs, and a small index of each: who played what and how it ended, without any token.
+"""Indexes of episode files: who played what and how it ended, without any token.
 
 Only the columns that a question needs are read, one file at a time. An index takes some 150 bytes an episode and is
 kept; texts and tokens are read when asked for and forgotten.

@@ -1,4 +1,9 @@
-"""One episode, turn by turn, ready to be shown. What a model or a task wrote goes out as text with nothing hidden."""
+"""Searches episodes for the live page and shows one of them turn by turn.
+
+A search goes through the files, newest first, until a page is full or the time for one answer is over. A place in the
+list is named by its file and position, not by a number, so that episodes which arrive meanwhile do not shift the pages.
+What a model or a task wrote goes out as text with nothing hidden.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +31,6 @@ from isentrope.runs.layout import TOKENS, scores_path
 from isentrope.runs.log import check_is_file
 from isentrope.runs.token_texts import TokenTexts, shown_token_texts
 from isentrope.watch.episode_files import EpisodeFile, Index, Indexes
-
-# Which episodes fit: file after file, newest first, until a page is full or the time for one answer is over.
-#
-# A place in the list is named by its file and position, not by a number, so that episodes which arrive meanwhile do not
-# shift the pages.
-
 
 pc: Any = pyarrow.compute
 Mask = NDArray[np.bool_]
@@ -330,17 +329,10 @@ def _scores_of(file: EpisodeFile, number: int) -> dict[int, dict[str, Any]]:
         return {}
     try:
         table = read_columns(path, _SCORES)
-        rows: list[dict[str, Any]] = table.filter(_equals(table.column("episode"), number)).to_pylist()
+        rows: list[dict[str, Any]] = table.filter(pc.equal(table.column("episode"), number)).to_pylist()
         return {row["turn"]: row for row in rows}
     except (RunError, KeyError):
         return {}
-
-
-def _equals(column: Any, number: int) -> Any:
-    import pyarrow.compute  # pyright: ignore[reportMissingTypeStubs]
-
-    compute: Any = pyarrow.compute
-    return compute.equal(column, number)
 
 
 def _numbers(values: Sequence[float] | None, size: int) -> list[float | None] | None:

@@ -1,4 +1,4 @@
-"""Run folders: where they are, what they say about themselves, and whether their trainer is at work."""
+"""Run folders of the live page: finds them, reads what was added, and says whether their trainer is running."""
 
 from __future__ import annotations
 

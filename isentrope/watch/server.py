@@ -1,4 +1,4 @@
-"""The page's server: reads and answers, and can do nothing else.
+"""HTTP server of the live page. It is read-only.
 
 Only GET; runs and files are named by ids that are looked up, never by paths; the browser is told to load nothing from
 elsewhere and to run no script but ours. A request must name this machine: a page on the web that points its own name

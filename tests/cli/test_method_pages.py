@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from isentrope.charts.text import filled
-from isentrope.cli.methods import ADVANTAGES, DOCS, LOSSES, OPTIMISER, SHARED, Sheet, blocks, imitation_sheet, sheets
+from isentrope.cli.method_sheets import ADVANTAGES, LOSSES, Sheet, sheets
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.load import load_config
 from isentrope.config.schema import LearnSettings, RunConfig
@@ -22,6 +22,7 @@ from isentrope.core.token_weights import MODES, token_weights
 from isentrope.loop.train import train
 from isentrope.methods.registry import METHODS, make_methods
 from isentrope.metrics.glossary import GLOSSARY, INSTRUMENTS
+from tools.method_docs import DOCS, OPTIMISER, SHARED, blocks, imitation_sheet
 
 ROOT = DOCS.parent
 SHEETS = [*sheets().values(), imitation_sheet()]

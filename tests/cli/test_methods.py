@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from isentrope.cli.main import app
-from isentrope.cli.methods import ADVANTAGES, sheets
+from isentrope.cli.method_sheets import ADVANTAGES, sheets
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.schema import CriticSettings
 from isentrope.methods.registry import METHODS

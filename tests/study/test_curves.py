@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from isentrope.charts.chart import Series
 from isentrope.study.cells import Cell
-from isentrope.study.curves import MOST, charts, families, moving_means, within_sight, write_curves
+from isentrope.study.curves import FAMILY_LINES, charts, families, moving_means, within_sight, write_curves
 from isentrope.study.plan import read_plan
 from isentrope.study.read import read_study
 from tests.builders.run_folders import cell, make_study, whole_run
@@ -89,7 +89,7 @@ def test_every_cell_is_drawn_and_no_chart_is_crowded(picked: list[tuple[str, str
     assert {one.name for family in found for one in family.cells} == {one.name for one in cells}
     assert len({family.name for family in found}) == len(found)
     for family in found:
-        assert len(family.cells) <= MOST + 1
+        assert len(family.cells) <= FAMILY_LINES + 1
         assert not family.base or family.cells[0].name == family.base
 
 

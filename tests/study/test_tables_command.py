@@ -41,7 +41,7 @@ def test_results_of_a_folder_go_into_it(here: Path) -> None:
 
 
 def test_a_hundred_curves_are_not_named_one_by_one(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isentrope.cli.study._MOST_NAMED", 4)
+    monkeypatch.setattr("isentrope.cli.study._NAMED_FILES", 4)
     code, told = study("runs/made", "--tables")
     curves = [name for name in files(here / "runs/made/results") if name.endswith(".svg")]
     assert code == 0
