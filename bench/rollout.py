@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from isentrope.bench.shapes import llama_settings
+from isentrope.bench.work import llama_settings
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.core.engine import Request, Sampled

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from isentrope.bench.results import Row, finish
-from isentrope.bench.shapes import llama_settings
+from isentrope.bench.work import llama_settings
 from isentrope.core.types import Episode, StepTokens, Targets, TokenBatch, Turn
 from isentrope.kernels.attention import FLASH
 from isentrope.kernels.forward import states_of

@@ -20,11 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from isentrope.worlds.webshop.catalogue import open_official
-from isentrope.worlds.webshop.generate import SHELVES, generated_products
-from isentrope.worlds.webshop.official import write_official
 from isentrope.worlds.webshop.products import Product
 from isentrope.worlds.webshop.reward import noun_share
 from isentrope.worlds.webshop.search import terms
+from isentrope.worlds.webshop.sources import SHELVES, generated_products, write_official
 from isentrope.worlds.webshop.world import WebShopWorld
 
 MIB = 1024 * 1024

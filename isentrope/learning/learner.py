@@ -22,14 +22,13 @@ from isentrope.config.schema import LearnSettings, RunConfig
 from isentrope.core.method import Method
 from isentrope.core.seeding import stream
 from isentrope.core.types import Episode, Floats, Scores, StepTokens, Targets, TokenBatch, TokenStats
-from isentrope.learning.credit import assign_credit
+from isentrope.learning.credit import Mismatch, assign_credit
 from isentrope.learning.critic import Critic, explained_variance
 from isentrope.learning.losses.clipped import MAX_LOG_RATIO, clipped_loss
 from isentrope.learning.losses.kl import ESTIMATORS, kl_estimate
 from isentrope.learning.losses.policy_gradient import policy_gradient_loss
 from isentrope.learning.losses.sequence import mean_log_ratio, sequence_loss
 from isentrope.learning.losses.value import value_loss
-from isentrope.learning.off_policy import Mismatch
 from isentrope.learning.optimiser import learning_rate, make_optimiser
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.records import (

@@ -12,10 +12,9 @@ from typing import Any
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import TaskError, TrainError
 from isentrope.learning.learner import Learner, Update
-from isentrope.loop.cores import Crowd
 from isentrope.loop.evaluate import evaluate
 from isentrope.loop.measure import Measured, Monitor
-from isentrope.loop.messages import brief, finished, look_at_rollout, say_end, say_pause, summary
+from isentrope.loop.messages import Crowd, brief, finished, look_at_rollout, say_end, say_pause, summary
 from isentrope.loop.session import RunSession, lasting_objects, open_run
 from isentrope.metrics.episodes import Metrics, rollout_metrics
 from isentrope.rollout.collector import Collector, Rollout

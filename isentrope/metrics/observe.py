@@ -11,6 +11,7 @@ told again from metrics.jsonl where the episodes of a step were not stored.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +20,69 @@ from isentrope.core.types import Episode, Scores
 from isentrope.diagnosis.alarms import Alarm, Alarms
 from isentrope.learning.tokens import step_tokens
 from isentrope.metrics.degeneracy import LengthDrift, degeneracy_metrics
-from isentrope.metrics.drift import Drift
 from isentrope.metrics.means import Metrics
 from isentrope.metrics.surprisal import predicted_drift
 from isentrope.runs.log import Record
 from isentrope.runs.token_texts import TokenTexts
+
+# Compares the forecast of entropy's drift with what followed: running agreement and correlation.
+#
+# At step t the forecast P_t (`surprisal.py`) is made from what step t learns from. At step t + 1 the drift
+# D = H_{t+1} - H_t is measured, H being the mean token entropy. Each such pair counts once:
+#
+#     agreement     share of the pairs in which P and D have the same sign; a pair in which one is 0 has no sign
+#     correlation   Pearson's, of P and D, over all pairs so far, from the third on
+
+
+ENOUGH = 3  # pairs: two always lie on a line
+
+
+class Drift:
+    """Feed it every step's metrics. Its state survives a restart, so a resumed run writes the same numbers."""
+
+    def __init__(self) -> None:
+        self.entropy: float | None = None  # of the step before
+        self.forecast: float | None = None  # made at the step before
+        self.agreed = self.signed = 0  # pairs
+        self.count = 0
+        self.mean_p = self.mean_d = 0.0
+        self.var_p = self.var_d = self.cov = 0.0  # sums of products of deviations (Welford)
+
+    def look(self, metrics: Mapping[str, float | None]) -> Metrics:
+        entropy, before = _number(metrics.get("entropy/token")), self.entropy
+        measured = entropy - before if entropy is not None and before is not None else None
+        if measured is not None and self.forecast is not None:
+            self._pair(self.forecast, measured)
+        self.entropy, self.forecast = entropy, _number(metrics.get("drift/predicted"))
+        found = {} if measured is None else {"drift/measured": measured}
+        if self.signed:
+            found["drift/agreement"] = self.agreed / self.signed
+        spread = math.sqrt(self.var_p) * math.sqrt(self.var_d)
+        if self.count >= ENOUGH and spread > 0:
+            found["drift/correlation"] = max(-1.0, min(1.0, self.cov / spread))
+        return found
+
+    def _pair(self, forecast: float, measured: float) -> None:
+        if forecast != 0 and measured != 0:
+            self.signed += 1
+            self.agreed += (forecast > 0) == (measured > 0)
+        self.count += 1
+        off_p, off_d = forecast - self.mean_p, measured - self.mean_d
+        self.mean_p += off_p / self.count
+        self.mean_d += off_d / self.count
+        self.var_p += off_p * (forecast - self.mean_p)
+        self.var_d += off_d * (measured - self.mean_d)
+        self.cov += off_p * (measured - self.mean_d)
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 @dataclass(frozen=True)

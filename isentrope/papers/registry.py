@@ -8,20 +8,174 @@ applied to were made is marked in the ledger, with the reason.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from types import FunctionType
+from typing import Any, cast
 
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import ConfigError
 from isentrope.papers import actre, aem, epo, seal
-from isentrope.papers.fingerprints import DECISION, digest_of, digest_of_decision
-from isentrope.papers.record import Claim
+from isentrope.papers.judge import find
+from isentrope.papers.measures import converged_success, log_mean
+from isentrope.papers.record import BOTH, CONTROL, Claim, Measure, Part, Premise, Select
+from isentrope.papers.select import place
 from isentrope.runs.atomic import write_atomically
+from isentrope.study.cells import Cell
+from isentrope.study.plan import Plan, Study
+from isentrope.study.read import DONE, StudyData, StudyRun
+
+# Fingerprint of each decision rule, so that a change shows in review.
+#
+# It is taken over the rule's texts and numbers, and over what its functions compute on made-up runs, always the same,
+# to nine digits: code may be moved and rewritten as long as it computes the same. How findings become verdicts is
+# shared by all rules and has a fingerprint of its own.
+
+
+# -- made-up runs that rules are tried on
+
+
+CELLS = (
+    {"algorithm": "grpo"},
+    {"algorithm": "grpo", "method": "actre", "variant": "no_stage1"},
+    {"algorithm": "grpo", "method": "epo"},
+    {"algorithm": "grpo", "method": "seal", "alpha": "0.1"},
+    {"algorithm": "grpo", "method": "aem"},
+    {"algorithm": "grpo", "method": "ea"},
+    {"algorithm": "grpo", "method": "entropy_bonus"},
+    {"algorithm": "gigpo"},
+)
+SEEDS = (0, 1, 2, 3, 4, 5)
+STEPS = (60, 360)
+_HEIGHTS = (0.9, 0.17, 0.9, 0.0, 0.2, 0.12)  # by seed: from hardly an eruption to a high one, and none
+_KINDS = {"pick": 24, "heat": 18, "look": 9}
+_PROBES = ("probe/delta_h", *(f"probe/interference/{sign}{per}" for sign in ("negative", "positive")
+                              for per in ("", "_per_token")))  # fmt: skip
+
+
+@cache
+def battery() -> tuple[StudyData, ...]:
+    """Two studies: short runs from one start, long ones from two."""
+    return tuple(_study(steps) for steps in STEPS)
+
+
+def _study(steps: int) -> StudyData:
+    cells = [("-".join(tags.values()), tags) for tags in CELLS]
+    runs = tuple(_run(name, tags, seed, steps) for name, tags in cells for seed in SEEDS)
+    plan = tuple(Cell(name, tags, (), SEEDS) for name, tags in cells)
+    return StudyData(Study(Plan(name=f"battery-{steps}"), plan), runs)
+
+
+def _run(name: str, tags: dict[str, str], seed: int, steps: int) -> StudyRun:
+    chance = random.Random(f"{name} {seed} {steps}")
+    common = 0.12 * random.Random(f"{seed} {steps}").random()  # what the runs of a seed share
+    lift = 0.06 * chance.random() + common + (0.05 if "method" in tags else 0.0)
+    return StudyRun(
+        name, tags, seed, DONE, config={"run.steps": steps, "policy.model": "toy"}, parameters=1000,
+        start=f"start {seed % 2 if steps > 100 else 0}",
+        train=tuple(_row(chance, step, steps, lift, seed) for step in range(1, steps + 1)),
+        evals=tuple(_eval(chance, step, steps, lift) for step in range(0, steps + 1, 10)),
+        timings=tuple(_timing(chance, step) for step in range(1, steps + 1)),
+        begun="2030-01-01T00:00:00Z",
+    )  # fmt: skip
+
+
+def _row(chance: random.Random, step: int, steps: int, lift: float, seed: int) -> dict[str, Any]:
+    done = step / steps
+    height = _HEIGHTS[seed] + lift * (seed % 2 == 0)
+    last = 240 if seed == 2 else steps  # two eruptions instead of three
+    hill = max(0.0, 1 - abs(step % 120 - 60) / 15) * height * (steps > 100 and step <= last)
+    entropy = 0.3 + 0.5 * max(0.0, 1 - 6 * done) + hill + 0.02 * chance.random()
+    row: dict[str, Any] = {"step": step, "kind": "train", "entropy/token": entropy}
+    row |= {"entropy/action": entropy / 2, "likelihood/valid": -entropy, "likelihood/solved": -entropy / 3}
+    row |= {"valid_ratio": min(1.0, 0.5 + lift + 3 * done), "degeneracy/duplication": 0.02 + 0.1 * hill + 0.05 * done}
+    row |= {"success/all": 0.2 + 0.6 * min(1.0, 2 * done) + 0.05 * chance.random(), "response/tokens": 50 + 20 * hill}
+    if step == 1 or step % 5 == 0:
+        row |= {key: 0.2 + lift + 0.1 * chance.random() - 0.3 * (step % 20 == 0) for key in _PROBES}
+    return row
+
+
+def _eval(chance: random.Random, step: int, steps: int, lift: float) -> dict[str, Any]:
+    level = 0.3 + 0.4 * min(1.0, 2 * step / steps) + lift
+    told: dict[str, Any] = {"step": step, "kind": "eval"}
+    for kind, games in _KINDS.items():
+        told |= {f"eval/unseen/success/{kind}": level + (lift if kind == "heat" else 0.0) + 0.02 * chance.random()}
+        told |= {f"eval/unseen/games/{kind}": games}
+    solved = sum(told[f"eval/unseen/success/{kind}"] * games for kind, games in _KINDS.items())
+    return told | {"eval/unseen/success": solved / sum(_KINDS.values())}
+
+
+def _timing(chance: random.Random, step: int) -> dict[str, Any]:
+    told: dict[str, Any] = {"step": step, "kind": "train", "tokens_per_second/update": 900 + 200 * chance.random()}
+    return told | {"seconds/rollout": 1.0, "seconds/update": 0.5, "seconds/shape": 0.01 * chance.random()}
+
+
+DECISION = "decision"
+DIGITS = 9
+
+
+def digest_of(claim: Claim) -> str:
+    return _short(_plain(claim))
+
+
+def digest_of_decision() -> str:
+    """Over the findings of rules that try every way to a verdict."""
+    placed = place(battery())
+    return _short([_plain(asdict(found)) for claim in _trials() for found in find(claim, placed)])
+
+
+def _trials() -> tuple[Claim, ...]:
+    success = Measure(converged_success, "success", (), alike=(0.05, 0.95), by_kind=True)
+    entropy = Measure(log_mean, "entropy", (), (("key", "entropy/token"), ("begin", 0.0), ("end", 0.5)))
+    bare, other = Select("grpo"), Select("grpo", "epo")
+    met = Premise("met", BOTH, success, 0.1, "more")
+    unmet = Premise("unmet", CONTROL, success, 0.1, "less", upwards=False)
+    clear = Premise("clear", other, entropy, 0.0, "more", against=bare, clear=True)
+    ratio = Premise("ratio", other, success, 0.5, "more", against=bare)
+    up = Part("up", other, success, 0.0, 0.02, (bare,), premises=(met, ratio), means=("above", "below"))
+    down = Part("down", Select("grpo", "seal"), entropy, 0.0, -0.1, (bare,), upwards=False, premises=(clear,))
+    alone = Part("alone", Select(("grpo", "gigpo")), entropy, 0.0, -0.1, upwards=False)
+    shares = Part("shares", bare, Measure(_higher, "above", ()), 0.5, 0.5, shares=True)
+    barred = Part("barred", other, success, 0.0, 0.02, (bare,), premises=(unmet,))
+    missing = Part("missing", Select("ppo"), success, 0.0, 0.02, (bare,))
+    refuted = Part("refuted", bare, success, 0.0, 0.05, (other,), means=("above", "below"))
+    parts = {"two": (up, down), "one": (alone,), "shares": (shares,), "barred": (up, barred), "missing": (up, missing)}
+    parts |= {"refuted": (refuted,), "three": (up, refuted, alone), "few": (replace(up, premises=()),)}
+    return tuple(Claim(name, "", "", several, 50, "") for name, several in parts.items())
+
+
+def _higher(run: Any) -> float:
+    return float((converged_success(run) or 0.0) > 0.82)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold. A measure is told by what it says of the made-up runs, and so is a condition on runs."""
+    if isinstance(value, float):
+        return f"{value:.{DIGITS}g}"
+    if isinstance(value, Measure):
+        told = {one.name: getattr(value, one.name) for one in fields(value) if one.name != "function"}
+        return _plain(told | {"computes": [value(run) for study in battery() for run in study.runs]})
+    if isinstance(value, FunctionType):
+        return [_plain(value(run)) for study in battery() for run in study.runs]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in cast("tuple[Any, ...]", value)]
+    return value
+
+
+def _short(plain: Any) -> str:
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
+
 
 # all claims, in the order of the papers
 CLAIMS: tuple[Claim, ...] = (*actre.CLAIMS, *epo.CLAIMS, *seal.CLAIMS, *aem.CLAIMS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isentrope.bench.shapes import write_random_model
+from isentrope.bench.work import write_random_model
 from isentrope.config.load import load_config
 from isentrope.core.engine import Request, Sampled
 from isentrope.engines.torch import TorchEngine

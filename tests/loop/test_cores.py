@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from isentrope.loop.cores import CROWDED, Cores, Crowd, crowded, waited
+from isentrope.loop.messages import CROWDED, Cores, Crowd, crowded, waited
 from isentrope.loop.progress import Progress
 
 CPU = torch.device("cpu")

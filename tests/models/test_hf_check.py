@@ -13,10 +13,9 @@ from safetensors.torch import load_file, save_file
 from isentrope.config.schema import PolicySettings, RunSettings
 from isentrope.core.errors import EngineError
 from isentrope.models.hugging_face import RowCache
-from isentrope.models.load import load_folder, load_policy
+from isentrope.models.load import check_model, load_folder, load_policy
 from isentrope.models.lora.adapters import with_adapters
 from isentrope.models.lora.model import Base
-from isentrope.models.self_check import check_model
 from tests.models.test_hugging_face import CPU, load, make_folder, make_tokenizer, transformers
 
 SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}

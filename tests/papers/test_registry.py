@@ -14,15 +14,20 @@ import pytest
 from isentrope.core import stats
 from isentrope.diagnosis import rise_detector
 from isentrope.diagnosis.phases import find_phases
-from isentrope.papers import fingerprints, inference, judge, measures, registry
+from isentrope.papers import inference, judge, measures, registry
 from isentrope.papers import measures as eruptions
-from isentrope.papers.fingerprints import DECISION, SEEDS, battery, digest_of, digest_of_decision
+from isentrope.papers import registry as fingerprints
 from isentrope.papers.ledger import make_ledger
 from isentrope.papers.record import Claim, Measure, Part, Premise, Select, Verdict
 from isentrope.papers.registry import (
     CLAIMS,
+    DECISION,
+    SEEDS,
     Entry,
+    battery,
     claim_of,
+    digest_of,
+    digest_of_decision,
     notes_on,
     present,
     read_book,

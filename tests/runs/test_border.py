@@ -21,7 +21,7 @@ _NUMBERED = re.compile(r"(step|eval|dropped|scores)-(\*|\(|\\d|$|.*\.parquet)|ow
 _PATH_CALLS = {"Path", "joinpath", "with_name", "glob", "rglob"}
 
 ALLOWED = {
-    ("export.py", ".part-"): "an exported model while it is written, which lies in no run folder",
+    ("loop/export.py", ".part-"): "an exported model while it is written, which lies in no run folder",
 }
 
 

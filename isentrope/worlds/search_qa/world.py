@@ -12,12 +12,11 @@ from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Expert, Instance
 from isentrope.worlds.registry import Needs
 from isentrope.worlds.search_qa import generated
-from isentrope.worlds.search_qa.expert import Searcher, Solver
 from isentrope.worlds.search_qa.passages import Hit
 from isentrope.worlds.search_qa.questions import Question, find_corpus, mixed, read_sets
 from isentrope.worlds.search_qa.remote import Remote
 from isentrope.worlds.search_qa.retrievers import KINDS, Retriever, index_of, open_corpus, over
-from isentrope.worlds.search_qa.task import Limits, SearchQATask
+from isentrope.worlds.search_qa.task import Limits, Searcher, SearchQATask, Solver
 
 NEEDS = {
     "bm25": Needs("search", ("bm25s", "Stemmer")),

@@ -25,10 +25,10 @@ from typing import IO, Any
 import numpy as np
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.webshop.official import Notes, opened, read_products
 from isentrope.worlds.webshop.products import Product, from_plain
 from isentrope.worlds.webshop.reward import Goal, count_attributes, goal_count, goal_of, shuffled, weight
 from isentrope.worlds.webshop.search import IndexBuilder, Search
+from isentrope.worlds.webshop.sources import Notes, opened, read_products
 
 VERSION = 1  # of what is stored; raise it when that changes, and old folders are no longer found
 _TABLES = """
@@ -170,7 +170,7 @@ Show = Callable[[str, float], None]  # (what is being done, share done)
 
 def open_generated() -> Catalogue:
     """The catalogue that comes with the package. It is made in a moment, so nothing is left behind."""
-    from isentrope.worlds.webshop.generate import generated_products
+    from isentrope.worlds.webshop.sources import generated_products
 
     with tempfile.TemporaryDirectory(prefix="isentrope-webshop-") as folder:
         build(Path(folder), generated_products())

@@ -24,7 +24,7 @@ from isentrope.models.policy import Policy, before
 from isentrope.models.token_head import token_head
 from isentrope.runs.checkpoints import load_state, save_checkpoint
 from tests.builders.toy_runs import make_model
-from tests.metrics.probes.helpers import advantages_of, episode_of, games
+from tests.metrics.probes.helpers import advantages_of, episode_of, games, make_turn
 from tests.models.helpers import small_policy
 
 KEYS = {

@@ -15,7 +15,7 @@ from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Ints, Turn
 from isentrope.metrics.probes.think import State, choose_states, delta_h, make_state
 from isentrope.models.policy import Policy
-from tests.metrics.probes.helpers import episode_of, games
+from tests.metrics.probes.helpers import episode_of, games, make_turn
 from tests.models.helpers import small_policy
 
 RESPONSES = {

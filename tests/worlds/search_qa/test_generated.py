@@ -7,9 +7,8 @@ import sys
 
 import pytest
 
-from isentrope.worlds.search_qa.expert import understood
 from isentrope.worlds.search_qa.generated import KINDS, RELATIONS, SPLITS, Library, library
-from isentrope.worlds.search_qa.task import normalise
+from isentrope.worlds.search_qa.task import normalise, understood
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,8 @@ import pytest
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.webshop.catalogue import cache_folder, cached, file_mark, open_official
-from isentrope.worlds.webshop.generate import generated_products
-from isentrope.worlds.webshop.official import write_official
 from isentrope.worlds.webshop.products import read_product
+from isentrope.worlds.webshop.sources import generated_products, write_official
 from tests.worlds.webshop.shop import PRODUCTS, official
 
 

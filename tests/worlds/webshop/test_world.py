@@ -18,8 +18,7 @@ from isentrope.worlds.conformance.suite import assert_conforms
 from isentrope.worlds.contract import Instance, Step
 from isentrope.worlds.registry import make_world
 from isentrope.worlds.webshop.expert import Errand
-from isentrope.worlds.webshop.generate import generated_products
-from isentrope.worlds.webshop.official import write_official
+from isentrope.worlds.webshop.sources import generated_products, write_official
 from isentrope.worlds.webshop.world import WebShopOptions, WebShopWorld
 from tests.worlds.webshop.shop import ATTRIBUTES, PRODUCTS, official
 
