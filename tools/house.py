@@ -49,7 +49,7 @@ def hops(graph: Mapping[str, set[str]], start: str, end: str) -> int | None:
         here, far = waiting.popleft()
         if far and here.startswith(end):
             return far
-        for there in sorted(graph.get(here, ()) - seen):
+        for there in sorted(graph.get(here, set()) - seen):
             seen.add(there)
             waiting.append((there, far + 1))
     return None
