@@ -152,7 +152,7 @@ def test_a_build_that_fails_leaves_nothing(corpus: Path, tmp_path: Path) -> None
 def test_a_build_that_is_killed_leaves_no_index(corpus: Path, tmp_path: Path) -> None:
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from isentrope.tasks.search_qa import bm25\n"
+        "from isentrope.worlds.search_qa import retrievers as bm25\n"
         "from isentrope.worlds.search_qa.retrievers import open_corpus\n"
         "bm25.build = lambda passages: os.kill(os.getpid(), 9)\n"
         "open_corpus(Path(sys.argv[1]), 'bm25', sys.argv[2])\n"
@@ -167,7 +167,7 @@ def test_a_build_that_is_killed_leaves_no_index(corpus: Path, tmp_path: Path) ->
 def test_three_processes_build_it_once(corpus: Path, tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from isentrope.tasks.search_qa import bm25\n"
+        "from isentrope.worlds.search_qa import retrievers as bm25\n"
         "from isentrope.worlds.search_qa.retrievers import open_corpus\n"
         "real = bm25.build\n"
         "bm25.build = lambda passages: (print('built'), time.sleep(0.5), real(passages))[2]\n"
