@@ -235,12 +235,18 @@ GLOSSARY: dict[str, tuple[Entry, ...]] = {
         Entry("mismatch/logp_mean", "nats", "Mean difference, without sign, of sampler's and trainer's log-probs."),
         Entry("mismatch/logp_max", "nats", "Largest difference, without sign, of sampler's and trainer's log-probs."),
         Entry(
-            "mismatch/ratio_mean", "ratio", "Mean ratio of the trainer's to the sampler's probability, same weights."
+            "mismatch/ratio_mean",
+            "ratio",
+            "Mean ratio of the trainer's to the sampler's probability; with rollouts ahead their weights differ too.",
         ),
         Entry("mismatch/ratio_max", "ratio", "Largest ratio of the trainer's to the sampler's probability."),
         Entry("mismatch/truncated", "share", "Share of the tokens whose ratio is above learn.mismatch_cap."),
         Entry("mismatch/recomputed", "0 or 1", "Whether old_logprobs = auto computed the old log-probs again."),
-        Entry("mismatch/kl", "nats", "KL divergence of the sampler from the trainer, both with the same weights (k3)."),
+        Entry(
+            "mismatch/kl",
+            "nats",
+            "KL divergence of the sampler from the trainer (k3); with rollouts ahead their weights differ too.",
+        ),
     ),
     **INSTRUMENTS,
     "the critic": (
