@@ -43,9 +43,9 @@ test: $(DEV_STAMP) lint
 	@echo "  apt-get install chromium bubblewrap openjdk-17-jre-headless). Those marked alfworld compare with the real ALFWorld:"
 	@echo "  $(BIN)/pip install -e '.[alfworld]'"
 
-# What a change of the mathematics, the settings or the rollout breaks; worlds, servers, pages and golden runs have to wait
-QUICK := tests/agent tests/config tests/core tests/learning tests/methods tests/metrics/probes tests/rollout tests/theory \
-	tests/test_architecture.py
+# What a change of the mathematics or the settings breaks, in two minutes on two cores; methods, rollouts, worlds, servers,
+# pages and golden runs have to wait for make test
+QUICK := tests/agent tests/config tests/core tests/learning tests/theory tests/test_house.py
 
 check: $(DEV_STAMP) lint
 	$(call beside_types,-m 'not slow' $(QUICK))
