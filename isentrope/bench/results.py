@@ -9,7 +9,6 @@ be. Rows without a ratio are plain figures.
 from __future__ import annotations
 
 import json
-import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope.core.errors import RunError, writing
+from isentrope.core.process import usable_cores
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def machine() -> str:
     """In words: the GPU if there is one, the cores this process may use, torch."""
     import torch
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     parts = [torch.cuda.get_device_name()] if torch.cuda.is_available() else []
     parts += [f"{cores} cores ({_processor()})", f"torch {torch.__version__}", f"Python {platform.python_version()}"]
     return ", ".join(parts)

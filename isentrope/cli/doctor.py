@@ -16,6 +16,7 @@ import typer
 from packaging.requirements import Requirement
 
 from isentrope import __version__
+from isentrope.core.process import usable_cores
 
 if TYPE_CHECKING:
     from isentrope.runs.folder import Run
@@ -180,13 +181,9 @@ def _ourselves() -> str:
     return f"-e '{sources}" if (sources / "pyproject.toml").is_file() else "'isentrope"
 
 
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _cores() -> Sign:
     threads = os.environ.get("OMP_NUM_THREADS")
-    detail = f"{available_cores()} usable" + (f", OMP_NUM_THREADS = {threads}" if threads else "")
+    detail = f"{usable_cores()} usable" + (f", OMP_NUM_THREADS = {threads}" if threads else "")
     return Sign("cores", "ok", detail)
 
 

@@ -20,6 +20,7 @@ import torch
 from isentrope.config.schema import RunConfig
 from isentrope.config.validate import trackers_of
 from isentrope.core.method import Method
+from isentrope.core.process import usable_cores
 from isentrope.engines.registry import make_engine
 from isentrope.loop.messages import check_prompt, say_start, warn_of_rate
 from isentrope.loop.progress import Progress
@@ -151,7 +152,7 @@ def settled(config: RunConfig) -> RunConfig:
 def use_threads(config: RunConfig) -> None:
     """Torch threads: what was asked for, here or by OMP_NUM_THREADS, else one per core that task workers leave. More
     threads than free cores make everything many times slower."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     asked = os.environ.get("OMP_NUM_THREADS", "")
     known = int(asked) if asked.isdecimal() else 0
     torch.set_num_threads(config.run.threads or known or max(1, min(8, cores) - config.task.workers))

@@ -183,6 +183,33 @@ class Sandbox(Protocol):
     def close(self) -> None: ...
 
 
+class HeldTree:
+    """What all back ends do alike: the work tree is in this process, from `start` to `close`."""
+
+    _tree: Tree | None = None
+
+    def write(self, path: str, data: bytes) -> None:
+        self._open.write(path, data)
+
+    def read(self, path: str) -> bytes:
+        return self._open.read(path)
+
+    def restore(self, path: str) -> None:
+        self._open.restore(path)
+
+    def diff(self) -> dict[str, bytes]:
+        return self._open.diff()
+
+    def close(self) -> None:
+        self._tree = None
+
+    @property
+    def _open(self) -> Tree:
+        if self._tree is None:
+            raise TaskError("the sandbox is not started")
+        return self._tree
+
+
 def make_sandbox(back_end: str, limits: Limits, image: str = "", work: str = "/repo") -> Sandbox:
     """A sandbox of that kind, checked to work on this machine; a TaskError says how to get what is missing."""
     if back_end == "bubblewrap":

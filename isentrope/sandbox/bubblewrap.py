@@ -22,7 +22,7 @@ from functools import cache, partial
 from pathlib import Path, PurePosixPath
 
 from isentrope.core.errors import TaskError
-from isentrope.sandbox.base import Item, Limits, Outcome, Tree
+from isentrope.sandbox.base import HeldTree, Item, Limits, Outcome, Tree
 from isentrope.sandbox.limits import Leader, run_bounded
 
 # System calls that untrusted code does without. Namespaces already keep the box apart. This shuts what they leave open:
@@ -164,12 +164,11 @@ ENVIRONMENT = {
 }  # fmt: skip
 
 
-class Bubblewrap:
+class Bubblewrap(HeldTree):
     work = WORK
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._tree: Tree | None = None
 
     def start(self, files: Mapping[str, Item]) -> None:
         check_works()
@@ -183,27 +182,6 @@ class Bubblewrap:
             argv = box_command(self._limits, command, program.fileno(), leader.told)
             watch = partial(passed_limit, limits=self._limits, folders=FOLDERS)
             return run_bounded(argv, packed, self._limits, watch, (program.fileno(), leader.told), leader)
-
-    def write(self, path: str, data: bytes) -> None:
-        self._open.write(path, data)
-
-    def read(self, path: str) -> bytes:
-        return self._open.read(path)
-
-    def restore(self, path: str) -> None:
-        self._open.restore(path)
-
-    def diff(self) -> dict[str, bytes]:
-        return self._open.diff()
-
-    def close(self) -> None:
-        self._tree = None
-
-    @property
-    def _open(self) -> Tree:
-        if self._tree is None:
-            raise TaskError("the sandbox is not started")
-        return self._tree
 
 
 def box_command(limits: Limits, command: Sequence[str], seccomp_fd: int, info_fd: int = 1) -> list[str]:

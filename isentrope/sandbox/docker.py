@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from isentrope.core.errors import TaskError
-from isentrope.sandbox.base import Item, Limits, Outcome, Tree, tar_items
+from isentrope.sandbox.base import HeldTree, Item, Limits, Outcome, Tree, tar_items
 from isentrope.sandbox.bubblewrap import ENVIRONMENT
 from isentrope.sandbox.limits import run_bounded
 
@@ -26,7 +26,7 @@ MAX_FOLDER = 2 << 30  # bytes of a work folder taken out of an image
 _UNPACK = 'tar -x -f - -C / --no-same-owner --no-same-permissions && exec "$@" </dev/null'
 
 
-class Docker:
+class Docker(HeldTree):
     def __init__(self, limits: Limits, image: str, work: str = "/repo") -> None:
         if not image:
             raise TaskError(
@@ -36,7 +36,6 @@ class Docker:
             raise TaskError(f"{image!r} is not the name of an image")
         self.work = work
         self._limits, self._image = limits, image
-        self._tree: Tree | None = None
 
     def start(self, files: Mapping[str, Item]) -> None:
         docker_program()
@@ -53,21 +52,6 @@ class Docker:
         finally:  # the client may be gone while the container still runs
             subprocess.run([docker_program(), "rm", "--force", name], capture_output=True, timeout=60, check=False)
 
-    def write(self, path: str, data: bytes) -> None:
-        self._open.write(path, data)
-
-    def read(self, path: str) -> bytes:
-        return self._open.read(path)
-
-    def restore(self, path: str) -> None:
-        self._open.restore(path)
-
-    def diff(self) -> dict[str, bytes]:
-        return self._open.diff()
-
-    def close(self) -> None:
-        self._tree = None
-
     def files_of_image(self, folder: str) -> dict[str, Item]:
         """A folder of the image, without version control. Nothing of the image is run for that."""
         docker = docker_program()
@@ -79,12 +63,6 @@ class Docker:
         with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
             items = {name.partition("/")[2]: item for name, item in tar_items(tar, MAX_FOLDER)}
         return {path: item for path, item in items.items() if path and not path.startswith(".git/")}
-
-    @property
-    def _open(self) -> Tree:
-        if self._tree is None:
-            raise TaskError("the sandbox is not started")
-        return self._tree
 
 
 def docker_program() -> str:

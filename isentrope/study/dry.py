@@ -12,8 +12,9 @@ from rich.text import Text
 
 from isentrope.analysis.tables import rich_table
 from isentrope.charts.text import duration, visible
+from isentrope.core.process import usable_cores
 from isentrope.study.cells import Cell, shared_settings
-from isentrope.study.jobs import Checked, cores
+from isentrope.study.jobs import Checked
 from isentrope.study.measures import all_seconds
 from isentrope.study.plan import Study
 from isentrope.study.read import DONE, StudyData, StudyRun, read_one
@@ -58,7 +59,7 @@ def _estimate(study: Study, jobs: Sequence[Checked], side_by_side: int, done: Ma
     if not pace:
         return f"{told}. How long a step takes is not known yet: run one cell (--only) first, or set seconds_per_step."
     alone = sum(c.job.steps for c in left) * pace
-    width = at_once or cores()
+    width = at_once or usable_cores()
     whole = (
         f"{duration(alone)} one after the other, {duration(alone / width)} with {width} at a time if they do not slow"
     )

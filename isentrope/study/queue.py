@@ -22,6 +22,7 @@ from typing import Any
 
 from isentrope.charts.text import clipped, duration, visible
 from isentrope.core.errors import RunError
+from isentrope.core.process import signal_name
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import Run, keep_numbers
 from isentrope.runs.layout import METRICS
@@ -41,18 +42,11 @@ _PANEL = re.compile(r"╭─.*?╰─[^\n]*", re.DOTALL)
 def reason_of(code: int, log: Path) -> str:
     """Why a run failed, in a few words: from its exit status and the end of its log."""
     if code < 0:
-        return f"killed from outside ({_name(-code)}), several times; was there too little memory?"
+        return f"killed from outside ({signal_name(-code)}), several times; was there too little memory?"
     said = _said(log)
     if code == 0:
         return clipped(f"ended without an error before its last step: {said}", _REASON_LETTERS)
     return clipped(said or f"ended with the exit status {code} and said nothing", _REASON_LETTERS)
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _said(log: Path) -> str:

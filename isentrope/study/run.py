@@ -19,13 +19,14 @@ from typing import Any, cast
 
 from isentrope.config.text import as_table
 from isentrope.core.errors import RunError
+from isentrope.core.process import usable_cores
 from isentrope.methods.options import with_options
 from isentrope.runs.folder import leaves, read_config
 from isentrope.runs.layout import METRICS, recorded_config
 from isentrope.runs.lock import hold
 from isentrope.study.device import room_for
 from isentrope.study.folder import WARMUP, run_folder, write_plan
-from isentrope.study.jobs import Checked, cores, make_jobs
+from isentrope.study.jobs import Checked, make_jobs
 from isentrope.study.plan import Study
 from isentrope.study.queue import GRACE, RUNNING, Entry, Queue
 from isentrope.study.read import DONE, StudyData, StudyRun, read_warmup
@@ -144,8 +145,8 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
     refused = f"another process runs the study in {out}; wait for it or choose another --out"
     with hold(out / "study.lock", refused):
         write_plan(out, study)
-        room = room_for(checked[0].config.run.device, how.side_by_side or study.plan.side_by_side, cores())
-        threads = max(1, cores() // min(room.most, len(checked)))
+        room = room_for(checked[0].config.run.device, how.side_by_side or study.plan.side_by_side, usable_cores())
+        threads = max(1, usable_cores() // min(room.most, len(checked)))
         jobs, pace = [one.job for one in checked], study.plan.seconds_per_step
         queue = Queue(jobs, room, threads, study.plan.keep, how.retry, elsewhere, pace)
         queue.say = show.say

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from isentrope.config.schema import setting
 from isentrope.core.errors import TaskError
+from isentrope.core.process import usable_cores
 from isentrope.sandbox.base import BACK_ENDS, Limits, Sandbox, make_sandbox
 from isentrope.worlds.code_repair.archive import SMALL
 from isentrope.worlds.code_repair.grade import Verdict
@@ -17,7 +18,7 @@ from isentrope.worlds.code_repair.mutate import KINDS, Mutant
 from isentrope.worlds.code_repair.problem import InjectedBug, Problem, read_rows, repair_of
 from isentrope.worlds.code_repair.workbench import RULES, Misunderstood, Workbench, clipped, parse_action
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
-from isentrope.worlds.pool.open import MOST_THREADS, cores
+from isentrope.worlds.pool.open import MOST_THREADS
 from isentrope.worlds.registry import Needs
 
 AROUND = 8  # lines looked at before and after the bug
@@ -196,7 +197,7 @@ class CodeRepairWorld:
 
     @property
     def threads(self) -> int:
-        return min(MOST_THREADS, max(2, cores()))
+        return min(MOST_THREADS, max(2, usable_cores()))
 
     @property
     def limits(self) -> Limits:

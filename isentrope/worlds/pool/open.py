@@ -12,7 +12,6 @@ which talks to a server (remote.py). `send` and `receive` do the same without wa
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from isentrope.config.schema import TaskSettings
 from isentrope.config.validate import is_remote
 from isentrope.core.errors import TaskError
+from isentrope.core.process import usable_cores
 from isentrope.worlds.contract import World
 from isentrope.worlds.pool.base import Command, Pool, Result
 from isentrope.worlds.pool.guarded import GuardedTasks, close_world
@@ -45,7 +45,7 @@ def choose_placement(where: str, workers: int, world: World) -> Placement:
     here = Placement(threads=_threads(world))
     if is_remote(where) or where == "local":
         return here
-    asked = Placement(workers=workers or cores())
+    asked = Placement(workers=workers or usable_cores())
     if where == "processes":
         return asked
     prefers = getattr(world, "prefers", "local")
@@ -59,11 +59,6 @@ def _threads(world: World) -> int:
     if not isinstance(threads, int) or not 0 <= threads <= MOST_THREADS:
         raise TaskError(f"the world {world.name} has threads = {threads!r}, expected 0 to {MOST_THREADS}")
     return threads
-
-
-def cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def open_world(task: TaskSettings) -> World:

@@ -24,6 +24,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, cast
 
 from isentrope.core.errors import TaskError
+from isentrope.core.process import signal_name
 from isentrope.worlds.contract import Instance, Step, View, World
 from isentrope.worlds.pool.base import Command, Pool, Result
 from isentrope.worlds.pool.codec import MAX_MESSAGE, pack, result_from_table, result_to_table, unpack
@@ -283,7 +284,7 @@ class WorkerProcess:
         if not self.ready:
             return f"the worker ended with exit code {code} {_UNGUARDED}"
         if code is not None and code < 0:
-            name = _signal_name(-code)
+            name = signal_name(-code)
             advice = "; perhaps the machine ran out of memory" if name == "SIGKILL" else ""
             return f"the worker was ended by {name}{advice}"
         return f"the worker ended with exit code {code}"
@@ -305,13 +306,6 @@ class WorkerProcess:
             self._process.kill()
             self._process.join()
         self.pipe.close()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # those for real-time use have no names
-        return f"signal {number}"
 
 
 def listen(workers: Sequence[WorkerProcess], wait: bool) -> bool:

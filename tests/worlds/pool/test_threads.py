@@ -10,11 +10,12 @@ import pytest
 from isentrope.config.load import config_from_table
 from isentrope.config.validate import addresses, where_problem
 from isentrope.core.errors import ConfigError, TaskError
+from isentrope.core.process import usable_cores
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool import deadline_threads
 from isentrope.worlds.pool.deadline_threads import DeadlineThreads, Job, Late
 from isentrope.worlds.pool.guarded import Failure
-from isentrope.worlds.pool.open import LocalTasks, Placement, choose_placement, cores, open_tasks
+from isentrope.worlds.pool.open import LocalTasks, Placement, choose_placement, open_tasks
 from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.pool.threads import ThreadTasks
 from tests.worlds.pool.odd_worlds import HERE, NotReplayable, PrefersNonsense, PrefersProcesses, Threaded
@@ -123,10 +124,10 @@ def test_where_tasks_are_played() -> None:
     assert choose_placement("auto", 0, plain) == Placement()
     assert choose_placement("auto", 3, plain) == Placement(workers=3)
     assert choose_placement("auto", 0, threaded) == Placement(threads=4)
-    assert choose_placement("auto", 0, processes) == Placement(workers=cores())
+    assert choose_placement("auto", 0, processes) == Placement(workers=usable_cores())
     assert choose_placement("auto", 5, threaded) == Placement(workers=5)
     assert choose_placement("local", 0, processes) == Placement()
-    assert choose_placement("processes", 0, plain) == Placement(workers=cores())
+    assert choose_placement("processes", 0, plain) == Placement(workers=usable_cores())
     assert choose_placement("processes", 7, threaded) == Placement(workers=7)
     with pytest.raises(TaskError, match="prefers 'the moon'"):
         choose_placement("auto", 0, PrefersNonsense())
