@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # keeps `isentrope --help` free of torch
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
+Metrics = dict[str, float]
 Span = tuple[int, int]  # token positions inside the response, end excluded
 
 
@@ -150,6 +151,14 @@ class StepTokens:
     def length_U(self) -> NDArray[np.int64]:
         """Tokens of each turn."""
         return np.bincount(self.turn_N, minlength=len(self.episode_U))
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """What a method makes of the advantages, and what to record of that."""
+
+    advantage_N: Floats
+    metrics: Metrics
 
 
 @dataclass(frozen=True)

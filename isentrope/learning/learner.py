@@ -21,7 +21,8 @@ from torch import Tensor
 from isentrope.config.schema import LearnSettings, RunConfig
 from isentrope.core.method import Method
 from isentrope.core.seeding import stream
-from isentrope.core.types import Episode, Floats, Scores, StepTokens, Targets, TokenBatch, TokenStats
+from isentrope.core.types import Episode, Floats, Metrics, Scores, StepTokens, Targets, TokenBatch, TokenStats
+from isentrope.learning import hooks
 from isentrope.learning.credit import Mismatch, assign_credit
 from isentrope.learning.critic import Critic, explained_variance
 from isentrope.learning.losses.clipped import MAX_LOG_RATIO, clipped_loss
@@ -33,7 +34,6 @@ from isentrope.learning.optimiser import learning_rate, make_optimiser
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.records import (
     Figures,
-    Metrics,
     accumulate,
     add_weights,
     brought,
@@ -100,11 +100,13 @@ class Learner:
         tokens, sequences = rows(table, keep_N), renumbered(sequences, keep_N)
         targets, metrics = self._targets(episodes, tokens, rows(passes, keep_N))
         scored = time.perf_counter()
-        targets, shaped = self._shaped(step, tokens, targets)
+        shaped = hooks.begin(self.methods, step, tokens)
+        advantage_N, more = hooks.shaped(self.methods, step, tokens, targets.advantage_N)
+        targets = replace(targets, advantage_N=advantage_N)
         seconds = {"score": scored - begin} | ({"shape": time.perf_counter() - scored} if self.methods else {})
         learnable_N = finite(targets.advantage_N, targets.return_N)
         dropped, count = len(table.logp_N) - int(learnable_N.sum()), len(table.logp_N)
-        metrics |= shaped | {"update/dropped_tokens": dropped, "update/dropped_share": dropped / max(1, count)}
+        metrics |= shaped | more | {"update/dropped_tokens": dropped, "update/dropped_share": dropped / max(1, count)}
         sequences = only(sequences, learnable_N)
         return Credited(
             step, episodes, table, keep_N, tokens, targets, learnable_N, sequences, from_sampler, metrics, seconds
@@ -122,13 +124,15 @@ class Learner:
             sequences = whole
         policy_too = self.critic is None or step > self.config.critic.warmup
         seen: list[Metrics] = []
-        weight_N = np.zeros_like(tokens.logp_N)
+        weight_N, factor_N = np.zeros_like(tokens.logp_N), np.ones_like(tokens.logp_N)
+        settings = replace(self.settings, clip_high=hooks.clip_high(self.methods, self.settings.clip_high))
         for epoch in range(self.settings.epochs):
             for mini in self._mini_batches(step, epoch, sequences):
                 skipped_before = self.optimiser.skipped
-                seen.append(self._update_once(mini, tokens, targets, policy_too, first_logp_N))
+                seen.append(self._update_once(mini, tokens, targets, settings, policy_too, first_logp_N, factor_N))
                 if policy_too and self.optimiser.skipped == skipped_before:
-                    add_weights(weight_N, mini, tokens, targets, self.settings.aggregation, self.constant_length)
+                    aggregation, constant = settings.aggregation, self.constant_length
+                    add_weights(weight_N, mini, tokens, targets, aggregation, constant, factor_N)
                 if len(seen) == 1 and credited.from_sampler:
                     metrics |= self.mismatch.look_back(first_logp_N, tokens)
         scores = scores_of(credited.table, targets, first_logp_N, weight_N, credited.keep_N)
@@ -164,14 +168,6 @@ class Learner:
             estimate, target = torch.from_numpy(value_N), torch.from_numpy(credit.return_N)
             metrics["critic/explained"] = explained_variance(estimate, target)
         return Targets(credit.advantage_N, old_N, ref_N, credit.return_N, value_N, mismatch_N), metrics
-
-    def _shaped(self, step: int, tokens: StepTokens, targets: Targets) -> tuple[Targets, Metrics]:
-        """The targets with advantages as the methods leave them."""
-        advantage_N, metrics = targets.advantage_N, Metrics()
-        for method in self.methods:
-            advantage_N = method.shape(step, tokens, advantage_N)
-            metrics |= method.seen
-        return replace(targets, advantage_N=advantage_N), metrics
 
     def score(self, policy: Policy, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Floats:
         """Log-probs that a policy gives to the response tokens, at the temperatures they were sampled with."""
@@ -226,20 +222,25 @@ class Learner:
         mini: Sequence[TokenSequence],
         tokens: StepTokens,
         targets: Targets,
+        s: LearnSettings,
         policy_too: bool,
         first_logp_N: Floats,
+        factor_N: Floats,
     ) -> Metrics:
-        """One step of the optimisers; log-probs of a first pass over tokens are put into `first_logp_N`."""
-        s = self.settings
+        """One step of the optimisers; log-probs of a first pass over tokens are put into `first_logp_N`, what methods
+        weigh the tokens with into `factor_N`."""
         figures: list[Figures] = []
         first: list[tuple[Ids, Tensor]] = []
+        weighed: list[tuple[Ids, Tensor]] = []
         for batch in self._pieces(mini, tokens, targets):
             hidden_ND, both = None, list[Tensor]()  # losses that go back through the policy together
             if policy_too:
                 stats = self.policy.stats(batch)
                 if len(batch.number_N) and np.isnan(first_logp_N[batch.number_N[0]]):
                     first.append((batch.number_N, stats.logp_N.detach()))  # of the first pass over these tokens alone
-                loss, seen = objective(batch, stats, s, self.methods)
+                given_N = hooks.weights(self.methods, batch, stats)
+                weighed += [] if given_N is None else [(batch.number_N, given_N)]
+                loss, seen = objective(batch, stats, s, self.methods, given_N)
                 figures.append(seen)
                 hidden_ND = stats.hidden_ND
                 if self.critic and self.critic.reaches_policy:
@@ -256,6 +257,7 @@ class Learner:
         for each in brought(figures):
             accumulate(sums, each)
         write_values(first_logp_N, first)
+        write_values(factor_N, weighed)
         rate = learning_rate(self.optimiser.updates, self.total_updates, s.lr, s.warmup, s.floor)
         if self.critic:
             peak = self.config.critic.lr
@@ -266,8 +268,7 @@ class Learner:
             return sums
         skipped_before = self.optimiser.skipped
         sums["grad_norm"] = self.optimiser.step(sums.get("loss/total", 0.0), rate)
-        for method in self.methods:
-            method.updated(self.optimiser.skipped == skipped_before)
+        hooks.updated(self.methods, self.optimiser.skipped == skipped_before)
         return sums | {"lr": rate}
 
     def _pass_by(self, lost: bool) -> None:
@@ -283,7 +284,7 @@ class Learner:
         return {
             "optimiser": self.optimiser.state_dict(),
             "critic": self.critic.state_dict() if self.critic else {},
-            "methods": {method.name: method.state_dict() for method in self.methods},
+            "methods": hooks.states(self.methods),
             "mismatch": self.mismatch.state_dict(),
         }
 
@@ -292,8 +293,7 @@ class Learner:
         self.mismatch.load_state_dict(state.get("mismatch", {}))
         if self.critic:
             self.critic.load_state_dict(state["critic"])
-        for method in self.methods:
-            method.load_state_dict(state["methods"][method.name])
+        hooks.load_states(self.methods, state["methods"])
 
 
 def policy_loss(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Tensor:
@@ -311,22 +311,25 @@ def _uncorrected(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Tens
 
 
 def objective(
-    batch: TokenBatch, stats: TokenStats, s: LearnSettings, methods: Sequence[Method]
+    batch: TokenBatch,
+    stats: TokenStats,
+    s: LearnSettings,
+    methods: Sequence[Method],
+    factor_N: Tensor | None = None,
 ) -> tuple[Tensor, Figures]:
-    """The policy's loss."""
+    """The policy's loss. `factor_N` multiplies the policy loss of each token, not its KL nor what methods add."""
     weight_N = batch.weights[s.aggregation]
-    loss = (weight_N * policy_loss(batch, stats, s)).sum()
+    loss_N = policy_loss(batch, stats, s)
+    loss = (weight_N * (loss_N if factor_N is None else factor_N * loss_N)).sum()
     metrics: Figures = {"loss/policy": number(loss)} | _policy_metrics(batch, stats, s)
     if batch.ref_logp_N is not None and s.kl_in == "loss":
         kl = (weight_N * kl_estimate(stats.logp_N, batch.ref_logp_N, s.kl_estimator)).sum()
         loss = loss + s.kl * kl
         metrics["loss/kl"] = s.kl * number(kl)
-    for method in methods:
-        term = method.loss(batch, stats)
-        if term is not None:
-            loss = loss + term.loss
-            metrics |= term.metrics
-    return loss, metrics | {"loss/total": number(loss)}
+    losses, added = hooks.terms(methods, batch, stats)
+    for term in losses:
+        loss = loss + term
+    return loss, metrics | added | {"loss/total": number(loss)}
 
 
 def critic_objective(

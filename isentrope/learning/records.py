@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from isentrope.core.token_weights import token_weights
-from isentrope.core.types import Floats, Scores, StepTokens, Targets
+from isentrope.core.types import Floats, Metrics, Scores, StepTokens, Targets
 from isentrope.learning.losses.clipped import MAX_LOG_RATIO
 from isentrope.learning.tokens import Ids, Mask, TokenSequence, spread
 
-Metrics = dict[str, float]
 Figures = dict[str, float | Tensor]
 """The same, some of it perhaps still on the GPU."""
 _EXTREMES = {"ratio/min": min, "ratio/max": max}
@@ -71,11 +70,15 @@ def add_weights(
     targets: Targets,
     aggregation: str,
     constant_length: float,
+    factor_N: Floats | None = None,
 ) -> None:
-    """Add what an update on this mini-batch multiplied the policy loss of each of its tokens with."""
+    """Add what an update on this mini-batch multiplied the policy loss of each of its tokens with. `factor_N` is what
+    methods weighed the tokens of the step with."""
     chosen = np.concatenate([sequence.tokens for sequence in mini])
     new_N = token_weights(aggregation, tokens.episode_N[chosen], tokens.turn_N[chosen], constant_length)
-    weight_N[chosen] += new_N if targets.mismatch_N is None else new_N * targets.mismatch_N[chosen]
+    for factors_N in (targets.mismatch_N, factor_N):
+        new_N = new_N if factors_N is None else new_N * factors_N[chosen]
+    weight_N[chosen] += new_N
 
 
 def scores_of(tokens: StepTokens, targets: Targets, first_logp_N: Floats, weight_N: Floats, keep_N: Mask) -> Scores:

@@ -32,7 +32,7 @@ from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 from isentrope.core.stats import quantile
 from isentrope.core.tokenizer import ChatTokenizer
-from isentrope.core.types import Floats, RolloutPlan, StepTokens, TokenTemperature
+from isentrope.core.types import Metrics, RolloutPlan, StepTokens, TokenTemperature
 from isentrope.learning.tokens import ACTION
 
 
@@ -159,19 +159,19 @@ class ActRe(Method):
             self._tries = ActionTries(tokenizer, tags)
         return _TrieRule(TrieWalk(self._tries.trie(admissible), tokenizer), base, self.options.temperature)
 
-    def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
-        """Leaves the advantages alone; the entropy rule takes its threshold for the next step from this one."""
+    def begin(self, step: int, tokens: StepTokens) -> Metrics:
+        """The entropy rule takes its threshold for the next step from this one."""
         inside = tokens.part_N == ACTION
         heat = self._heats.pop(step, None) or _Heat(self.threshold, 1.0, self.entropies)
-        self.seen = {}
+        metrics: Metrics = {}
         if self.stage(step) == 1 and inside.any():
             hot_N = ~np.isclose(tokens.temperature_N, heat.base) & (self.options.variant != "no_high_temperature")
-            self.seen["actre/branching"] = float(np.mean(hot_N[inside]))
+            metrics["actre/branching"] = float(np.mean(hot_N[inside]))
         if heat.entropies:
             self.threshold = quantile(heat.entropies, self.options.quantile)
             heat.entropies.clear()
-            self.seen["actre/threshold"] = self.threshold
-        return advantage_N
+            metrics["actre/threshold"] = self.threshold
+        return metrics
 
     def state_dict(self) -> dict[str, Any]:
         ahead = {step: asdict(heat) for step, heat in self._heats.items()}  # played, and not yet learnt from

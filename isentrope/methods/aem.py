@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from isentrope.config.schema import setting
 from isentrope.core.method import Method
-from isentrope.core.types import Floats, StepTokens
+from isentrope.core.types import Floats, Shaped, StepTokens
 
 SMALLEST_SPREAD = 1e-6
 Vector = NDArray[np.float64]
@@ -76,8 +76,7 @@ class Aem(Method):
             "leave_out = none"
         ]
 
-    def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
-        self.seen = {}
+    def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats | Shaped:
         if self.options.strength == 0 or not len(advantage_N):
             return advantage_N
         turns, first_of = np.unique(tokens.turn_N, return_index=True)
@@ -85,11 +84,10 @@ class Aem(Method):
         entropy_U = response_entropies(tokens)
         weight_U[turns] = response_weights(entropy_U[turns], tokens.group_N[first_of], self.options.strength)
         weight_N = weight_U[tokens.turn_N]
-        self.seen = {"aem/weight_min": float(weight_U[turns].min()), "aem/weight_max": float(weight_U[turns].max())}
+        metrics = {"aem/weight_min": float(weight_U[turns].min()), "aem/weight_max": float(weight_U[turns].max())}
         if self.options.leave_out == "none":
-            return (weight_N * advantage_N).astype(np.float32)
+            return Shaped((weight_N * advantage_N).astype(np.float32), metrics)
         falling = ((advantage_N > 0) & (weight_N > 1)) | ((advantage_N < 0) & (weight_N < 1))
         rising = ((advantage_N > 0) & (weight_N < 1)) | ((advantage_N < 0) & (weight_N > 1))
         out = falling if self.options.leave_out == "falling" else rising
-        self.seen["aem/left_out"] = float(out.mean())
-        return np.where(out, np.float32(0), advantage_N)
+        return Shaped(np.where(out, np.float32(0), advantage_N), metrics | {"aem/left_out": float(out.mean())})

@@ -17,7 +17,7 @@ import numpy as np
 
 from isentrope.config.schema import setting
 from isentrope.core.method import Method
-from isentrope.core.types import Floats, StepTokens
+from isentrope.core.types import Floats, Shaped, StepTokens
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,8 @@ class Ea(Method):
     options_class = EaOptions
     options: EaOptions
 
-    def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
-        if self.options.alpha == 0:
+    def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats | Shaped:
+        if self.options.alpha == 0 or not len(advantage_N):
             return advantage_N
         added_N = np.minimum(self.options.alpha * tokens.entropy_N, np.abs(advantage_N) / self.options.kappa)
-        self.seen = {"ea/added": float(added_N.mean())} if len(added_N) else {}
-        return (advantage_N + added_N).astype(np.float32)
+        return Shaped((advantage_N + added_N).astype(np.float32), {"ea/added": float(added_N.mean())})

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from isentrope.config.schema import setting
 from isentrope.core.method import Method
-from isentrope.core.types import Floats, StepTokens, Term, TokenBatch, TokenStats
+from isentrope.core.types import Metrics, StepTokens, Term, TokenBatch, TokenStats
 from isentrope.learning.records import number
 
 
@@ -76,8 +76,8 @@ class Epo(Method):
         self.reference: float | None = None  # H̄ of the step that is being learnt from
         self.beta = self.coefficient = 0.0
 
-    def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
-        """Leaves the advantages alone; sets λ, β and H̄ for the step and takes its entropy into the history."""
+    def begin(self, step: int, tokens: StepTokens) -> Metrics:
+        """Sets λ, β and H̄ for the step and takes its entropy into the history."""
         o, k = self.options, step - 1
         self.coefficient = o.coefficient
         if o.variant == "decay":
@@ -85,16 +85,16 @@ class Epo(Method):
         self.beta = 1.0 if o.variant == "no_dw" else beta_schedule(k, self.steps, o.beta_start, o.beta_end, o.decay)
         smooth = o.variant in ("full", "no_dw")
         self.reference = float(np.mean(self.history)) if smooth and self.history else None
-        self.seen = {"epo/coefficient": self.coefficient}
+        metrics = {"epo/coefficient": self.coefficient}
         if self.reference is not None:
             entropy_N, low, high = tokens.entropy_N, o.kappa_low * self.reference, o.kappa_high * self.reference
-            self.seen |= {"epo/beta": self.beta, "epo/history": self.reference}
+            metrics |= {"epo/beta": self.beta, "epo/history": self.reference}
             if len(entropy_N):
-                self.seen["epo/outside"] = float(np.mean((entropy_N < low) | (entropy_N > high)))
+                metrics["epo/outside"] = float(np.mean((entropy_N < low) | (entropy_N > high)))
         if len(tokens.entropy_N):
             mean = float(tokens.entropy_N.mean(dtype=np.float64))
             self.history += [mean] if math.isfinite(mean) else []  # one bad step must not spoil all later ones
-        return advantage_N
+        return metrics
 
     def loss(self, batch: TokenBatch, stats: TokenStats) -> Term | None:
         if self.coefficient == 0:

@@ -28,7 +28,7 @@ from torch.nn import functional
 
 from isentrope.config.schema import setting
 from isentrope.core.method import Method
-from isentrope.core.types import Floats, StepTokens, Term, TokenBatch, TokenStats
+from isentrope.core.types import Metrics, StepTokens, Term, TokenBatch, TokenStats
 from isentrope.learning.records import number
 
 
@@ -71,14 +71,14 @@ class Seal(Method):
         self._loaded: dict[str, Any] = {}
         self._counts_N: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)  # which tokens of the step are learnt from
 
-    def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats:
-        """Leaves the advantages alone; finds the tokens to learn from."""
+    def begin(self, step: int, tokens: StepTokens) -> Metrics:
+        """Finds the tokens to learn from."""
         self._counts_N = np.ones(len(tokens.group_N), dtype=np.bool_)
         if self.options.groups == "mixed":
             for group in np.unique(tokens.group_N):
                 members = tokens.group_N == group
                 self._counts_N[members] = len(np.unique(tokens.success_N[members])) == 2
-        return advantage_N
+        return {}
 
     def loss(self, batch: TokenBatch, stats: TokenStats) -> Term | None:
         if self.options.alpha == 0:

@@ -17,7 +17,7 @@ import numpy as np
 from isentrope.config.schema import AgentSettings, RunConfig, TaskSettings
 from isentrope.core.engine import Engine, Streaming
 from isentrope.core.errors import TaskError
-from isentrope.core.method import Method
+from isentrope.core.method import Method, calling
 from isentrope.core.seeding import stream
 from isentrope.core.types import FAILURES, Episode, RolloutPlan
 from isentrope.rollout.dynamic_sampling import Groups, sample_groups
@@ -72,7 +72,8 @@ class Collector:
         """How the episodes of a step are played: as the recipe says, changed by each method in turn."""
         plan = RolloutPlan(self.config.agent.order, self.config.rollout.temperature)
         for method in self.methods:
-            plan = method.plan(step, plan)
+            with calling(method, "plan"):
+                plan = method.plan(step, plan)
         return plan
 
     def play_step(self, step: int, plan: RolloutPlan, progress: EpisodesEnded) -> Rollout:

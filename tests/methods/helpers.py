@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from isentrope.config.schema import LearnSettings, RunConfig, RunSettings
 from isentrope.core.method import Method
 from isentrope.core.types import Episode, StepTokens, TokenBatch, TokenStats, Turn
+from isentrope.learning import hooks
 from isentrope.learning.credit import assign_credit
 from isentrope.learning.learner import Learner
 from isentrope.learning.packing import micro_batches
@@ -125,8 +127,20 @@ def other_prompts(episodes: Sequence[Episode], seed: int) -> list[Episode]:
 
 
 def shape(method: Method, episodes: Sequence[Episode], advantages: Sequence[float], step: int = 1) -> list[float]:
+    """What a method makes of the advantages; `seen` has what it records of the step."""
     tokens = flatten(episodes)[1]
-    return method.shape(step, tokens, np.array(advantages, dtype=np.float32)).tolist()
+    begun = hooks.begin([method], step, tokens)
+    shaped_N, more = hooks.shaped([method], step, tokens, np.array(advantages, dtype=np.float32))
+    _SEEN[method] = begun | more
+    return shaped_N.tolist()
+
+
+def seen(method: Method) -> dict[str, float]:
+    """What the method recorded when `shape` was last called with it."""
+    return _SEEN[method]
+
+
+_SEEN: WeakKeyDictionary[Method, dict[str, float]] = WeakKeyDictionary()
 
 
 def some_advantages(episodes: Sequence[Episode], seed: int = 0) -> list[float]:

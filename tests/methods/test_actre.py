@@ -30,6 +30,7 @@ from tests.methods.helpers import (
     other_prompts,
     ragged,
     sampled_by,
+    seen,
     shape,
     sharp_policy,
     shuffled,
@@ -172,7 +173,7 @@ def test_the_next_threshold_is_the_quantile_of_this_step(entropies: list[float],
     method.entropies = list(entropies)
     shape(method, usual(0), some_advantages(usual(0)))
     assert method.threshold == pytest.approx(naive_methods.quantile(entropies, share), abs=1e-9)
-    assert method.seen["actre/threshold"] == method.threshold
+    assert seen(method)["actre/threshold"] == method.threshold
     assert method.entropies == []  # the next step begins anew
     shape(method, usual(0), some_advantages(usual(0)), 2)
     assert method.threshold == pytest.approx(naive_methods.quantile(entropies, share), abs=1e-9)  # none seen: it stays
@@ -214,7 +215,7 @@ def test_the_share_of_hot_tokens_is_recorded_in_stage_one_only() -> None:
     for step, expected in ((1, {"actre/branching": 0.25}), (3, {})):
         method.plan(step, RolloutPlan(temperature=BASE))
         shape(method, [replace(episode, turns=(turn,))], [0.0] * 6, step)
-        assert method.seen == expected
+        assert seen(method) == expected
 
 
 @pytest.mark.parametrize("text", ["<action>go to desk 1</act", "<action></action>", "<act", "", "<action>"])
@@ -252,7 +253,7 @@ def test_the_gradient_is_that_at_the_tokens_own_temperatures(full: bool) -> None
 @settings(max_examples=25)
 @given(EPISODES, st.integers(0, 99))
 def test_advantages_stay_and_order_and_other_tokens_change_nothing(episodes: list[Episode], seed: int) -> None:
-    advantages, seen = some_advantages(episodes, seed), []
+    advantages, recorded = some_advantages(episodes, seed), []
     moved, places = shuffled(episodes, seed)
     for these, given_ones in (
         (episodes, advantages),
@@ -262,9 +263,9 @@ def test_advantages_stay_and_order_and_other_tokens_change_nothing(episodes: lis
         method = actre()
         method.plan(1, RolloutPlan())
         assert shape(method, these, given_ones) == given_ones
-        seen.append(method.seen)
-    assert seen[1] == seen[0]
-    assert seen[2] == pytest.approx(seen[0])
+        recorded.append(seen(method))
+    assert recorded[1] == recorded[0]
+    assert recorded[2] == pytest.approx(recorded[0])
 
 
 def test_packing_accumulation_and_order_do_not_change_the_gradient() -> None:

@@ -21,7 +21,7 @@ from isentrope.methods.actre import ActRe, ActReOptions
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy
 from isentrope.rollout.collector import Collector
-from tests.methods.helpers import shape, some_advantages
+from tests.methods.helpers import seen, shape, some_advantages
 from tests.methods.runs import config_for, play_run, steps_of
 from tests.models.helpers import small_policy
 from tests.reference import naive_methods
@@ -109,7 +109,7 @@ def test_recorded_numbers_with_the_entropy_rule(model: Path, context: str) -> No
         np.testing.assert_allclose(sorted(method.entropies), sorted(counted), atol=1e-4)
         shape(method, episodes, some_advantages(episodes), step)
         assert method.threshold == pytest.approx(naive_methods.quantile(counted, 0.8), abs=1e-4)
-        assert (method.seen["actre/branching"] > 0) == (step == 2)  # at the first step nothing is hot
+        assert (seen(method)["actre/branching"] > 0) == (step == 2)  # at the first step nothing is hot
         threshold = method.threshold
     check_scores(policy, episodes)
 

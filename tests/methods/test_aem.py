@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from isentrope.core.types import Episode
+from isentrope.core.types import Episode, Shaped
 from isentrope.learning.tokens import flatten
 from isentrope.methods.aem import Aem, AemOptions, response_entropies, response_weights
 from tests.methods.helpers import (
@@ -27,6 +27,7 @@ from tests.methods.helpers import (
     other_prompts,
     ragged,
     sampled_by,
+    seen,
     shape,
     sharp_policy,
     shuffled,
@@ -79,7 +80,7 @@ def test_left_out_are_exactly_the_stated_responses(
     assert shape(method, episodes, advantages) == theirs
     if advantages and strength:
         gone = sum(ours != before for ours, before in zip(theirs, advantages, strict=True))
-        assert method.seen["aem/left_out"] == pytest.approx(gone / len(advantages))
+        assert seen(method)["aem/left_out"] == pytest.approx(gone / len(advantages))
 
 
 def test_by_hand() -> None:
@@ -89,7 +90,7 @@ def test_by_hand() -> None:
     episodes = with_numbers(ragged([[[2, 1], [1]], [[1]]], 0), entropy_N, entropy_N)
     method = aem(2 * math.log(2))
     assert shape(method, episodes, [1, 1, -1, 2, -3]) == pytest.approx([12 / 7, 12 / 7, -6 / 7, 6 / 7, -3])
-    assert method.seen == pytest.approx({"aem/weight_min": 3 / 7, "aem/weight_max": 12 / 7})
+    assert seen(method) == pytest.approx({"aem/weight_min": 3 / 7, "aem/weight_max": 12 / 7})
     # w > 1 with A > 0 and w < 1 with A < 0 let the entropy fall; the others let it rise; w = 1 is neither.
     assert shape(aem(2, "falling"), episodes, [1, 1, -1, 2, -3]) == [0, 0, 0, 2, -3]
     assert shape(aem(2, "rising"), episodes, [1, 1, -1, 2, -3]) == [1, 1, -1, 0, -3]
@@ -205,7 +206,9 @@ def test_it_adds_no_loss_of_its_own_and_leaves_its_input_alone() -> None:
     for leave_out in ("none", "falling"):
         advantage_N = np.array(some_advantages(episodes), dtype=np.float32)
         before = advantage_N.copy()
-        assert aem(1.0, leave_out).shape(1, flatten(episodes)[1], advantage_N).dtype == np.float32
+        shaped = aem(1.0, leave_out).shape(1, flatten(episodes)[1], advantage_N)
+        assert isinstance(shaped, Shaped)
+        assert shaped.advantage_N.dtype == np.float32
         assert np.array_equal(advantage_N, before)
 
 
@@ -232,4 +235,4 @@ def test_unusual_episodes() -> None:
     for episodes in (ragged([[[0], []]], 7), []):
         method = aem()
         assert shape(method, episodes, []) == []
-        assert method.seen == {}
+        assert seen(method) == {}

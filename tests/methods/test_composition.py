@@ -18,6 +18,7 @@ from isentrope.config.load import load_config
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 from isentrope.core.types import Episode, RolloutPlan
+from isentrope.learning import hooks
 from isentrope.methods.actre import ActRe, ActReOptions
 from isentrope.methods.aem import Aem
 from isentrope.methods.ea import Ea
@@ -213,10 +214,11 @@ def test_packing_accumulation_and_order_of_episodes() -> None:
             super().__init__()
             self.parts = chosen(*names)
 
+        def begin(self, step: int, tokens: Any) -> Any:
+            return hooks.begin(self.parts, step, tokens)
+
         def shape(self, step: int, tokens: Any, advantage_N: Any) -> Any:
-            for part in self.parts:
-                advantage_N = part.shape(step, tokens, advantage_N)
-            return advantage_N
+            return hooks.shaped(self.parts, step, tokens, advantage_N)[0]
 
         def loss(self, batch: Any, stats: Any) -> Any:
             terms = [term for part in self.parts if (term := part.loss(batch, stats))]

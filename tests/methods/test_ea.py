@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.core.types import Episode
+from isentrope.learning import hooks
 from isentrope.learning.tokens import flatten
 from isentrope.methods.ea import Ea, EaOptions
 from tests.methods.helpers import (
@@ -26,6 +27,7 @@ from tests.methods.helpers import (
     other_prompts,
     ragged,
     sampled_by,
+    seen,
     shape,
     sharp_policy,
     shuffled,
@@ -56,7 +58,7 @@ def test_by_hand() -> None:
     entropy_N = np.array([1, 5, 5, 1, 5], dtype=np.float32)
     episodes, method = with_numbers(ragged([[[5]]], 0), entropy_N, entropy_N), ea()
     assert shape(method, episodes, [2, 2, -2, -2, 0]) == pytest.approx([2.4, 3, -1, -1.6, 0])
-    assert method.seen == pytest.approx({"ea/added": (0.4 + 1 + 1 + 0.4 + 0) / 5})
+    assert seen(method) == pytest.approx({"ea/added": (0.4 + 1 + 1 + 0.4 + 0) / 5})
 
 
 @settings(max_examples=60)
@@ -114,7 +116,7 @@ def test_it_adds_no_loss_of_its_own_and_keeps_the_kind_of_number() -> None:
     assert loss_of(ea(), episodes, np.zeros(999, dtype=np.float32)) == 0
     advantage_N = np.array(some_advantages(episodes), dtype=np.float32)
     before = advantage_N.copy()
-    shaped_N = ea().shape(1, flatten(episodes)[1], advantage_N)
+    shaped_N, _ = hooks.shaped([ea()], 1, flatten(episodes)[1], advantage_N)
     assert shaped_N.dtype == np.float32
     assert np.array_equal(advantage_N, before)  # what it was given is left as it was
 
@@ -148,4 +150,4 @@ def test_unusual_episodes() -> None:
         assert float(one_update(policy, sampled_by(policy, episodes), [ea()]).gradient.norm()) == 0
     method = ea()
     assert shape(method, ragged([[[0], []]], 7), []) == []
-    assert method.seen == {}
+    assert seen(method) == {}

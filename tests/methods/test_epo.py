@@ -30,6 +30,7 @@ from tests.methods.helpers import (
     other_prompts,
     ragged,
     sampled_by,
+    seen,
     shape,
     sharp_policy,
     shuffled,
@@ -156,7 +157,7 @@ def test_a_step_uses_the_schedule_from_zero_on() -> None:
         method = epo(1.0, steps=3, beta_end=0.5)
         shape(method, usual(0), some_advantages(usual(0)), step)
         assert method.beta == pytest.approx(expected, abs=1e-4)
-        assert method.seen["epo/beta"] == method.beta
+        assert seen(method)["epo/beta"] == method.beta
 
 
 # The history
@@ -166,7 +167,7 @@ def test_the_first_step_has_no_penalty() -> None:
     method, episodes = epo(), usual(1)
     shape(method, episodes, some_advantages(episodes))
     assert method.reference is None
-    assert set(method.seen) == {"epo/coefficient"}
+    assert set(seen(method)) == {"epo/coefficient"}
     bonus = EntropyBonus(EntropyBonusOptions(coefficient=0.3))
     assert loss_of(method, episodes, entropies(episodes)) == loss_of(bonus, episodes, entropies(episodes))
 
@@ -191,7 +192,7 @@ def test_what_is_recorded() -> None:
     episodes = with_numbers(ragged([[[4]]], 0), entropy_N, entropy_N)
     method = epo(0.5, 1.5)
     shape(method, episodes, [0.0] * 4, 2)
-    assert method.seen == pytest.approx(
+    assert seen(method) == pytest.approx(
         {"epo/coefficient": 0.3, "epo/beta": 1 + math.exp(-1.5), "epo/history": 1.0, "epo/outside": 0.75}
     )
     assert method.history == [0.5, 1.5, 1.625]
@@ -320,5 +321,5 @@ def test_unusual_episodes() -> None:
     method = epo(1.0)
     assert shape(method, ragged([[[0], []]], 9), [], 2) == []
     assert method.history == [1.0]
-    assert "epo/outside" not in method.seen
+    assert "epo/outside" not in seen(method)
     assert loss_of(method, ragged([[[0], []]], 9), np.zeros(0, dtype=np.float32)) == 0

@@ -31,6 +31,7 @@ from tests.methods.helpers import (
     loss_of,
     one_update,
     sampled_by,
+    seen,
     shape,
     sharp_policy,
     some_advantages,
@@ -150,7 +151,7 @@ def test_any_episodes_pass_through(episodes: list[Episode]) -> None:
         advantages = some_advantages(episodes)
         assert shape(method, episodes, advantages) == advantages
         assert loss_of(method, episodes, np.zeros(len(advantages), dtype=np.float32)) == 0
-        assert method.seen == {}
+        assert seen(method) == {}
 
 
 # What is refused

@@ -195,7 +195,7 @@ def test_a_methods_gradient_reaches_them_through_hidden_states(tmp_path: Path, f
     sequences, tokens = flatten(make_episodes(2))
     [batch] = micro_batches(sequences, tokens, micro_tokens=10**6)
     seal = Seal()
-    seal.shape(1, tokens, tokens.logp_N)
+    seal.begin(1, tokens)
     term = seal.loss(batch, policy.stats(batch))
     assert term is not None
     term.loss.backward()

@@ -1,0 +1,144 @@
+"""Calls the hooks of a run's methods in an update, in the methods' order, and checks what they give.
+
+A hook that raises, or gives something of another shape or kind, ends the step with an error that names the method and
+the hook. The run can be resumed from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isentrope.core.errors import TrainError
+from isentrope.core.method import Method, calling
+from isentrope.core.types import Floats, Metrics, Shaped, StepTokens, Term, TokenBatch, TokenStats
+from isentrope.learning.records import Figures
+
+
+def begin(methods: Sequence[Method], step: int, tokens: StepTokens) -> Metrics:
+    """Show the step's tokens to every method; what the methods record."""
+    metrics: Metrics = {}
+    for method in methods:
+        with calling(method, "begin"):
+            metrics |= _numbers(method.begin(step, tokens))
+    return metrics
+
+
+def clip_high(methods: Sequence[Method], setting: float) -> float:
+    """The upper clip of the step: that of the last method that sets one, else the setting."""
+    wanted = [method for method in methods if method.clip_high is not None]
+    if not wanted:
+        return setting
+    value = wanted[-1].clip_high
+    with calling(wanted[-1], "begin"):
+        if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+            raise ValueError(f"clip_high = {value!r}: expected a number above 0, or None for learn.clip_high")
+    return float(value)
+
+
+def shaped(methods: Sequence[Method], step: int, tokens: StepTokens, advantage_N: Floats) -> tuple[Floats, Metrics]:
+    """The advantages as the methods leave them, and what the methods record of that."""
+    metrics: Metrics = {}
+    for method in methods:
+        with calling(method, "shape"):
+            given = method.shape(step, tokens, advantage_N)
+            new_N, recorded = (given.advantage_N, given.metrics) if isinstance(given, Shaped) else (given, {})
+            if not isinstance(new_N, np.ndarray) or new_N.shape != advantage_N.shape or new_N.dtype.kind != "f":
+                raise ValueError(
+                    f"gave {_told(new_N)}: expected floats of shape {advantage_N.shape}, one for each token"
+                )
+            advantage_N = new_N.astype(np.float32, copy=False)
+            metrics |= _numbers(recorded)
+    return advantage_N, metrics
+
+
+def weights(methods: Sequence[Method], batch: TokenBatch, stats: TokenStats) -> Tensor | None:
+    """The product of what the methods multiply each token's policy loss with; None: no method weighs."""
+    product_N: Tensor | None = None
+    fixed: TokenStats | None = None
+    for method in methods:
+        if type(method).weigh is Method.weigh:
+            continue
+        if fixed is None:
+            columns = (stats.logp_N, stats.entropy_N, stats.hidden_ND, stats.states_BTD)
+            fixed = TokenStats(*(column.detach() for column in columns))
+        with calling(method, "weigh"), torch.no_grad():
+            given = cast(object, method.weigh(batch, fixed))
+            if given is None:
+                continue
+            if not isinstance(given, Tensor) or given.shape != stats.logp_N.shape:
+                raise ValueError(f"gave {_told(given)}: expected a tensor of shape {tuple(stats.logp_N.shape)}")
+            wrong_N = ~(torch.isfinite(given) & (given >= 0))
+            if bool(wrong_N.any()):
+                first = float(given[wrong_N][0])
+                raise ValueError(
+                    f"gave {int(wrong_N.sum())} weights like {first}: expected finite weights of at least 0"
+                )
+            weight_N = given.to(stats.logp_N)
+            product_N = weight_N if product_N is None else product_N * weight_N
+    return product_N
+
+
+def terms(methods: Sequence[Method], batch: TokenBatch, stats: TokenStats) -> tuple[list[Tensor], Figures]:
+    """What the methods add to the loss, and what the methods record of it."""
+    losses: list[Tensor] = []
+    metrics: Figures = {}
+    for method in methods:
+        with calling(method, "loss"):
+            term = cast(object, method.loss(batch, stats))
+            if term is None:
+                continue
+            if (
+                not isinstance(term, Term)
+                or not isinstance(loss := cast(object, term.loss), Tensor)
+                or loss.numel() != 1
+            ):
+                raise ValueError(f"gave {_told(term)}: expected None or a Term whose loss is a tensor of one number")
+            losses.append(loss)
+            metrics |= term.metrics
+    return losses, metrics
+
+
+def updated(methods: Sequence[Method], applied: bool) -> None:
+    for method in methods:
+        with calling(method, "updated"):
+            method.updated(applied)
+
+
+def states(methods: Sequence[Method]) -> dict[str, object]:
+    """What has to survive a restart, by the methods' names."""
+    kept: dict[str, object] = {}
+    for method in methods:
+        with calling(method, "state_dict"):
+            kept[method.name] = method.state_dict()
+    return kept
+
+
+def load_states(methods: Sequence[Method], kept: Mapping[str, dict[str, object]]) -> None:
+    for method in methods:
+        if method.name not in kept:
+            raise TrainError(
+                f"the checkpoint has no state of the method {method.name!r}; it has {', '.join(kept) or 'none'}. "
+                "Resume with the methods that the run began with"
+            )
+        with calling(method, "load_state_dict"):
+            method.load_state_dict(dict(kept[method.name]))
+
+
+def _numbers(metrics: object) -> Metrics:
+    if not isinstance(metrics, Mapping):
+        raise ValueError(f"gave {_told(metrics)}: expected metrics, a dict of names and numbers")
+    for key, value in metrics.items():  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(key, str) or not isinstance(value, (int, float, np.number)):
+            raise ValueError(f"gave the metric {key!r} = {value!r:.60}: expected a name and a number")
+    return {str(key): float(value) for key, value in metrics.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _told(value: object) -> str:
+    """A value in a few words: its kind, and its shape where it has one."""
+    shape = getattr(value, "shape", None)
+    return f"{type(value).__name__} of shape {tuple(shape)}" if shape is not None else f"{value!r:.60}"
