@@ -6,7 +6,6 @@ valid_seen and valid_unseen are called seen and unseen here, like those of the g
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections import Counter, defaultdict
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope.core.errors import TaskError
+from isentrope.worlds.files import open_text
 from isentrope.worlds.household.game import Game, Goal, Receptacle, Thing, name_things
 
 _FACT = re.compile(r"\(\s*([\w-]+)((?:\s+[\w.@-]+)*)\s*\)")
@@ -216,21 +216,10 @@ def read_line(line: str, where: str) -> tuple[str, Record]:
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a text file, which may be compressed (.zst)."""
     try:
-        if path.suffix == ".zst":
-            yield from _compressed_lines(path)
-            return
-        with path.open(encoding="utf-8") as file:
+        with open_text(path) as file:
             yield from file
     except (OSError, UnicodeDecodeError) as error:
         raise TaskError(f"could not read {path}: {error}") from error
-
-
-def _compressed_lines(path: Path) -> Iterator[str]:
-    import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-
-    stream: Any = cast(Any, pa).input_stream(str(path), compression="zstd")
-    with stream:
-        yield from io.TextIOWrapper(stream, encoding="utf-8")
 
 
 def _find_files(root: Path) -> Iterator[tuple[str, str, Path]]:
