@@ -1,4 +1,4 @@
-"""Files of several worlds: compressed ones are read like others, and what is built once is kept in a cache."""
+"""Files of several worlds: compressed ones are read like others, tasks mixed, and what is built kept in a cache."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
+T = TypeVar("T")
 COMPRESSED = {".zst": "zstd", ".gz": "gzip"}
 
 
@@ -35,6 +36,14 @@ def open_bytes(path: Path) -> Generator[IO[bytes]]:
 def open_text(path: Path) -> Generator[TextIO]:
     with open_bytes(path) as file:
         yield io.TextIOWrapper(file, encoding="utf-8")
+
+
+def mixed(tasks: Mapping[str, Sequence[T]]) -> list[tuple[str, T]]:
+    """Tasks with their kinds in one list in which each kind is spread evenly: the first hundred have the mix of all."""
+    places: list[tuple[float, str, T]] = []
+    for kind, ones in tasks.items():
+        places += [((number + 0.5) / len(ones), kind, one) for number, one in enumerate(ones)]
+    return [(kind, one) for _, kind, one in sorted(places, key=lambda place: place[:2])]
 
 
 def cache_folder(world: str) -> Path:
