@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -20,88 +18,73 @@ COOLABLE = _words("apple bowl bread cup egg lettuce mug pan plate pot potato tom
 SLICEABLE = _words("apple bread egg lettuce potato tomato")
 CONTAINERS = _words("bowl box cup mug pan plate pot")
 
-# Receptacle type: the types of object that can be put in or on it.
-HOLDS: dict[str, str] = {
-    "armchair": "book box cellphone cloth creditcard keychain laptop newspaper pillow remotecontrol",
-    "bathtubbasin": "cloth dishsponge handtowel soapbar",
-    "bed": "book cellphone laptop pillow",
-    "cabinet": (
-        "book bowl box candle cd cloth cup dishsponge glassbottle handtowel kettle ladle mug newspaper pan "
-        "peppershaker plate pot saltshaker soapbar soapbottle spraybottle tissuebox toiletpaper vase "
-        "wateringcan winebottle"
-    ),
-    "cart": "candle cloth dishsponge handtowel soapbar soapbottle spraybottle tissuebox toiletpaper",
-    "coffeemachine": "mug",
-    "coffeetable": (
-        "book bowl box candle cellphone creditcard keychain laptop newspaper pen pencil plate remotecontrol "
-        "statue tissuebox vase watch wateringcan"
-    ),
-    "countertop": (
-        "alarmclock apple book bowl bread butterknife candle cd cellphone cloth creditcard cup dishsponge "
-        "egg fork glassbottle handtowel kettle keychain knife ladle laptop lettuce mug pan pen pencil "
-        "peppershaker plate pot potato remotecontrol saltshaker soapbar soapbottle spatula spoon "
-        "spraybottle statue tissuebox toiletpaper tomato vase winebottle"
-    ),
-    "desk": (
-        "alarmclock book bowl box cd cellphone cloth creditcard keychain laptop mug pen pencil "
-        "remotecontrol statue tissuebox vase watch wateringcan"
-    ),
-    "diningtable": (
-        "alarmclock apple book bowl box bread butterknife candle cd cellphone cloth creditcard cup "
-        "dishsponge egg fork glassbottle kettle keychain knife ladle laptop lettuce mug newspaper pan pen "
-        "pencil peppershaker plate pot potato remotecontrol saltshaker soapbottle spatula spoon spraybottle "
-        "statue tissuebox tomato vase watch wateringcan winebottle"
-    ),
-    "drawer": (
-        "book butterknife candle cd cellphone cloth creditcard dishsponge fork handtowel keychain knife "
-        "ladle newspaper pen pencil peppershaker remotecontrol saltshaker soapbar soapbottle spatula spoon "
-        "spraybottle tissuebox toiletpaper watch wateringcan"
-    ),
-    "dresser": (
-        "alarmclock book bowl box candle cd cellphone cloth creditcard keychain laptop mug newspaper pen "
-        "pencil plate remotecontrol spraybottle statue tissuebox toiletpaper vase watch wateringcan"
-    ),
-    "fridge": "apple bowl bread cup egg glassbottle lettuce mug pan plate pot potato tomato winebottle",
-    "garbagecan": (
-        "apple bread cd cloth dishsponge egg handtowel lettuce newspaper pen pencil potato soapbar "
-        "soapbottle spraybottle tissuebox toiletpaper tomato winebottle"
-    ),
-    "handtowelholder": "handtowel",
-    "laundryhamper": "cloth",
-    "microwave": "apple bowl bread cup egg glassbottle mug plate potato tomato",
-    "ottoman": "book box cellphone creditcard keychain laptop newspaper pillow remotecontrol",
-    "safe": "cd cellphone creditcard keychain statue vase watch",
-    "shelf": (
-        "alarmclock book bowl box candle cd cellphone cloth creditcard cup dishsponge glassbottle handtowel "
-        "kettle keychain mug newspaper pen pencil peppershaker plate pot remotecontrol saltshaker soapbar "
-        "soapbottle spraybottle statue tissuebox toiletpaper vase watch wateringcan winebottle"
-    ),
-    "sidetable": (
-        "alarmclock apple book bowl box bread butterknife candle cd cellphone cloth creditcard cup "
-        "dishsponge egg fork handtowel kettle keychain knife laptop lettuce mug newspaper pan pen pencil "
-        "peppershaker plate pot potato remotecontrol saltshaker soapbar soapbottle spatula spoon "
-        "spraybottle statue tissuebox toiletpaper tomato vase watch wateringcan winebottle"
-    ),
-    "sinkbasin": (
-        "apple bowl butterknife cloth cup dishsponge egg fork glassbottle handtowel kettle knife ladle "
-        "lettuce mug pan plate pot potato soapbar spatula spoon tomato"
-    ),
-    "sofa": "book box cellphone creditcard keychain laptop newspaper pillow remotecontrol",
-    "stoveburner": "kettle pan pot",
-    "tvstand": "tissuebox",
-    "toilet": "candle cloth dishsponge handtowel soapbar soapbottle spraybottle tissuebox toiletpaper",
-    "toiletpaperhanger": "toiletpaper",
-    "towelholder": "towel",
-}
+# Each type of receptacle, and the types of object that can be put in or on it.
+_HOLDS = """
+armchair: book box cellphone cloth creditcard keychain laptop newspaper pillow remotecontrol
+bathtubbasin: cloth dishsponge handtowel soapbar
+bed: book cellphone laptop pillow
+cabinet: book bowl box candle cd cloth cup dishsponge glassbottle handtowel kettle ladle mug newspaper pan peppershaker
+    plate pot saltshaker soapbar soapbottle spraybottle tissuebox toiletpaper vase wateringcan winebottle
+cart: candle cloth dishsponge handtowel soapbar soapbottle spraybottle tissuebox toiletpaper
+coffeemachine: mug
+coffeetable: book bowl box candle cellphone creditcard keychain laptop newspaper pen pencil plate remotecontrol statue
+    tissuebox vase watch wateringcan
+countertop: alarmclock apple book bowl bread butterknife candle cd cellphone cloth creditcard cup dishsponge egg fork
+    glassbottle handtowel kettle keychain knife ladle laptop lettuce mug pan pen pencil peppershaker plate pot potato
+    remotecontrol saltshaker soapbar soapbottle spatula spoon spraybottle statue tissuebox toiletpaper tomato vase
+    winebottle
+desk: alarmclock book bowl box cd cellphone cloth creditcard keychain laptop mug pen pencil remotecontrol statue
+    tissuebox vase watch wateringcan
+diningtable: alarmclock apple book bowl box bread butterknife candle cd cellphone cloth creditcard cup dishsponge egg
+    fork glassbottle kettle keychain knife ladle laptop lettuce mug newspaper pan pen pencil peppershaker plate pot
+    potato remotecontrol saltshaker soapbottle spatula spoon spraybottle statue tissuebox tomato vase watch wateringcan
+    winebottle
+drawer: book butterknife candle cd cellphone cloth creditcard dishsponge fork handtowel keychain knife ladle newspaper
+    pen pencil peppershaker remotecontrol saltshaker soapbar soapbottle spatula spoon spraybottle tissuebox toiletpaper
+    watch wateringcan
+dresser: alarmclock book bowl box candle cd cellphone cloth creditcard keychain laptop mug newspaper pen pencil plate
+    remotecontrol spraybottle statue tissuebox toiletpaper vase watch wateringcan
+fridge: apple bowl bread cup egg glassbottle lettuce mug pan plate pot potato tomato winebottle
+garbagecan: apple bread cd cloth dishsponge egg handtowel lettuce newspaper pen pencil potato soapbar soapbottle
+    spraybottle tissuebox toiletpaper tomato winebottle
+handtowelholder: handtowel
+laundryhamper: cloth
+microwave: apple bowl bread cup egg glassbottle mug plate potato tomato
+ottoman: book box cellphone creditcard keychain laptop newspaper pillow remotecontrol
+safe: cd cellphone creditcard keychain statue vase watch
+shelf: alarmclock book bowl box candle cd cellphone cloth creditcard cup dishsponge glassbottle handtowel kettle
+    keychain mug newspaper pen pencil peppershaker plate pot remotecontrol saltshaker soapbar soapbottle spraybottle
+    statue tissuebox toiletpaper vase watch wateringcan winebottle
+sidetable: alarmclock apple book bowl box bread butterknife candle cd cellphone cloth creditcard cup dishsponge egg fork
+    handtowel kettle keychain knife laptop lettuce mug newspaper pan pen pencil peppershaker plate pot potato
+    remotecontrol saltshaker soapbar soapbottle spatula spoon spraybottle statue tissuebox toiletpaper tomato vase watch
+    wateringcan winebottle
+sinkbasin: apple bowl butterknife cloth cup dishsponge egg fork glassbottle handtowel kettle knife ladle lettuce mug pan
+    plate pot potato soapbar spatula spoon tomato
+sofa: book box cellphone creditcard keychain laptop newspaper pillow remotecontrol
+stoveburner: kettle pan pot
+tvstand: tissuebox
+toilet: candle cloth dishsponge handtowel soapbar soapbottle spraybottle tissuebox toiletpaper
+toiletpaperhanger: toiletpaper
+towelholder: towel
+"""
 
 
-@cache
-def fitting_pairs() -> frozenset[tuple[str, str]]:
-    """All (receptacle type, object type) that fit."""
-    return frozenset((place, thing) for place, things in HOLDS.items() for thing in things.split())
+def _pairs(table: str) -> list[tuple[str, str]]:
+    """(receptacle type, object type) for each object type that stands behind a receptacle type and its colon."""
+    found: list[tuple[str, str]] = []
+    place = ""
+    for word in table.split():
+        if word.endswith(":"):
+            place = word[:-1]
+        else:
+            found.append((place, word))
+    return found
 
 
-# Kinds of task: in which rooms, how often there, and which objects go where.
+FITTING = frozenset(_pairs(_HOLDS))
+
+# Kinds of task: in which rooms, and how often there.
 TASK_ROOMS: dict[str, dict[str, int]] = {
     "pick": {"kitchen": 92, "living room": 226, "bedroom": 251, "bathroom": 280},
     "look": {"living room": 53, "bedroom": 286},
@@ -111,190 +94,154 @@ TASK_ROOMS: dict[str, dict[str, int]] = {
     "two": {"kitchen": 131, "living room": 226, "bedroom": 249, "bathroom": 248},
 }
 
-TASK_PLACES: dict[tuple[str, str], dict[str, str]] = {
-    ("pick", "kitchen"): {
-        "bowl": "fridge",
-        "bread": "microwave",
-        "butterknife": "drawer sidetable",
-        "dishsponge": "cabinet",
-        "egg": "fridge microwave",
-        "fork": "drawer",
-        "glassbottle": "cabinet countertop diningtable fridge",
-        "kettle": "cabinet shelf stoveburner",
-        "knife": "sidetable",
-        "lettuce": "countertop",
-        "pan": "countertop diningtable",
-        "peppershaker": "countertop drawer shelf sidetable",
-        "potato": "microwave",
-        "saltshaker": "cabinet diningtable drawer",
-        "soapbottle": "garbagecan",
-        "tomato": "diningtable microwave",
-        "winebottle": "diningtable shelf",
-    },
-    ("pick", "living room"): {
-        "book": "armchair coffeetable sofa",
-        "bowl": "coffeetable",
-        "box": "armchair diningtable dresser sofa",
-        "creditcard": "armchair coffeetable drawer sofa",
-        "keychain": "armchair coffeetable drawer dresser ottoman sofa",
-        "laptop": "armchair ottoman sidetable sofa",
-        "newspaper": "armchair garbagecan ottoman sofa",
-        "pillow": "armchair ottoman sofa",
-        "plate": "dresser",
-        "remotecontrol": "armchair coffeetable dresser ottoman sofa",
-        "statue": "coffeetable sidetable",
-        "tissuebox": "coffeetable sidetable",
-        "vase": "coffeetable safe sidetable",
-        "watch": "coffeetable safe shelf sidetable",
-    },
-    ("pick", "bedroom"): {
-        "alarmclock": "desk diningtable dresser shelf sidetable",
-        "book": "armchair bed cabinet desk dresser sidetable",
-        "cd": "diningtable dresser safe shelf sidetable",
-        "cellphone": "armchair bed desk diningtable drawer dresser safe shelf sidetable",
-        "creditcard": "desk diningtable shelf",
-        "keychain": "armchair desk dresser safe shelf sidetable",
-        "laptop": "bed desk",
-        "mug": "desk dresser sidetable",
-        "pen": "desk drawer shelf sidetable",
-        "pencil": "desk dresser garbagecan shelf sidetable",
-        "pillow": "armchair",
-        "remotecontrol": "dresser",
-        "statue": "dresser",
-        "tissuebox": "dresser",
-        "watch": "diningtable",
-    },
-    ("pick", "bathroom"): {
-        "candle": "cabinet cart countertop drawer dresser sidetable toilet",
-        "cloth": "cart countertop drawer toilet",
-        "dishsponge": "cart toilet",
-        "handtowel": "cabinet countertop garbagecan toilet",
-        "soapbar": "cart drawer garbagecan",
-        "soapbottle": "cabinet cart countertop drawer garbagecan sidetable toilet",
-        "spraybottle": "cabinet countertop drawer garbagecan toilet",
-        "tissuebox": "garbagecan toilet",
-        "toiletpaper": "drawer garbagecan shelf toilet toiletpaperhanger",
-    },
-    ("clean", "kitchen"): {
-        "apple": "diningtable fridge microwave sidetable",
-        "bowl": "cabinet diningtable fridge microwave shelf",
-        "butterknife": "countertop diningtable drawer sidetable",
-        "cup": "cabinet microwave shelf sidetable",
-        "dishsponge": "shelf",
-        "egg": "countertop diningtable fridge garbagecan microwave sidetable",
-        "fork": "countertop diningtable drawer sidetable",
-        "kettle": "cabinet countertop diningtable shelf stoveburner",
-        "knife": "countertop diningtable drawer sidetable",
-        "ladle": "cabinet countertop diningtable drawer",
-        "lettuce": "countertop diningtable fridge garbagecan sidetable",
-        "mug": "coffeemachine",
-        "pan": "cabinet countertop diningtable fridge stoveburner",
-        "plate": "cabinet countertop diningtable fridge microwave shelf",
-        "pot": "diningtable fridge shelf stoveburner",
-        "potato": "countertop diningtable fridge garbagecan microwave sidetable",
-        "spatula": "countertop diningtable drawer sidetable",
-        "spoon": "countertop diningtable drawer sidetable",
-        "tomato": "countertop diningtable fridge garbagecan microwave sidetable",
-    },
-    ("clean", "bathroom"): {
-        "cloth": "cabinet cart countertop drawer dresser shelf toilet",
-        "dishsponge": "cabinet cart countertop drawer shelf toilet",
-        "soapbar": "cabinet cart countertop drawer garbagecan shelf toilet",
-    },
-    ("heat", "kitchen"): {
-        "apple": "countertop diningtable fridge garbagecan sidetable",
-        "bread": "countertop diningtable fridge garbagecan",
-        "cup": "cabinet countertop diningtable fridge shelf sidetable",
-        "egg": "countertop diningtable fridge garbagecan sidetable",
-        "mug": "cabinet coffeemachine shelf sidetable",
-        "plate": "cabinet countertop diningtable fridge shelf sidetable",
-        "potato": "countertop diningtable fridge garbagecan sidetable",
-        "tomato": "countertop diningtable fridge garbagecan sidetable",
-    },
-    ("cool", "kitchen"): {
-        "apple": "countertop diningtable garbagecan microwave sidetable",
-        "bowl": "cabinet countertop diningtable microwave shelf",
-        "bread": "countertop diningtable microwave",
-        "cup": "cabinet diningtable microwave shelf sidetable",
-        "egg": "countertop garbagecan microwave sidetable",
-        "lettuce": "countertop diningtable garbagecan",
-        "mug": "cabinet coffeemachine microwave shelf sidetable",
-        "pan": "cabinet countertop diningtable stoveburner",
-        "plate": "cabinet countertop diningtable microwave shelf",
-        "pot": "cabinet countertop diningtable shelf stoveburner",
-        "potato": "countertop diningtable garbagecan microwave sidetable",
-        "tomato": "countertop diningtable garbagecan microwave",
-        "winebottle": "cabinet countertop diningtable garbagecan",
-    },
-    ("two", "kitchen"): {
-        "apple": "garbagecan",
-        "bread": "fridge",
-        "cup": "cabinet countertop microwave shelf",
-        "egg": "microwave",
-        "glassbottle": "fridge shelf",
-        "kettle": "cabinet diningtable",
-        "knife": "drawer",
-        "ladle": "drawer",
-        "lettuce": "fridge",
-        "pan": "countertop",
-        "peppershaker": "cabinet diningtable drawer shelf sidetable",
-        "pot": "shelf",
-        "potato": "fridge microwave",
-        "saltshaker": "cabinet countertop drawer shelf sidetable",
-        "spatula": "drawer",
-        "spoon": "countertop drawer sidetable",
-        "tomato": "countertop",
-        "winebottle": "cabinet garbagecan",
-    },
-    ("two", "living room"): {
-        "book": "sofa",
-        "bowl": "coffeetable",
-        "box": "coffeetable",
-        "cellphone": "armchair dresser sofa",
-        "creditcard": "armchair coffeetable drawer dresser sofa",
-        "keychain": "armchair coffeetable ottoman safe shelf sofa",
-        "laptop": "ottoman",
-        "newspaper": "armchair coffeetable drawer garbagecan sofa",
-        "pen": "dresser",
-        "pencil": "coffeetable",
-        "pillow": "armchair ottoman sofa",
-        "plate": "coffeetable",
-        "remotecontrol": "armchair coffeetable ottoman sofa",
-        "statue": "coffeetable diningtable dresser sidetable",
-        "tissuebox": "coffeetable diningtable drawer garbagecan",
-        "vase": "coffeetable desk diningtable",
-        "watch": "coffeetable dresser sidetable",
-        "wateringcan": "shelf",
-    },
-    ("two", "bedroom"): {
-        "alarmclock": "desk dresser shelf sidetable",
-        "book": "bed desk diningtable drawer dresser",
-        "bowl": "desk dresser",
-        "cd": "desk drawer dresser garbagecan safe shelf sidetable",
-        "cellphone": "bed desk diningtable drawer dresser safe shelf sidetable",
-        "creditcard": "armchair desk diningtable dresser safe shelf sidetable",
-        "keychain": "desk drawer dresser sidetable",
-        "laptop": "bed desk",
-        "mug": "cabinet desk",
-        "pen": "desk drawer dresser garbagecan shelf sidetable",
-        "pencil": "desk drawer shelf sidetable",
-        "pillow": "armchair",
-        "tissuebox": "shelf sidetable",
-        "vase": "sidetable",
-        "watch": "dresser shelf",
-    },
-    ("two", "bathroom"): {
-        "candle": "cabinet countertop drawer shelf toilet",
-        "cloth": "drawer shelf toilet",
-        "dishsponge": "cart garbagecan toilet",
-        "handtowel": "countertop toilet",
-        "soapbar": "cabinet cart countertop drawer garbagecan shelf toilet",
-        "soapbottle": "cabinet cart countertop drawer garbagecan toilet",
-        "spraybottle": "cabinet cart countertop drawer dresser garbagecan toilet",
-        "tissuebox": "cart drawer toilet",
-        "toiletpaper": "cabinet countertop drawer shelf sidetable toilet",
-    },
+# Where a task may ask for an object to be brought, by kind of task and room.
+_TASK_PLACES = {
+    ("pick", "kitchen"): """
+        cabinet: dishsponge glassbottle kettle saltshaker
+        countertop: glassbottle lettuce pan peppershaker
+        diningtable: glassbottle pan saltshaker tomato winebottle
+        drawer: butterknife fork peppershaker saltshaker
+        fridge: bowl egg glassbottle
+        garbagecan: soapbottle
+        microwave: bread egg potato tomato
+        shelf: kettle peppershaker winebottle
+        sidetable: butterknife knife peppershaker
+        stoveburner: kettle
+    """,
+    ("pick", "living room"): """
+        armchair: book box creditcard keychain laptop newspaper pillow remotecontrol
+        coffeetable: book bowl creditcard keychain remotecontrol statue tissuebox vase watch
+        diningtable: box
+        drawer: creditcard keychain
+        dresser: box keychain plate remotecontrol
+        garbagecan: newspaper
+        ottoman: keychain laptop newspaper pillow remotecontrol
+        safe: vase watch
+        shelf: watch
+        sidetable: laptop statue tissuebox vase watch
+        sofa: book box creditcard keychain laptop newspaper pillow remotecontrol
+    """,
+    ("pick", "bedroom"): """
+        armchair: book cellphone keychain pillow
+        bed: book cellphone laptop
+        cabinet: book
+        desk: alarmclock book cellphone creditcard keychain laptop mug pen pencil
+        diningtable: alarmclock cd cellphone creditcard watch
+        drawer: cellphone pen
+        dresser: alarmclock book cd cellphone keychain mug pencil remotecontrol statue tissuebox
+        garbagecan: pencil
+        safe: cd cellphone keychain
+        shelf: alarmclock cd cellphone creditcard keychain pen pencil
+        sidetable: alarmclock book cd cellphone keychain mug pen pencil
+    """,
+    ("pick", "bathroom"): """
+        cabinet: candle handtowel soapbottle spraybottle
+        cart: candle cloth dishsponge soapbar soapbottle
+        countertop: candle cloth handtowel soapbottle spraybottle
+        drawer: candle cloth soapbar soapbottle spraybottle toiletpaper
+        dresser: candle
+        garbagecan: handtowel soapbar soapbottle spraybottle tissuebox toiletpaper
+        shelf: toiletpaper
+        sidetable: candle soapbottle
+        toilet: candle cloth dishsponge handtowel soapbottle spraybottle tissuebox toiletpaper
+        toiletpaperhanger: toiletpaper
+    """,
+    ("clean", "kitchen"): """
+        cabinet: bowl cup kettle ladle pan plate
+        coffeemachine: mug
+        countertop: butterknife egg fork kettle knife ladle lettuce pan plate potato spatula spoon tomato
+        diningtable: apple bowl butterknife egg fork kettle knife ladle lettuce pan plate pot potato spatula spoon
+            tomato
+        drawer: butterknife fork knife ladle spatula spoon
+        fridge: apple bowl egg lettuce pan plate pot potato tomato
+        garbagecan: egg lettuce potato tomato
+        microwave: apple bowl cup egg plate potato tomato
+        shelf: bowl cup dishsponge kettle plate pot
+        sidetable: apple butterknife cup egg fork knife lettuce potato spatula spoon tomato
+        stoveburner: kettle pan pot
+    """,
+    ("clean", "bathroom"): """
+        cabinet: cloth dishsponge soapbar
+        cart: cloth dishsponge soapbar
+        countertop: cloth dishsponge soapbar
+        drawer: cloth dishsponge soapbar
+        dresser: cloth
+        garbagecan: soapbar
+        shelf: cloth dishsponge soapbar
+        toilet: cloth dishsponge soapbar
+    """,
+    ("heat", "kitchen"): """
+        cabinet: cup mug plate
+        coffeemachine: mug
+        countertop: apple bread cup egg plate potato tomato
+        diningtable: apple bread cup egg plate potato tomato
+        fridge: apple bread cup egg plate potato tomato
+        garbagecan: apple bread egg potato tomato
+        shelf: cup mug plate
+        sidetable: apple cup egg mug plate potato tomato
+    """,
+    ("cool", "kitchen"): """
+        cabinet: bowl cup mug pan plate pot winebottle
+        coffeemachine: mug
+        countertop: apple bowl bread egg lettuce pan plate pot potato tomato winebottle
+        diningtable: apple bowl bread cup lettuce pan plate pot potato tomato winebottle
+        garbagecan: apple egg lettuce potato tomato winebottle
+        microwave: apple bowl bread cup egg mug plate potato tomato
+        shelf: bowl cup mug plate pot
+        sidetable: apple cup egg mug potato
+        stoveburner: pan pot
+    """,
+    ("two", "kitchen"): """
+        cabinet: cup kettle peppershaker saltshaker winebottle
+        countertop: cup pan saltshaker spoon tomato
+        diningtable: kettle peppershaker
+        drawer: knife ladle peppershaker saltshaker spatula spoon
+        fridge: bread glassbottle lettuce potato
+        garbagecan: apple winebottle
+        microwave: cup egg potato
+        shelf: cup glassbottle peppershaker pot saltshaker
+        sidetable: peppershaker saltshaker spoon
+    """,
+    ("two", "living room"): """
+        armchair: cellphone creditcard keychain newspaper pillow remotecontrol
+        coffeetable: bowl box creditcard keychain newspaper pencil plate remotecontrol statue tissuebox vase watch
+        desk: vase
+        diningtable: statue tissuebox vase
+        drawer: creditcard newspaper tissuebox
+        dresser: cellphone creditcard pen statue watch
+        garbagecan: newspaper tissuebox
+        ottoman: keychain laptop pillow remotecontrol
+        safe: keychain
+        shelf: keychain wateringcan
+        sidetable: statue watch
+        sofa: book cellphone creditcard keychain newspaper pillow remotecontrol
+    """,
+    ("two", "bedroom"): """
+        armchair: creditcard pillow
+        bed: book cellphone laptop
+        cabinet: mug
+        desk: alarmclock book bowl cd cellphone creditcard keychain laptop mug pen pencil
+        diningtable: book cellphone creditcard
+        drawer: book cd cellphone keychain pen pencil
+        dresser: alarmclock book bowl cd cellphone creditcard keychain pen watch
+        garbagecan: cd pen
+        safe: cd cellphone creditcard
+        shelf: alarmclock cd cellphone creditcard pen pencil tissuebox watch
+        sidetable: alarmclock cd cellphone creditcard keychain pen pencil tissuebox vase
+    """,
+    ("two", "bathroom"): """
+        cabinet: candle soapbar soapbottle spraybottle toiletpaper
+        cart: dishsponge soapbar soapbottle spraybottle tissuebox
+        countertop: candle handtowel soapbar soapbottle spraybottle toiletpaper
+        drawer: candle cloth soapbar soapbottle spraybottle tissuebox toiletpaper
+        dresser: spraybottle
+        garbagecan: dishsponge soapbar soapbottle spraybottle
+        shelf: candle cloth soapbar toiletpaper
+        sidetable: toiletpaper
+        toilet: candle cloth dishsponge handtowel soapbar soapbottle spraybottle tissuebox toiletpaper
+    """,
 }
+TASK_PLACES = {key: sorted((thing, place) for place, thing in _pairs(table)) for key, table in _TASK_PLACES.items()}
 
 LAMP = "desklamp"
 LOOK_AT = (

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from isentrope.worlds.household.game import Game, Tables
+from isentrope.worlds.household.game import TREATMENTS, Game, Tables
 
 WELCOME = "-= Welcome to TextWorld, ALFRED! =-\n\n"
 NOTHING_HAPPENS = "Nothing happens."
@@ -58,10 +59,8 @@ class Engine:
             "move": self._move,
             "examine": self._examine,
             "use": self._use,
-            "heat": self._heat,
-            "cool": self._cool,
-            "clean": self._clean,
             "slice": self._slice,
+            **{verb: partial(self._treat, verb) for verb in TREATMENTS},
         }
         self.reset()
 
@@ -74,9 +73,7 @@ class Engine:
         self._lying_at = [set(row) for row in tables.lying_at]
         self._taken_from: set[tuple[int, int]] = set()  # (object, receptacle) pairs undone by `take`
         self._opened: set[int] = set()
-        self._clean_ones: set[int] = set()
-        self._hot: set[int] = set()
-        self._cool_ones = set(tables.cool)
+        self._treated: dict[str, set[int]] = {"clean": set(), "heat": set(), "cool": set(tables.cool)}
         self._sliced: set[int] = set()
         self._on: set[int] = set()
         self._admissible: tuple[str, ...] | None = None
@@ -191,7 +188,20 @@ class Engine:
         if receptacle is not None:
             return self._describe(receptacle)
         thing = self._t.object_named.get(rest)
-        return self._describe_object(thing) if thing is not None and thing == self.held else None
+        if thing is None or thing != self.held:
+            return None
+        if self.game.objects[thing].container:
+            inner = join_names("a " + self._t.object_names[one] for one in self._t.contained.get(thing, ()))
+            return f"This is a normal {rest}. In it, you see {inner}."
+        sliced = "sliced " if thing in self._sliced else ""
+        heat = "hot" if thing in self._treated["heat"] else "cool" if thing in self._treated["cool"] else ""
+        if thing in self._treated["clean"]:
+            return f"This is a {heat + ' and ' if heat else ''}clean {sliced}{rest}."
+        if heat:
+            return f"This is a {'cold' if heat == 'cool' and not sliced else heat} {sliced}{rest}."
+        if thing in self._on:
+            return f"This {rest} is on."
+        return f"This is a sliced {rest}." if sliced else f"There's nothing special about {rest}."
 
     def _use(self, rest: str) -> str | None:
         thing = self._t.object_named.get(rest)
@@ -201,28 +211,16 @@ class Engine:
         self._changed()
         return f"You turn on the {rest}."
 
-    def _heat(self, rest: str) -> str | None:
-        thing = self._held_at(rest, self._t.heatable, self._t.heaters)
-        if thing is None:
+    def _treat(self, verb: str, rest: str) -> str | None:
+        thing, receptacle = self._pair(rest, " with ")
+        able, appliances = self._t.treatments[verb]
+        if thing is None or thing != self.held or thing not in able or receptacle not in appliances:
             return None
-        self._hot.add(thing)
-        self._cool_ones.discard(thing)
-        return self._treated("heat", rest)
-
-    def _cool(self, rest: str) -> str | None:
-        thing = self._held_at(rest, self._t.coolable, self._t.coolers)
-        if thing is None:
-            return None
-        self._cool_ones.add(thing)
-        self._hot.discard(thing)
-        return self._treated("cool", rest)
-
-    def _clean(self, rest: str) -> str | None:
-        thing = self._held_at(rest, self._t.cleanable, self._t.cleaners)
-        if thing is None:
-            return None
-        self._clean_ones.add(thing)
-        return self._treated("clean", rest)
+        self._treated[verb].add(thing)
+        if verb != "clean":
+            self._treated["cool" if verb == "heat" else "heat"].discard(thing)
+        self._changed()
+        return f"You {verb} the {rest.replace(' with ', ' using the ')}."
 
     def _slice(self, rest: str) -> str | None:
         first, separator, second = rest.partition(" with ")
@@ -250,17 +248,6 @@ class Engine:
             return None, None
         return self._t.object_named.get(thing), self._here(place)
 
-    def _held_at(self, rest: str, able: set[int], appliances: set[int]) -> int | None:
-        """The held object of "THING with PLACE", if it can be treated at that place."""
-        thing, receptacle = self._pair(rest, " with ")
-        if receptacle not in appliances or thing not in able or thing != self.held:
-            return None
-        return thing
-
-    def _treated(self, verb: str, rest: str) -> str:
-        self._changed()
-        return f"You {verb} the {rest.replace(' with ', ' using the ')}."
-
     def _accessible(self, receptacle: int) -> bool:
         return not self._t.openable[receptacle] or receptacle in self._opened
 
@@ -280,21 +267,6 @@ class Engine:
             return f"The {name} is open. In it, you see {names}."
         return f"On the {name}, you see {names}."
 
-    def _describe_object(self, thing: int) -> str:
-        name = self._t.object_names[thing]
-        if self.game.objects[thing].container:
-            inner = join_names("a " + self._t.object_names[one] for one in self._t.contained.get(thing, ()))
-            return f"This is a normal {name}. In it, you see {inner}."
-        sliced = "sliced " if thing in self._sliced else ""
-        heat = "hot" if thing in self._hot else "cool" if thing in self._cool_ones else ""
-        if thing in self._clean_ones:
-            return f"This is a {heat + ' and ' if heat else ''}clean {sliced}{name}."
-        if heat:
-            return f"This is a {'cold' if heat == 'cool' and not sliced else heat} {sliced}{name}."
-        if thing in self._on:
-            return f"This {name} is on."
-        return f"This is a sliced {name}." if sliced else f"There's nothing special about {name}."
-
     def _changed(self) -> None:
         self._admissible = None
         self.won = self._goal_holds()
@@ -303,7 +275,7 @@ class Engine:
         kind, wanted = self.game.goal.kind, self._t.goal_objects
         if kind == "look":
             return self.held in wanted and any(lamp in self._on and self._in_reach(lamp) for lamp in self._t.goal_lamps)
-        treated = {"clean": self._clean_ones, "heat": self._hot, "cool": self._cool_ones}.get(kind, wanted)
+        treated = self._treated.get(kind, wanted)
         needed = 2 if kind == "two" else 1
         for receptacle in self._t.goal_places:
             if sum(1 for thing in self._contents[receptacle] if thing in wanted and thing in treated) >= needed:
@@ -313,32 +285,26 @@ class Engine:
     def _list_commands(self) -> tuple[str, ...]:
         """Built in the order of the verbs, so that only the short stretches around "go to" need sorting."""
         tables, here, held = self._t, self._t.receptacles_at[self.location], self.held
-        early = [f"examine {tables.receptacle_names[receptacle]}" for receptacle in here]
-        middle, late = ["help", "inventory", "look"], self._door_commands(here, early)
+        names, movable = tables.object_names, tables.pickupable
+        early, middle, late = list[str](), ["help", "inventory", "look"], list[str]()
+        for receptacle in here:
+            place = tables.receptacle_names[receptacle]
+            early.append("examine " + place)
+            if receptacle in self._opened:
+                early.append("close " + place)
+            elif tables.openable[receptacle]:
+                late.append("open " + place)
+                continue
+            if held < 0:
+                late += [
+                    f"take {names[thing]} from {place}" for thing in self._contents[receptacle] if thing in movable
+                ]
         if held >= 0:
             self._held_commands(held, here, early, middle, late)
-        else:
-            names, movable = tables.object_names, tables.pickupable
-            for receptacle in here:
-                if self._accessible(receptacle):
-                    place = " from " + tables.receptacle_names[receptacle]
-                    late += [f"take {names[thing]}{place}" for thing in self._contents[receptacle] if thing in movable]
-        late += [f"use {tables.object_names[lamp]}" for lamp in tables.toggleable if self._in_reach(lamp)]
+        late += [f"use {names[lamp]}" for lamp in tables.toggleable if self._in_reach(lamp)]
         early.sort()
         late.sort()
         return (*early, *tables.go_commands[self.location], *middle, *late)
-
-    def _door_commands(self, here: list[int], early: list[str]) -> list[str]:
-        """Adds the `close` commands to `early` and returns the `open` commands."""
-        late: list[str] = []
-        for receptacle in here:
-            if self._t.openable[receptacle]:
-                name = self._t.receptacle_names[receptacle]
-                if receptacle in self._opened:
-                    early.append("close " + name)
-                else:
-                    late.append("open " + name)
-        return late
 
     def _held_commands(self, held: int, here: list[int], early: list[str], middle: list[str], late: list[str]) -> None:
         tables, thing = self._t, self._t.object_names[held]
@@ -347,12 +313,9 @@ class Engine:
             name = tables.receptacle_names[receptacle]
             if self._takes(receptacle, held):
                 late.append(f"move {thing} to {name}")
-            if held in tables.cleanable and receptacle in tables.cleaners:
-                early.append(f"clean {thing} with {name}")
-            if held in tables.coolable and receptacle in tables.coolers:
-                early.append(f"cool {thing} with {name}")
-            if held in tables.heatable and receptacle in tables.heaters:
-                middle.append(f"heat {thing} with {name}")
+            for verb, (able, appliances) in tables.treatments.items():
+                if held in able and receptacle in appliances:
+                    (middle if verb == "heat" else early).append(f"{verb} {thing} with {name}")
         middle.sort()
         if held in tables.knives:
             lying = self._lying_at[self.location]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from functools import cache
 
 from isentrope.core.errors import TaskError
@@ -113,13 +114,13 @@ class HouseholdExpert:
         elif self._last.split(" ")[0] in APPLIANCE and not text.startswith("Nothing"):
             self._treated = True
 
-    def _find(self, wanted: str, view: View, first: str = "") -> Move:
+    def _find(self, wanted: str, view: View) -> Move:
         """Look for a thing of the wanted type, and take it."""
-        need = first + (f"I need one more {wanted}." if self._placed else f"I need a {wanted}.")
+        need = f"I need one more {wanted}." if self._placed else f"I need a {wanted}."
         known = [thing for thing in self._seen if type_of(thing) == wanted and thing not in self._placed]
         here = [thing for thing in known if self._seen[thing] == self._at]
         if here:
-            return Move(f"{first}I see {here[0]}. I take it.", f"take {here[0]} from {self._at}")
+            return Move(f"I see {here[0]}. I take it.", f"take {here[0]} from {self._at}")
         if known:
             place = self._seen[known[0]]
             return self._go(place, f"{need} I saw {known[0]} at {place}.", view)
@@ -132,13 +133,11 @@ class HouseholdExpert:
         if not left:  # something was overlooked or moved: once more from the beginning
             self._searched.clear()
             left = list(self._places)
-        place = max(left, key=lambda name: _chance(wanted, type_of(name), self._count(name)) * self._luck[name])
+        counts = Counter(map(type_of, self._places))
+        chances = {name: _chance(wanted, type_of(name), counts[type_of(name)]) * self._luck[name] for name in left}
+        place = max(left, key=chances.__getitem__)
         report = f" I see no {wanted} here." if self._last else ""
-        action = self._way(place, view)
-        return Move(f"{need}{report} Next I check {place}.", action)
-
-    def _count(self, name: str) -> int:
-        return sum(1 for place in self._places if type_of(place) == type_of(name))
+        return Move(f"{need}{report} Next I check {place}.", self._way(place, view))
 
     def _hold(self, view: View) -> Move:
         """The object is in hand: look at it under the lamp, or treat it and bring it to its place."""

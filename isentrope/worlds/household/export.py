@@ -13,18 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.household.game import Game, Goal, Thing
+from isentrope.worlds.household.game import PROPERTIES, Game, Goal
 
-_PROPERTIES = {
-    "pickupable": "pickupable",
-    "toggleable": "toggleable",
-    "cleanable": "cleanable",
-    "heatable": "heatable",
-    "coolable": "coolable",
-    "sliceable": "sliceable",
-    "container": "isreceptacleobject",
-    "cool": "iscool",
-}
 # Types that the domain names: they have to be declared even where the game has nothing of the kind.
 _OBJECT_TYPES = {"knife", "butterknife", "sink"}
 _RECEPTACLE_TYPES = {"sinkbasin", "microwave", "fridge"}
@@ -99,20 +89,14 @@ def _facts(game: Game) -> Iterator[str]:
         if receptacle.openable:
             yield f"openable {receptacle.id}"
     for thing in things:
-        yield from _thing_facts(thing)
+        if thing.type:
+            yield f"objecttype {thing.id} {thing.type}type"
+        yield from (f"{name} {thing.id}" for attribute, name in PROPERTIES.items() if getattr(thing, attribute))
     yield from (f"cancontain {place}type {thing}type" for place, thing in sorted(game.fits))
     yield f"atlocation agent1 {locations[game.start]}"
     yield from _pairs("inreceptacle", ((things[o].id, furniture[r].id) for o, r in game.inside))
     yield from _pairs("inreceptacleobject", ((things[o].id, things[outer].id) for o, outer in game.nested))
     yield from _pairs("objectatlocation", ((things[o].id, locations[place]) for o, place in game.object_at))
-
-
-def _thing_facts(thing: Thing) -> Iterator[str]:
-    if thing.type:
-        yield f"objecttype {thing.id} {thing.type}type"
-    for attribute, predicate in _PROPERTIES.items():
-        if getattr(thing, attribute):
-            yield f"{predicate} {thing.id}"
 
 
 def _pairs(predicate: str, pairs: Iterable[tuple[str, str]]) -> Iterator[str]:

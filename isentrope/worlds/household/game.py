@@ -76,12 +76,11 @@ class Game:
 
 def name_things(ids: Iterable[str]) -> dict[str, str]:
     """Names for all ids of a game: in sorted order, the first of a kind gets the highest number."""
-    ordered = sorted(ids)
-    bases = {key: _base_name(key) for key in ordered}
+    bases = {key: key.split(SEPARATOR, 1)[0] for key in sorted(ids)}
+    bases |= {key: base + "basin" for key, base in bases.items() if SEPARATOR in key and "basin" in key}
     left = Counter(base for key, base in bases.items() if SEPARATOR in key)
     names: dict[str, str] = {}
-    for key in ordered:
-        base = bases[key]
+    for key, base in bases.items():
         if SEPARATOR not in key:  # not a thing with a place; the number is left out, the blank before it is not
             names[key] = base + " "
             continue
@@ -90,17 +89,23 @@ def name_things(ids: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def _base_name(key: str) -> str:
-    base = key.split(SEPARATOR, 1)[0]
-    if SEPARATOR in key and "basin" in key:
-        return base + "basin"
-    return base
-
-
+# What the official format calls the properties of a thing.
+PROPERTIES = {
+    "pickupable": "pickupable",
+    "toggleable": "toggleable",
+    "cleanable": "cleanable",
+    "heatable": "heatable",
+    "coolable": "coolable",
+    "sliceable": "sliceable",
+    "container": "isreceptacleobject",
+    "cool": "iscool",
+}
 KNIVES = ("knife", "butterknife")
-CLEANERS = ("sink", "sinkbasin")
-HEATER = "microwave"
-COOLER = "fridge"
+TREATMENTS = {  # the property that a thing needs, and the receptacles for it
+    "clean": ("cleanable", ("sink", "sinkbasin")),
+    "heat": ("heatable", ("microwave",)),
+    "cool": ("coolable", ("fridge",)),
+}
 
 
 class Tables:
@@ -124,16 +129,22 @@ class Tables:
         ]
         self.toggleable = [index for index, thing in enumerate(things) if thing.toggleable]
         self.pickupable = {index for index, thing in enumerate(things) if thing.pickupable}
-        self.cleanable = {index for index, thing in enumerate(things) if thing.cleanable}
-        self.heatable = {index for index, thing in enumerate(things) if thing.heatable}
-        self.coolable = {index for index, thing in enumerate(things) if thing.coolable}
         self.sliceable = {index for index, thing in enumerate(things) if thing.sliceable}
         self.knives = {index for index, thing in enumerate(things) if thing.type in KNIVES}
-        self.cleaners = {index for index, receptacle in enumerate(furniture) if receptacle.type in CLEANERS}
-        self.heaters = {index for index, receptacle in enumerate(furniture) if receptacle.type == HEATER}
-        self.coolers = {index for index, receptacle in enumerate(furniture) if receptacle.type == COOLER}
-        self.contained = self._contained()
-        self.goal_objects = {index for index, thing in enumerate(things) if counts_for(game.goal, thing)}
+        self.treatments = {  # verb: (things, receptacles)
+            verb: (
+                {index for index, thing in enumerate(things) if getattr(thing, able)},
+                {index for index, receptacle in enumerate(furniture) if receptacle.type in places},
+            )
+            for verb, (able, places) in TREATMENTS.items()
+        }
+        self.contained: dict[int, list[int]] = {}  # in a bowl or box, in id order; it never changes
+        for inner, outer in sorted(game.nested):
+            if inner != outer:  # nothing contains itself in the text
+                self.contained.setdefault(outer, []).append(inner)
+        self.goal_objects = {index for index, thing in enumerate(things) if thing.type == game.goal.object_type}
+        if game.kind in self.treatments:
+            self.goal_objects &= self.treatments[game.kind][0]
         self.goal_places = [i for i, receptacle in enumerate(furniture) if receptacle.type == game.goal.place_type]
         self.goal_lamps = [index for index in self.toggleable if things[index].type == game.goal.place_type]
         self.contents: list[list[int]] = [[] for _ in furniture]
@@ -143,18 +154,3 @@ class Tables:
         for thing, location in game.object_at:
             self.lying_at[location].add(thing)
         self.cool = {index for index, thing in enumerate(things) if thing.cool}
-
-    def _contained(self) -> dict[int, list[int]]:
-        """What is in a bowl or box, in id order. It never changes, and nothing contains itself in the text."""
-        contained: dict[int, list[int]] = {}
-        for inner, outer in sorted(self.game.nested):
-            if inner != outer:
-                contained.setdefault(outer, []).append(inner)
-        return contained
-
-
-def counts_for(goal: Goal, thing: Thing) -> bool:
-    """Whether this object, in the right state and place, would fulfil the goal."""
-    if thing.type != goal.object_type:
-        return False
-    return {"clean": thing.cleanable, "heat": thing.heatable, "cool": thing.coolable}.get(goal.kind, True)

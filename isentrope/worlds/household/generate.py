@@ -8,11 +8,10 @@ before the game is handed out.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.household import chores, rooms
-from isentrope.worlds.household import chores as things
 from isentrope.worlds.household.engine import Engine
 from isentrope.worlds.household.game import Game, Goal, Receptacle, Thing, name_things
 from isentrope.worlds.household.rooms import SIZES, Layout, layouts
@@ -32,15 +31,6 @@ _OF_A_TYPE = {"small": 2, "medium": 3}  # most objects of one type, besides the 
 _SHARED = 0.16  # share of the receptacles in full rooms that stand at another one's location
 
 
-@dataclass
-class _Draft:
-    """A game being drawn: the type of each object and the receptacle it lies in."""
-
-    layout: Layout
-    goal: Goal
-    placed: list[tuple[str, int]]
-
-
 def generate(kind: str, split: str, index: int, size: str = "full") -> Game:
     """Game number `index` of a split. The same arguments always give the same game."""
     if kind not in SENTENCES or split not in SPLITS or size not in SIZES:
@@ -49,23 +39,20 @@ def generate(kind: str, split: str, index: int, size: str = "full") -> Game:
             f"splits {', '.join(SPLITS)}, sizes {', '.join(SIZES)}"
         )
     rng = random.Random(f"household {size} {split} {kind} {index}")
-    draft = _draw(kind, split, size, rng)
-    game = _build(draft, f"generated/{size}/{split}/{kind}/{index}", size, rng)
-    engine = Engine(game)
-    if engine.won or any(engine.attempt(command) is None for command in game.walkthrough) or not engine.won:
-        raise TaskError(f"the generated game {game.name} is not solved by its own walkthrough; please report this")
-    return game
-
-
-def _draw(kind: str, split: str, size: str, rng: random.Random) -> _Draft:
     weights = chores.TASK_ROOMS[kind]
     while True:
         room = rng.choices(list(weights), list(weights.values()))[0]
         layout = rng.choice(layouts(room, size, "unseen" if split == "unseen" else "train"))
         goals = _possible_goals(kind, layout)
         if goals:
-            goal = rng.choice(goals)
-            return _Draft(layout, goal, _place_all(layout, goal, size, rng))
+            break
+    goal = rng.choice(goals)
+    placed = _place_all(layout, goal, size, rng)
+    game = _build(layout, goal, placed, f"generated/{size}/{split}/{kind}/{index}", size, rng)
+    engine = Engine(game)
+    if engine.won or any(engine.attempt(command) is None for command in game.walkthrough) or not engine.won:
+        raise TaskError(f"the generated game {game.name} is not solved by its own walkthrough; please report this")
+    return game
 
 
 def _possible_goals(kind: str, layout: Layout) -> list[Goal]:
@@ -74,8 +61,7 @@ def _possible_goals(kind: str, layout: Layout) -> list[Goal]:
     if kind == "look":
         pairs = [(thing, chores.LAMP) for thing in chores.LOOK_AT.split()]
     else:
-        table = chores.TASK_PLACES[kind, layout.room]
-        pairs = [(thing, place) for thing, places in table.items() for place in places.split() if place in present]
+        pairs = [(thing, place) for thing, place in chores.TASK_PLACES[kind, layout.room] if place in present]
     return [
         Goal(kind, thing, place)
         for thing, place in pairs
@@ -84,14 +70,19 @@ def _possible_goals(kind: str, layout: Layout) -> list[Goal]:
 
 
 def _place_all(layout: Layout, goal: Goal, size: str, rng: random.Random) -> list[tuple[str, int]]:
-    counts = _how_many(layout.room, goal, size, rng)
+    """The type of each object, and the number of the receptacle that it lies in."""
+    types, furniture = layout.key, rooms.FURNITURE[layout.room]
     placed: list[tuple[str, int]] = []
-    for thing, count in counts.items():
+    for thing, count in _how_many(layout.room, goal, size, rng).items():
+        usual = rooms.lies_in(layout.room, thing)
         avoid = goal.place_type if thing == goal.object_type else ""
-        weights = _place_weights(layout, thing, avoid)
+        weights = {  # the share of a type of receptacle is shared among those of the type
+            index: usual[place] / furniture[place].share / types.count(place)
+            for index, place in enumerate(types)
+            if place in usual and place != avoid
+        }
         if weights:
-            places = list(weights)
-            placed += [(thing, place) for place in rng.choices(places, list(weights.values()), k=count)]
+            placed += [(thing, place) for place in rng.choices(list(weights), list(weights.values()), k=count)]
     return placed
 
 
@@ -115,22 +106,11 @@ def _how_many(room: str, goal: Goal, size: str, rng: random.Random) -> dict[str,
     return counts
 
 
-def _place_weights(layout: Layout, thing: str, avoid: str) -> dict[int, float]:
-    """How likely the thing is to lie in each receptacle. The share of a type is shared among those of the type."""
-    usual = rooms.lies_in(layout.room, thing)
-    types = layout.key
-    return {
-        index: usual[place] / rooms.FURNITURE[layout.room][place].share / types.count(place)
-        for index, place in enumerate(types)
-        if place in usual and place != avoid
-    }
-
-
-def _build(draft: _Draft, name: str, size: str, rng: random.Random) -> Game:
+def _build(layout: Layout, goal: Goal, placed: list[tuple[str, int]], name: str, size: str, rng: random.Random) -> Game:
     """Give everything ids, names and locations, and write down the way to the goal."""
     taken: set[str] = set()
-    furniture_ids = [_new_id(place, taken, rng) for place, _ in draft.layout.receptacles]
-    object_ids = [_new_id(thing, taken, rng) for thing, _ in draft.placed]
+    furniture_ids = [_new_id(place, taken, rng) for place in layout.key]
+    object_ids = [_new_id(thing, taken, rng) for thing, _ in placed]
     names = name_things(taken)
     spots = _spots(len(furniture_ids), size, rng)
     locations = sorted(set(spots))
@@ -139,20 +119,21 @@ def _build(draft: _Draft, name: str, size: str, rng: random.Random) -> Game:
         Receptacle(
             id=furniture_ids[index],
             name=names[furniture_ids[index]],
-            type=draft.layout.receptacles[index][0],
+            type=layout.receptacles[index][0],
             location=locations.index(spots[index]),
-            openable=draft.layout.receptacles[index][1],
+            openable=layout.receptacles[index][1],
         )
         for index in order
     )
     position = {index: rank for rank, index in enumerate(order)}
-    lying = sorted(zip(object_ids, draft.placed, strict=True))
+    lying = sorted(zip(object_ids, placed, strict=True))
     where = [position[place] for _, (_, place) in lying]
-    fits = things.fitting_pairs() | {(draft.layout.receptacles[place][0], thing) for thing, place in draft.placed}
+    kinds = {thing for thing, _ in placed}
+    fits = chores.FITTING | {(layout.key[place], thing) for thing, place in placed}
     game = Game(
         name=name,
-        task=rng.choice(SENTENCES[draft.goal.kind]).format(o=draft.goal.object_type, r=draft.goal.place_type),
-        goal=draft.goal,
+        task=rng.choice(SENTENCES[goal.kind]).format(o=goal.object_type, r=goal.place_type),
+        goal=goal,
         objects=tuple(_thing(key, names[key], thing) for key, (thing, _) in lying),
         receptacles=receptacles,
         locations=tuple(locations),
@@ -160,15 +141,10 @@ def _build(draft: _Draft, name: str, size: str, rng: random.Random) -> Game:
         inside=frozenset(enumerate(where)),
         object_at=frozenset((index, receptacles[place].location) for index, place in enumerate(where)),
         nested=frozenset(),
-        fits=_fits_here(fits, draft),
+        # only what can come up in this game: the problem file stays short
+        fits=frozenset((place, thing) for place, thing in fits if place in layout.key and thing in kinds),
     )
     return replace(game, walkthrough=tuple(_walkthrough(game, rng)))
-
-
-def _fits_here(fits: frozenset[tuple[str, str]], draft: _Draft) -> frozenset[tuple[str, str]]:
-    """Only what can come up in this game: the problem file stays short."""
-    places, kinds = set(draft.layout.key), {thing for thing, _ in draft.placed}
-    return frozenset((place, thing) for place, thing in fits if place in places and thing in kinds)
 
 
 def _thing(key: str, name: str, kind: str) -> Thing:
@@ -176,13 +152,13 @@ def _thing(key: str, name: str, kind: str) -> Thing:
         id=key,
         name=name,
         type=kind,
-        pickupable=kind not in things.FIXED,
+        pickupable=kind not in chores.FIXED,
         toggleable=kind == chores.LAMP,
-        cleanable=kind in things.CLEANABLE,
-        heatable=kind in things.HEATABLE,
-        coolable=kind in things.COOLABLE,
-        sliceable=kind in things.SLICEABLE,
-        container=kind in things.CONTAINERS,
+        cleanable=kind in chores.CLEANABLE,
+        heatable=kind in chores.HEATABLE,
+        coolable=kind in chores.COOLABLE,
+        sliceable=kind in chores.SLICEABLE,
+        container=kind in chores.CONTAINERS,
     )
 
 
@@ -190,16 +166,15 @@ def _new_id(kind: str, taken: set[str], rng: random.Random) -> str:
     """An id in the official style: the type and made-up coordinates."""
     base = kind.removesuffix("basin")
     while True:
-        parts = (_coordinate(rng.randint(low, 400)) for low in (-400, 0, -400))
-        key = "_bar_".join((base, *parts)) + (f"_bar_{kind}" if kind != base else "")
+        key = base
+        for low in (-400, 0, -400):
+            hundredths = rng.randint(low, 400)
+            sign = "_minus_" if hundredths < 0 else "_plus_"
+            key += f"_bar_{sign}{abs(hundredths) // 100:02d}_dot_{abs(hundredths) % 100:02d}"
+        key += f"_bar_{kind}" if kind != base else ""
         if key not in taken:
             taken.add(key)
             return key
-
-
-def _coordinate(hundredths: int) -> str:
-    sign = "_minus_" if hundredths < 0 else "_plus_"
-    return f"{sign}{abs(hundredths) // 100:02d}_dot_{abs(hundredths) % 100:02d}"
 
 
 def _spots(count: int, size: str, rng: random.Random) -> list[str]:
@@ -224,17 +199,18 @@ def _walkthrough(game: Game, rng: random.Random) -> list[str]:
     walk = _Walk(game)
     if game.kind == "look":
         lamp = next(index for index, thing in enumerate(game.objects) if thing.type == chores.LAMP)
-        walk.take(targets[0], place_of[targets[0]])
+        walk.do("take", targets[0], "from", place_of[targets[0]])
         walk.go(place_of[lamp])
         walk.commands.append(f"use {game.objects[lamp].name}")
         return walk.commands
     goals = [index for index, receptacle in enumerate(game.receptacles) if receptacle.type == game.goal.place_type]
     goal = rng.choice(goals)
     for target in targets[: 2 if game.kind == "two" else 1]:
-        walk.take(target, place_of[target])
+        walk.do("take", target, "from", place_of[target])
         if game.kind in APPLIANCE:
-            walk.treat(target, game.kind)
-        walk.put(target, goal)
+            types = [receptacle.type for receptacle in game.receptacles]
+            walk.do(game.kind, target, "with", types.index(APPLIANCE[game.kind]))
+        walk.do("move", target, "to", goal)
     return walk.commands
 
 
@@ -253,22 +229,10 @@ class _Walk:
             self.commands.append(f"go to {receptacle.name}")
             self._location = receptacle.location
 
-    def take(self, thing: int, place: int) -> None:
-        self._reach(place)
-        self.commands.append(f"take {self._game.objects[thing].name} from {self._game.receptacles[place].name}")
-
-    def put(self, thing: int, place: int) -> None:
-        self._reach(place)
-        self.commands.append(f"move {self._game.objects[thing].name} to {self._game.receptacles[place].name}")
-
-    def treat(self, thing: int, kind: str) -> None:
-        places = enumerate(self._game.receptacles)
-        place = next(index for index, receptacle in places if receptacle.type == APPLIANCE[kind])
+    def do(self, verb: str, thing: int, preposition: str, place: int) -> None:
         self.go(place)
-        self.commands.append(f"{kind} {self._game.objects[thing].name} with {self._game.receptacles[place].name}")
-
-    def _reach(self, place: int) -> None:
-        self.go(place)
-        if self._game.receptacles[place].openable and place not in self._opened:
-            self.commands.append(f"open {self._game.receptacles[place].name}")
+        receptacle = self._game.receptacles[place]
+        if receptacle.openable and place not in self._opened and verb not in APPLIANCE:
+            self.commands.append(f"open {receptacle.name}")
             self._opened.add(place)
+        self.commands.append(f"{verb} {self._game.objects[thing].name} {preposition} {receptacle.name}")

@@ -6,17 +6,17 @@ valid_seen and valid_unseen are called seen and unseen here, like those of the g
 
 from __future__ import annotations
 
-import io
 import json
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.household.game import Game, Goal, Receptacle, Thing, name_things
+from isentrope.worlds.files import mixed, open_text
+from isentrope.worlds.household.game import PROPERTIES, Game, Goal, Receptacle, Thing, name_things
 
 _FACT = re.compile(r"\(\s*([\w-]+)((?:\s+[\w.@-]+)*)\s*\)")
 _COMMENT = re.compile(r";[^\n]*")
@@ -77,35 +77,23 @@ def _assemble(facts: Facts, goal: Goal, task: str, name: str, walkthrough: tuple
     locations = sorted({agent_at, *places.values(), *(row[1] for row in facts["objectatlocation"])})
     where = {key: index for index, key in enumerate(locations)}
     has = {predicate: {row[0] for row in rows if len(row) == 1} for predicate, rows in facts.items()}
-    nothing: set[str] = set()
-
-    def true(predicate: str, key: str) -> bool:
-        return key in has.get(predicate, nothing)
-
     object_ids = sorted(
         set(object_types)
         | {row[0] for key in ("inreceptacle", "objectatlocation") for row in facts[key]}
         | {part for row in facts["inreceptacleobject"] for part in row}
-        | has.get("pickupable", nothing)
+        | has.get("pickupable", set())
     )
     objects = tuple(
         Thing(
             id=key,
             name=names[key],
             type=object_types.get(key, ""),
-            pickupable=true("pickupable", key),
-            toggleable=true("toggleable", key),
-            cleanable=true("cleanable", key),
-            heatable=true("heatable", key),
-            coolable=true("coolable", key),
-            sliceable=true("sliceable", key),
-            container=true("isreceptacleobject", key),
-            cool=true("iscool", key),
+            **{attribute: key in has.get(predicate, ()) for attribute, predicate in PROPERTIES.items()},
         )
         for key in object_ids
     )
     receptacles = tuple(
-        Receptacle(key, names[key], receptacle_types.get(key, ""), where[places[key]], true("openable", key))
+        Receptacle(key, names[key], receptacle_types.get(key, ""), where[places[key]], key in has.get("openable", ()))
         for key in sorted(places)
     )
     object_at = {key: index for index, key in enumerate(object_ids)}
@@ -155,11 +143,11 @@ class OfficialGames:
                 "or leave games empty to play generated ones"
             )
         found = _find_files(root) if root.is_dir() else _find_lines(root)
-        self._games: dict[str, list[tuple[str, Record | Path]]] = {}
+        games: dict[str, dict[str, list[Record | Path]]] = {}  # split -> kind -> games
         for split, kind, game in found:
             if kind in kinds:
-                self._games.setdefault(_SPLIT_NAMES.get(split, split), []).append((kind, game))
-        self._games = {split: _mixed(games) for split, games in self._games.items()}
+                games.setdefault(_SPLIT_NAMES.get(split, split), {}).setdefault(kind, []).append(game)
+        self._games = {split: mixed(by_kind) for split, by_kind in games.items()}
         if not self._games:
             raise TaskError(f"games = {path!r}: no game of the kinds {', '.join(kinds)} found there")
 
@@ -183,20 +171,9 @@ class OfficialGames:
         return games[index]
 
 
-def _mixed(games: list[tuple[str, Record | Path]]) -> list[tuple[str, Record | Path]]:
-    """Each kind spread evenly over the whole. On disk games stand by kind, and the first hundred would be of one."""
-    counts = Counter(kind for kind, _ in games)
-    seen: Counter[str] = Counter()
-    places: list[float] = []
-    for kind, _ in games:
-        places.append((seen[kind] + 0.5) / counts[kind])
-        seen[kind] += 1
-    return [games[i] for i in sorted(range(len(games)), key=lambda i: (places[i], games[i][0]))]
-
-
 def read_file(path: Path) -> Record:
     """One game.tw-pddl file. Its task sentence stands in the text grammar."""
-    data = _json_object(_file_text(path), str(path))
+    data = _file_object(path)
     task = _TASK.search(_text(data, "grammar", str(path)))
     if task is None:
         raise TaskError(f"{path}: the grammar names no task; it should hold 'Your task is to: ...'")
@@ -216,21 +193,10 @@ def read_line(line: str, where: str) -> tuple[str, Record]:
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a text file, which may be compressed (.zst)."""
     try:
-        if path.suffix == ".zst":
-            yield from _compressed_lines(path)
-            return
-        with path.open(encoding="utf-8") as file:
+        with open_text(path) as file:
             yield from file
     except (OSError, UnicodeDecodeError) as error:
         raise TaskError(f"could not read {path}: {error}") from error
-
-
-def _compressed_lines(path: Path) -> Iterator[str]:
-    import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-
-    stream: Any = cast(Any, pa).input_stream(str(path), compression="zstd")
-    with stream:
-        yield from io.TextIOWrapper(stream, encoding="utf-8")
 
 
 def _find_files(root: Path) -> Iterator[tuple[str, str, Path]]:
@@ -238,7 +204,7 @@ def _find_files(root: Path) -> Iterator[tuple[str, str, Path]]:
     for path in sorted(root.resolve().glob("**/game.tw-pddl")):
         if any(word in path.parent.parent.name for word in _NOT_PLAYED):
             continue
-        data = _json_object(_file_text(path), str(path))
+        data = _file_object(path)
         if data.get("solvable", True):
             kind = _kind_of(_text(data, "pddl_problem", str(path)), str(path))
             yield path.parent.parent.parent.name, kind, path
@@ -260,9 +226,9 @@ def _kind_of(problem: str, where: str) -> str:
     return read_goal(problem[begin:].lower()).kind
 
 
-def _file_text(path: Path) -> str:
+def _file_object(path: Path) -> dict[str, Any]:
     try:
-        return path.read_text(encoding="utf-8")
+        return _json_object(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise TaskError(f"could not read the game {path}: {error}") from error
 

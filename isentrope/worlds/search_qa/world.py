@@ -10,10 +10,11 @@ from threading import Lock
 from isentrope.config.schema import setting
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Expert, Instance
+from isentrope.worlds.files import mixed
 from isentrope.worlds.registry import Needs
 from isentrope.worlds.search_qa import generated
 from isentrope.worlds.search_qa.passages import Hit
-from isentrope.worlds.search_qa.questions import Question, find_corpus, mixed, read_sets
+from isentrope.worlds.search_qa.questions import Question, find_corpus, read_sets
 from isentrope.worlds.search_qa.remote import Remote
 from isentrope.worlds.search_qa.retrievers import KINDS, Retriever, index_of, open_corpus, over
 from isentrope.worlds.search_qa.task import Limits, Searcher, SearchQATask, Solver

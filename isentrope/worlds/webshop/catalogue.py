@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 import sqlite3
-import sys
 import tempfile
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -25,6 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from isentrope.core.errors import TaskError
+from isentrope.worlds.files import built, cache_folder, progress
 from isentrope.worlds.webshop.products import Product, from_plain
 from isentrope.worlds.webshop.reward import Goal, count_attributes, goal_count, goal_of, shuffled, weight
 from isentrope.worlds.webshop.search import IndexBuilder, Search
@@ -122,36 +119,13 @@ def build(folder: Path, products: Iterable[Product], finishing: Callable[[float]
 
 def cached(key: str, write: Callable[[Path], None]) -> Path:
     """The folder of that name in the cache; `write` fills it if it is not there."""
-    from filelock import FileLock
-
-    home = cache_folder()
-    folder = home / key
+    folder = cache_folder("webshop") / key
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        with FileLock(home / f"{key}.lock"):  # several workers may ask at once: one builds, the others wait
-            if not folder.exists():
-                unfinished = home / f"{key}.unfinished"
-                shutil.rmtree(unfinished, ignore_errors=True)
-                unfinished.mkdir()
-                try:
-                    write(unfinished)
-                    unfinished.rename(folder)
-                finally:
-                    shutil.rmtree(unfinished, ignore_errors=True)
+        return built(folder, write)
     except OSError as error:
         raise TaskError(
             f"could not write the shop's catalogue to {folder}: {error}; choose another place with ISENTROPE_CACHE"
         ) from error
-    return folder
-
-
-def cache_folder() -> Path:
-    """`$ISENTROPE_CACHE`, else the system's folder for caches."""
-    own = os.environ.get("ISENTROPE_CACHE")
-    if own:
-        return Path(own).expanduser() / "webshop"
-    base = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "isentrope" / "webshop"
 
 
 def file_mark(path: Path) -> str:
@@ -163,9 +137,6 @@ def file_mark(path: Path) -> str:
             file.seek(begin)
             digest.update(file.read(1_000_000))
     return digest.hexdigest()
-
-
-Show = Callable[[str, float], None]  # (what is being done, share done)
 
 
 def open_generated() -> Catalogue:
@@ -185,7 +156,14 @@ def open_official(products: str, attributes: str = "", human: str = "", to_play:
     key = f"v{VERSION}-{hashlib.sha256(marks.encode()).hexdigest()[:20]}"
 
     def write(folder: Path) -> None:
-        with _bar(f"reading {source.name}") as show:
+        from rich.progress import BarColumn, TextColumn
+
+        with progress(TextColumn("{task.description}", markup=False), BarColumn()) as shown:
+            bar = shown.add_task(f"reading {source.name}", total=1.0)
+
+            def show(text: str, share: float) -> None:
+                shown.update(bar, description=text, completed=share)
+
             notes = Notes(folder / "notes.sqlite", paths[1], paths[2])
             with opened(source) as file:
                 counted = _counted(source, notes, file, show)
@@ -196,7 +174,7 @@ def open_official(products: str, attributes: str = "", human: str = "", to_play:
     return Catalogue(cached(key, write))
 
 
-def _counted(source: Path, notes: Notes, file: IO[bytes], show: Show) -> Iterator[Product]:
+def _counted(source: Path, notes: Notes, file: IO[bytes], show: Callable[[str, float], None]) -> Iterator[Product]:
     size = source.stat().st_size
     for number, product in enumerate(read_products(source, notes, file)):
         if number % 500 == 0:
@@ -229,20 +207,3 @@ def _beside(products: Path, attributes: str, needed: bool) -> Path | None:
         f"no items_ins_v2{ending}.json beside {products}: it holds the instructions; name it with "
         "task.options.attributes, or give people's instructions with task.options.human"
     )
-
-
-@contextmanager
-def _bar(title: str) -> Generator[Show]:
-    """A progress bar on the terminal, if there is one; `show(text, share)` moves it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        bar = progress.add_task(title, total=1.0)
-
-        def show(text: str, share: float) -> None:
-            progress.update(bar, description=text, completed=share)
-
-        yield show

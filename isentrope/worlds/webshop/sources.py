@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from isentrope.core.errors import TaskError
+from isentrope.worlds.files import open_bytes
 from isentrope.worlds.registry import require
 from isentrope.worlds.webshop.products import Product, Record, Wish, draw_price, read_product
 
@@ -268,14 +269,8 @@ def _note(product: Product) -> dict[str, Any]:
 def opened(path: Path) -> Generator[IO[bytes]]:
     """The file's bytes, unpacked if need be."""
     try:
-        if path.suffix == ".zst":
-            import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
-
-            with cast(Any, pa).input_stream(str(path), compression="zstd") as stream:
-                yield stream
-        else:
-            with path.open("rb") as file:
-                yield file
+        with open_bytes(path) as file:
+            yield file
     except OSError as error:
         raise TaskError(f"could not read {path}: {error}") from error
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.household.chores import TASK_PLACES, TASK_ROOMS, fitting_pairs
+from isentrope.worlds.household.chores import FITTING, TASK_PLACES, TASK_ROOMS
 from isentrope.worlds.household.engine import Engine
 from isentrope.worlds.household.expert import read_task
 from isentrope.worlds.household.game import KINDS, Game
@@ -109,10 +109,8 @@ def test_tables_agree_with_each_other() -> None:
     for kind, table in TASK_ROOMS.items():
         assert set(table) <= set(FURNITURE)
         assert kind == "look" or all((kind, room) in TASK_PLACES for room in table)
-    pairs = fitting_pairs()
-    for (_, room), table in TASK_PLACES.items():
-        for thing, places in table.items():
-            assert all(place in FURNITURE[room] and (place, thing) in pairs for place in places.split()), (room, thing)
+    for (_, room), pairs in TASK_PLACES.items():
+        assert all(place in FURNITURE[room] and (place, thing) in FITTING for thing, place in pairs), room
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isentrope.core.errors import TaskError
+from isentrope.worlds.files import mixed
 from isentrope.worlds.search_qa.passages import Passage, clean, read_corpus, read_records, shortened
-from isentrope.worlds.search_qa.questions import Question, find_corpus, mixed, read_question, read_sets, set_and_split
+from isentrope.worlds.search_qa.questions import Question, find_corpus, read_question, read_sets, set_and_split
 
 ROWS = [{"id": "1", "title": "Ann", "text": "Ann is here."}, {"id": "2", "title": "Bob", "text": "Bob is there."}]
 

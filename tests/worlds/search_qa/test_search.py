@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.search_qa import retrievers
 from isentrope.worlds.search_qa import retrievers as bm25
 from isentrope.worlds.search_qa.passages import Passage
 from isentrope.worlds.search_qa.retrievers import BM25, Words, best, open_corpus, over
@@ -199,4 +198,6 @@ def test_the_cache_follows_the_environment(corpus: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv("ISENTROPE_CACHE", str(tmp_path / "own"))
     open_corpus(corpus, "bm25")
     assert len(indexes(tmp_path / "own" / "search")) == 1
-    assert retrievers.cache_folder("~/x") == Path.home() / "x"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    open_corpus(corpus, "bm25", "~/x")
+    assert len(indexes(tmp_path / "x")) == 1

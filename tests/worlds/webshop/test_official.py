@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.webshop.catalogue import cache_folder, cached, file_mark, open_official
+from isentrope.worlds.files import cache_folder
+from isentrope.worlds.webshop.catalogue import cached, file_mark, open_official
 from isentrope.worlds.webshop.products import read_product
 from isentrope.worlds.webshop.sources import generated_products, write_official
 from tests.worlds.webshop.shop import PRODUCTS, official
@@ -108,7 +109,7 @@ def test_what_was_left_unfinished_is_built_anew(
         cached("v0-x", lambda folder: (folder / "half").write_text("x") and 1 // 0)
     monkeypatch.undo()
     monkeypatch.setenv("ISENTROPE_CACHE", str(own_cache.parent))
-    assert (own_cache / "v0-x.unfinished" / "half").exists()
+    assert (own_cache / ".v0-x" / "half").exists()
     assert [path.name for path in cached("v0-x", lambda folder: (folder / "whole").write_text("x")).iterdir()] == [
         "whole"
     ]
@@ -177,7 +178,7 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_cache_is_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ISENTROPE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert sys.platform == "darwin" or cache_folder() == Path("/somewhere/isentrope/webshop")
+    assert sys.platform == "darwin" or cache_folder("webshop") == Path("/somewhere/isentrope/webshop")
 
 
 def test_several_at_once_build_one_catalogue(tmp_path: Path, own_cache: Path) -> None:
