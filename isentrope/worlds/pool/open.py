@@ -21,8 +21,8 @@ from isentrope.config.validate import is_remote
 from isentrope.core.errors import TaskError
 from isentrope.core.process import usable_cores
 from isentrope.worlds.contract import World
-from isentrope.worlds.pool.base import Command, Pool, Result
-from isentrope.worlds.pool.guarded import GuardedTasks, close_world
+from isentrope.worlds.pool.base import TaskPool
+from isentrope.worlds.pool.guarded import Command, GuardedTasks, Result, close_world
 from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.pool.remote import RemoteWorld
 from isentrope.worlds.pool.threads import ThreadTasks
@@ -91,7 +91,7 @@ def open_tasks(
     return LocalTasks(world, count)
 
 
-class LocalTasks(Pool):
+class LocalTasks(TaskPool):
     """All slots in this thread: simplest and fastest for quick worlds, but a task that hangs hangs everything."""
 
     def __init__(self, world: World, count: int) -> None:
@@ -102,9 +102,8 @@ class LocalTasks(Pool):
         self._begin(command, arguments)  # and when that returns nothing is under way
 
     def _begin(self, command: Command, arguments: Mapping[int, Any]) -> None:
-        play: Any = self._tasks.start if command == "start" else self._tasks.step
         for slot, argument in arguments.items():
-            self._answered[slot] = play(slot, argument)
+            self._answered[slot] = self._tasks.play(command, slot, argument)
 
     def _gather(self, wait: bool) -> dict[int, Result]:
         return {}
