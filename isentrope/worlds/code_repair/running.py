@@ -89,13 +89,11 @@ def _read(output: bytes, token: str, ended: str, work: str) -> TestRun:
 
 def _message(line: bytes, token: str) -> dict[str, Any]:
     try:
-        said: object = json.loads(line)
+        said: Any = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(said, dict):
-        return {}
-    fields = cast("dict[str, Any]", said)
-    return fields if secrets.compare_digest(str(fields.get("token")).encode(), token.encode()) else {}
+    known = isinstance(said, dict) and secrets.compare_digest(str(said.get("token")).encode(), token.encode())
+    return cast("dict[str, Any]", said) if known else {}
 
 
 def sanitize(text: str, work: str = "/repo") -> str:
