@@ -5,7 +5,6 @@ isentrope play gym --set task.options.env_id=MiniGrid-DoorKey-6x6-v0
 
 from __future__ import annotations
 
-import importlib
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +15,7 @@ from typing import Any, cast
 from isentrope.config.schema import setting
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import TaskError
-from isentrope.worlds.adapters.seeded import SeededWorld, play_order
+from isentrope.worlds.adapters.seeded import SeededWorld, play_order, users_function
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
 from isentrope.worlds.registry import require
 
@@ -178,7 +177,11 @@ class GymWorld(SeededWorld):
         self._gym = require("gymnasium", "gym", "the gym world")
         if self.options.module:
             require(self.options.module, "gym", f"the environment {self.options.env_id}")
-        self.describe = _describer(self.options.describe)
+        self.describe: Callable[[Any], str] | None = None  # the environment draws itself
+        if self.options.describe == "auto":
+            self.describe = describe
+        elif self.options.describe != "drawn":
+            self.describe = users_function("describe", self.options.describe, "auto, drawn")
         env = self.make()
         self.minigrid = env.spec is not None and str(env.spec.entry_point).startswith("minigrid.")
         self.actions = self._action_names(env)
@@ -290,17 +293,3 @@ class GymTask:
         how = self._world.describe
         text = how(observation) if how is not None else drawn(str(self._env.render()))
         return View(text, names, self._goal, self._world.rules)
-
-
-def _describer(how: str) -> Callable[[Any], str] | None:
-    """The function from an observation to text; None if the environment draws it itself."""
-    if how in ("auto", "drawn"):
-        return describe if how == "auto" else None
-    module, colon, name = how.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name) if colon else None
-    except (ImportError, AttributeError) as error:
-        raise TaskError(f"task.options.describe = {how!r} could not be loaded: {error}") from error
-    if not callable(found):
-        raise TaskError(f"task.options.describe = {how!r}: expected auto, drawn, or a function as module:function")
-    return cast("Callable[[Any], str]", found)

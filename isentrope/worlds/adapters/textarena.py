@@ -6,52 +6,18 @@ isentrope play textarena --set 'task.options.games=["Mastermind-v0"]'
 from __future__ import annotations
 
 import copy
-import importlib
 import random
 import re
-import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
-
-import numpy
+from typing import Any
 
 from isentrope.config.schema import setting
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import TaskError
-from isentrope.worlds.adapters.seeded import SeededWorld, play_order
+from isentrope.worlds.adapters.seeded import Luck, SeededWorld, play_order, users_function
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.registry import require
-
-_TURN = threading.RLock()  # the generators are global: one game at a time
-
-
-class Luck:
-    """Random numbers of its own for a game that draws from the global generators.
-
-    Two such games side by side would draw each other's numbers, and seeding one would seed the trainer's too. So each
-    has a state of its own, which stands in for the global one while the game is at work.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._python = random.Random(seed).getstate()
-        self._numpy = numpy.random.RandomState(seed % 2**32).get_state()
-
-    @contextmanager
-    def drawn_from(self) -> Generator[None]:
-        """Within this, `random` and `numpy.random` go on where this game left them; afterwards they are as before."""
-        with _TURN:
-            python, numbers = random.getstate(), numpy.random.get_state()
-            random.setstate(self._python)
-            numpy.random.set_state(self._numpy)
-            try:
-                yield
-            finally:
-                self._python, self._numpy = random.getstate(), numpy.random.get_state()
-                random.setstate(python)
-                numpy.random.set_state(numbers)
-
 
 Opponent = Callable[[Any, str, random.Random], str]
 """(the game, what the opponent reads, its random numbers) -> its move."""
@@ -82,14 +48,7 @@ def find_opponent(name: str, games: Sequence[str]) -> Opponent:
                 "For others set task.options.opponent to a function of your own, module:function"
             )
         return random_move
-    module, colon, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute) if colon else None
-    except (ImportError, AttributeError) as error:
-        raise TaskError(f"task.options.opponent = {name!r} could not be loaded: {error}") from error
-    if not callable(found):
-        raise TaskError(f"task.options.opponent = {name!r}: expected random, or a function as module:function")
-    return cast(Opponent, found)
+    return users_function("opponent", name, "random")
 
 
 def random_move(game: Any, reads: str, luck: random.Random) -> str:

@@ -43,9 +43,6 @@ class TestRun:
     def passed(self) -> set[str]:
         return {test for test, outcome in self.outcomes.items() if outcome == "passed"}
 
-    def failed(self) -> set[str]:
-        return {test for test, outcome in self.outcomes.items() if outcome == "failed"}
-
 
 def run_tests(
     sandbox: Sandbox, targets: Sequence[str], extra: dict[str, bytes] | None = None, python: str = ""

@@ -91,24 +91,22 @@ class RepairTask:
     """Plays one repair at a time. The episode ends with `submit`; what was not submitted is not solved. The runner sets
     the turn limit."""
 
-    def __init__(
-        self, problem: Callable[[Instance], Problem], back_end: str, image: str, limits: Limits, most: int
-    ) -> None:
-        self._find, self._back_end, self._image, self._limits, self._most = problem, back_end, image, limits, most
+    def __init__(self, world: CodeRepairWorld) -> None:
+        self._world, self._options = world, world.options
         self._problem: Problem | None = None
         self._sandbox: Sandbox | None = None
         self._bench: Workbench | None = None
 
     def start(self, instance: Instance) -> View:
         self.close()
-        problem = self._find(instance)
-        if not problem.image and self._back_end == "bubblewrap" and (missing := PYTEST.missing()):
+        problem = self._world.problem(instance)
+        if not problem.image and self._options.sandbox == "bubblewrap" and (missing := PYTEST.missing()):
             raise TaskError(f"code repair runs tests with pytest, which is not here; {missing[0]}")
         sandbox = self._make(problem)
         files = problem.files()
         sandbox.start(files)
         self._problem, self._sandbox = problem, sandbox
-        self._bench = Workbench(sandbox, files, self._most, problem.new_files, problem.run_tests)
+        self._bench = Workbench(sandbox, files, self._options.answer, problem.new_files, problem.run_tests)
         names = sorted(files)
         more = f"\n({len(names) - LISTED} more files)" if len(names) > LISTED else ""
         return self._view(problem, f"Files of {problem.package}:\n" + "\n".join(names[:LISTED]) + more)
@@ -148,11 +146,11 @@ class RepairTask:
         return step
 
     def _make(self, problem: Problem) -> Sandbox:
-        back_end = "docker" if problem.image else self._back_end
-        return make_sandbox(back_end, self._limits, problem.image or self._image, problem.work)
+        back_end = "docker" if problem.image else self._options.sandbox
+        return make_sandbox(back_end, self._world.limits, problem.image or self._options.image, problem.work)
 
     def _view(self, problem: Problem, text: str) -> View:
-        return View(text=clipped(text, self._most), admissible=None, goal=problem.goal, rules=RULES)
+        return View(text=clipped(text, self._options.answer), admissible=None, goal=problem.goal, rules=RULES)
 
 
 def _in_words(found: Verdict) -> str:
@@ -252,7 +250,7 @@ class CodeRepairWorld:
         return self.problem(instance).fingerprint
 
     def open(self) -> RepairTask:
-        return RepairTask(self.problem, self.options.sandbox, self.options.image, self.limits, self.options.answer)
+        return RepairTask(self)
 
     def expert(self, seed: int) -> Expert | None:
         known = any(isinstance(one, Repair) for problems in self.problems.values() for one in problems)
