@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from isentrope.config.schema import setting
@@ -185,8 +185,12 @@ class GymWorld(SeededWorld):
         env = self.make()
         self.minigrid = env.spec is not None and str(env.spec.entry_point).startswith("minigrid.")
         self.actions = self._action_names(env)
-        self.rules = self.options.rules or self._default_rules()
         env.close()
+        listed = "You answer with text." if self.actions is None else f"Actions: {', '.join(self.actions)}."
+        usual = f"You act in the environment {self.options.env_id}, one action at a time. {listed}"
+        if self.minigrid and self.actions == MINIGRID_ACTIONS:
+            usual = MINIGRID_RULES
+        self.rules = self.options.rules or usual
 
     def make(self) -> Any:
         """A new environment."""
@@ -213,7 +217,6 @@ class GymWorld(SeededWorld):
         return GymTask(self)
 
     def expert(self, seed: int) -> Expert | None:
-
         return BabyAIExpert(self) if self.minigrid and self.options.env_id.startswith("BabyAI-") else None
 
     def _action_names(self, env: Any) -> tuple[str, ...] | None:
@@ -229,12 +232,6 @@ class GymWorld(SeededWorld):
             raise TaskError(f"task.options.actions: {self.options.env_id} has {count} actions, not {len(set(names))}")
         return names
 
-    def _default_rules(self) -> str:
-        if self.minigrid and self.actions == MINIGRID_ACTIONS:
-            return MINIGRID_RULES
-        listed = "You answer with text." if self.actions is None else f"Actions: {', '.join(self.actions)}."
-        return f"You act in the environment {self.options.env_id}, one action at a time. {listed}"
-
 
 class GymTask:
     def __init__(self, world: GymWorld) -> None:
@@ -246,8 +243,7 @@ class GymTask:
         if self._env is None:
             self._env = self._world.make()
         observation, info = self._world.reset(self._env, instance)
-        self._total = 0.0
-        self._playing = True
+        self._total, self._playing = 0.0, True
         mission = str(cast("dict[str, Any]", observation).get("mission", "")) if isinstance(observation, dict) else ""
         self._goal = self._world.options.goal or (mission and f"Your mission: {mission}.")
         self._view = self._seen(observation, info)
@@ -259,8 +255,7 @@ class GymTask:
         if move is None:
             listed = ", ".join(self._world.actions or ())
             hint = f" The actions are: {listed}." if listed else ""
-            view = View(f"That is no action here.{hint}", self._view.admissible, self._goal, self._world.rules)
-            return Step(view, valid=False)
+            return Step(replace(self._view, text=f"That is no action here.{hint}"), valid=False)
         observation, reward, terminated, truncated, info = self._env.step(move)
         self._total += float(reward)
         terminated = bool(terminated)

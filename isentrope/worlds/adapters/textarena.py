@@ -101,7 +101,7 @@ class TextArenaWorld(SeededWorld):
         self.opponent = find_opponent(self.options.opponent, self.kinds) if self.options.opponent else None
 
     def open(self) -> TextArenaTask:
-        return TextArenaTask(self, self.opponent)
+        return TextArenaTask(self)
 
     def make(self, game: str, seed: int) -> Any:
         """The game as it is, without textarena's wrappers, which repeat the whole history at every turn."""
@@ -124,8 +124,8 @@ class TextArenaWorld(SeededWorld):
 
 
 class TextArenaTask:
-    def __init__(self, world: TextArenaWorld, opponent: Opponent | None) -> None:
-        self._world, self._opponent = world, opponent
+    def __init__(self, world: TextArenaWorld) -> None:
+        self._world = world
         self._game: Any = None
 
     def start(self, instance: Instance) -> View:
@@ -161,7 +161,8 @@ class TextArenaTask:
             return Step(self._view(news), valid=not refused)
         rewards, notes = game.close()
         self._game = None
-        score = _number((rewards or {}).get(US))
+        given = (rewards or {}).get(US)  # some games give no reward, or mix it up with the reason
+        score = float(given) if isinstance(given, int | float) else 0.0
         reason = str(notes.get(US, {}).get("reason") or "")
         view = self._view("\n".join(part for part in (news, reason) if part))
         reward = min(1.0, max(0.0, score))
@@ -172,9 +173,10 @@ class TextArenaTask:
 
     def _let_opponent_move(self) -> bool:
         """Until it is our turn again; True if the game is over."""
-        while self._opponent is not None and self._game.state.current_player_id != US:
+        opponent = self._world.opponent
+        while opponent is not None and self._game.state.current_player_id != US:
             reads = "\n".join(str(text) for _, text, _ in self._game.get_observation()[1])
-            if self._game.step(self._opponent(self._game, reads, self._other))[0]:
+            if self._game.step(opponent(self._game, reads, self._other))[0]:
                 return True
         return False
 
@@ -186,8 +188,3 @@ class TextArenaTask:
 
     def _view(self, text: str) -> View:
         return View(text, None, self._goal, RULES)
-
-
-def _number(reward: Any) -> float:
-    """Some games give no reward, or mix it up with the reason."""
-    return float(reward) if isinstance(reward, int | float) else 0.0

@@ -42,7 +42,10 @@ class Placement:
 def choose_placement(where: str, workers: int, world: World) -> Placement:
     """What the user asks for (`task.where`) comes first, then what the world prefers (`prefers` and `threads`, see
     contract.py)."""
-    here = Placement(threads=_threads(world))
+    threads = getattr(world, "threads", 0)
+    if not isinstance(threads, int) or not 0 <= threads <= MOST_THREADS:
+        raise TaskError(f"the world {world.name} has threads = {threads!r}, expected 0 to {MOST_THREADS}")
+    here = Placement(threads=threads)
     if is_remote(where) or where == "local":
         return here
     asked = Placement(workers=workers or usable_cores())
@@ -52,13 +55,6 @@ def choose_placement(where: str, workers: int, world: World) -> Placement:
     if prefers not in ("local", "processes"):
         raise TaskError(f"the world {world.name} prefers {prefers!r}, expected local or processes")
     return asked if workers or prefers == "processes" else here
-
-
-def _threads(world: World) -> int:
-    threads = getattr(world, "threads", 0)
-    if not isinstance(threads, int) or not 0 <= threads <= MOST_THREADS:
-        raise TaskError(f"the world {world.name} has threads = {threads!r}, expected 0 to {MOST_THREADS}")
-    return threads
 
 
 def open_world(task: TaskSettings) -> World:
@@ -85,9 +81,8 @@ def open_tasks(
     if placement.workers:
         return WorkerTasks(world_name, options, count, placement.workers, step_seconds, world)
     if placement.threads:
-        return ThreadTasks(
-            world, count, placement.threads, world.patience if isinstance(world, RemoteWorld) else step_seconds
-        )
+        patience = world.patience if isinstance(world, RemoteWorld) else step_seconds
+        return ThreadTasks(world, count, placement.threads, patience)
     return LocalTasks(world, count)
 
 
