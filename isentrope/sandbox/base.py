@@ -3,8 +3,8 @@
     sandbox = make_sandbox("bubblewrap", Limits())
     sandbox.start({"sums/add.py": Item(b"..."), ...})
     outcome = sandbox.exec(["python", "-c", "print(1)"])
-    sandbox.write("sums/add.py", b"...")
-    sandbox.diff()
+    sandbox.tree.write("sums/add.py", b"...")
+    sandbox.tree.diff()
     sandbox.close()
 
 The work tree is held in this process's memory. Every `exec` starts a fresh box, gets a copy of the tree in it, runs
@@ -18,9 +18,9 @@ import io
 import posixpath
 import stat
 import tarfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from isentrope.core.errors import TaskError
 
@@ -86,6 +86,7 @@ class Tree:
         self._changed.pop(path, None)
 
     def diff(self) -> dict[str, bytes]:
+        """The files written since the start, with their contents."""
         return {
             path: item.data
             for path, item in sorted(self._changed.items())
@@ -123,13 +124,11 @@ def tar_items(tar: tarfile.TarFile, max_bytes: int) -> Iterator[tuple[str, Item]
                 raise TaskError(f"{member.name!r} is larger than the {max_bytes >> 20} MB of a whole package")
             file = tar.extractfile(member)
             yield member.name, Item(file.read() if file else b"", bool(member.mode & stat.S_IXUSR))
-        elif member.issym() and _stays_inside(member.name, member.linkname):
-            yield member.name, Item(link=member.linkname)
-
-
-def _stays_inside(name: str, target: str) -> bool:
-    joined = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
-    return not target.startswith("/") and not joined.startswith("..") and "\0" not in target
+        elif member.issym():
+            target = member.linkname
+            joined = posixpath.normpath(posixpath.join(posixpath.dirname(member.name), target))
+            if not target.startswith("/") and not joined.startswith("..") and "\0" not in target:
+                yield member.name, Item(link=target)
 
 
 BACK_ENDS = ("bubblewrap", "docker")
@@ -157,57 +156,34 @@ class Outcome:
     ended: str = "exit"
 
 
-class Sandbox(Protocol):
+class Sandbox(ABC):
+    """The work tree is in this process, from `start` to `close`; back ends differ in how they run a command."""
+
     work: str  # the work folder, as commands see it
+    _tree: Tree | None = None
 
     def start(self, files: Mapping[str, Item]) -> None:
         """Begin with these files. Raises a TaskError if nothing can be confined here: code never runs unconfined."""
-        ...
+        self._check_works()
+        self._tree = Tree(files)
 
+    @abstractmethod
+    def _check_works(self) -> None:
+        """Raise a TaskError if nothing can be confined here."""
+
+    @abstractmethod
     def exec(self, command: Sequence[str], extra: Mapping[str, bytes] | None = None) -> Outcome:
         """Run one command in a fresh box with a copy of the tree; `extra` files lie in the folder /box there."""
-        ...
-
-    def write(self, path: str, data: bytes) -> None: ...
-
-    def read(self, path: str) -> bytes: ...
-
-    def restore(self, path: str) -> None:
-        """Take back what was written there; a file that was added is gone."""
-        ...
-
-    def diff(self) -> dict[str, bytes]:
-        """The files written since the start, with their contents."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class HeldTree:
-    """What all back ends do alike: the work tree is in this process, from `start` to `close`."""
-
-    _tree: Tree | None = None
-
-    def write(self, path: str, data: bytes) -> None:
-        self._open.write(path, data)
-
-    def read(self, path: str) -> bytes:
-        return self._open.read(path)
-
-    def restore(self, path: str) -> None:
-        self._open.restore(path)
-
-    def diff(self) -> dict[str, bytes]:
-        return self._open.diff()
-
-    def close(self) -> None:
-        self._tree = None
 
     @property
-    def _open(self) -> Tree:
+    def tree(self) -> Tree:
+        """To read and write what the next command gets."""
         if self._tree is None:
             raise TaskError("the sandbox is not started")
         return self._tree
+
+    def close(self) -> None:
+        self._tree = None
 
 
 def make_sandbox(back_end: str, limits: Limits, image: str = "", work: str = "/repo") -> Sandbox:

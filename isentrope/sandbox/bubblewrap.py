@@ -18,11 +18,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 
 from isentrope.core.errors import TaskError
-from isentrope.sandbox.base import HeldTree, Item, Limits, Outcome, Tree
+from isentrope.sandbox.base import Limits, Outcome, Sandbox, Tree
 from isentrope.sandbox.limits import Leader, run_bounded
 
 # System calls that untrusted code does without. Namespaces already keep the box apart. This shuts what they leave open:
@@ -109,23 +110,12 @@ def passed_limit(pid: int, limits: Limits, folders: Sequence[str]) -> str:
 
 def descendants(pid: int) -> list[int]:
     """All processes below `pid`. Orphans of a box go to its first process, so none gets away."""
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        children = _children(waiting.pop())
-        found += children
-        waiting += children
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split())
-    except OSError:
-        pass  # it has ended meanwhile
-    return found
+    family = [pid]
+    for member in family:  # which grows meanwhile
+        with suppress(OSError):  # it has ended meanwhile
+            for thread in os.listdir(f"/proc/{member}/task"):
+                family += map(int, Path(f"/proc/{member}/task/{thread}/children").read_bytes().split())
+    return family[1:]
 
 
 def _resident(pid: int) -> int:
@@ -143,12 +133,10 @@ def _files_made(pid: int, folders: Sequence[str]) -> int:
     made = 0
     for folder in folders:
         inside = f"/proc/{pid}/root{folder}"
-        try:
+        with suppress(OSError):  # not there yet, or not any more
             if not os.path.exists(folder) or os.stat(inside).st_dev != os.stat(folder).st_dev:
                 room = os.statvfs(inside)
                 made += room.f_files - room.f_ffree
-        except OSError:
-            continue  # not there yet, or not any more
     return made
 
 
@@ -157,25 +145,24 @@ WORK = "/repo"
 FOLDERS = (WORK, "/box", "/tmp", "/dev/shm")  # where a box can write, all in memory
 _NOBODY = 65534
 _STRANGERS = range(1_000_000_000, 2_000_000_000)  # user ids that no machine gives to people
-_UNPACK = 'tar -x -f - -C / --no-same-owner --no-same-permissions && exec "$@" </dev/null'
+UNPACK = 'tar -x -f - -C / --no-same-owner --no-same-permissions && exec "$@" </dev/null'
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin", "HOME": WORK, "LANG": "C.UTF-8", "TZ": "UTC", "COLUMNS": "100", "NO_COLOR": "1",
     "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
 }  # fmt: skip
 
 
-class Bubblewrap(HeldTree):
+class Bubblewrap(Sandbox):
     work = WORK
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
-    def start(self, files: Mapping[str, Item]) -> None:
+    def _check_works(self) -> None:
         check_works()
-        self._tree = Tree(files)
 
     def exec(self, command: Sequence[str], extra: Mapping[str, bytes] | None = None) -> Outcome:
-        packed = self._open.as_tar(WORK, extra or {})
+        packed = self.tree.as_tar(WORK, extra or {})
         with tempfile.TemporaryFile() as program, Leader() as leader:
             program.write(filter_program())
             program.seek(0)
@@ -198,7 +185,7 @@ def box_command(limits: Limits, command: Sequence[str], seccomp_fd: int, info_fd
     argv += _visible()  # last: a Python may be installed below one of the folders above
     argv += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK]
     argv += ["--seccomp", str(seccomp_fd), "--info-fd", str(info_fd), "--"]
-    return [*argv, *_lowered(), *_limited(limits), "/bin/sh", "-c", _UNPACK, "box", *command]
+    return [*argv, *_lowered(), *_limited(limits), "/bin/sh", "-c", UNPACK, "box", *command]
 
 
 def _apart() -> list[str]:

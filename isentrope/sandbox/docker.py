@@ -15,18 +15,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from isentrope.core.errors import TaskError
-from isentrope.sandbox.base import HeldTree, Item, Limits, Outcome, Tree, tar_items
-from isentrope.sandbox.bubblewrap import ENVIRONMENT
+from isentrope.sandbox.base import Item, Limits, Outcome, Sandbox, tar_items
+from isentrope.sandbox.bubblewrap import ENVIRONMENT, UNPACK
 from isentrope.sandbox.limits import run_bounded
 
 HOW_TO_GET = "https://docs.docker.com/engine/install"
 USER = "65534:65534"
 STARTING = 30.0  # seconds that a container may take to start, on top of the command's own
 MAX_FOLDER = 2 << 30  # bytes of a work folder taken out of an image
-_UNPACK = 'tar -x -f - -C / --no-same-owner --no-same-permissions && exec "$@" </dev/null'
 
 
-class Docker(HeldTree):
+class Docker(Sandbox):
     def __init__(self, limits: Limits, image: str, work: str = "/repo") -> None:
         if not image:
             raise TaskError(
@@ -37,12 +36,11 @@ class Docker(HeldTree):
         self.work = work
         self._limits, self._image = limits, image
 
-    def start(self, files: Mapping[str, Item]) -> None:
+    def _check_works(self) -> None:
         docker_program()
-        self._tree = Tree(files)
 
     def exec(self, command: Sequence[str], extra: Mapping[str, bytes] | None = None) -> Outcome:
-        packed = self._open.as_tar(self.work, extra or {})
+        packed = self.tree.as_tar(self.work, extra or {})
         name = f"isentrope-{uuid.uuid4().hex}"
         argv = container_command(docker_program(), name, self._image, self.work, self._limits, command)
         limits = replace(self._limits, seconds=self._limits.seconds + STARTING)
@@ -50,7 +48,7 @@ class Docker(HeldTree):
             # memory and processes are counted by the container's own control group; files by nobody but its disk limit
             return run_bounded(argv, packed, limits, lambda pid: "")
         finally:  # the client may be gone while the container still runs
-            subprocess.run([docker_program(), "rm", "--force", name], capture_output=True, timeout=60, check=False)
+            _remove(name)
 
     def files_of_image(self, folder: str) -> dict[str, Item]:
         """A folder of the image, without version control. Nothing of the image is run for that."""
@@ -59,10 +57,14 @@ class Docker(HeldTree):
         try:
             packed = _said([docker, "cp", f"{made}:{folder}", "-"], 600.0)
         finally:
-            subprocess.run([docker, "rm", "--force", made], capture_output=True, timeout=60, check=False)
+            _remove(made)
         with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
             items = {name.partition("/")[2]: item for name, item in tar_items(tar, MAX_FOLDER)}
         return {path: item for path, item in items.items() if path and not path.startswith(".git/")}
+
+
+def _remove(container: str) -> None:
+    subprocess.run([docker_program(), "rm", "--force", container], capture_output=True, timeout=60, check=False)
 
 
 def docker_program() -> str:
@@ -93,7 +95,7 @@ def container_command(
         if variable not in ("PATH", "HOME"):  # the image knows its own programs
             argv += ["--env", f"{variable}={value}"]
     return [*argv, "--env", f"HOME={work}", "--workdir", work, "--entrypoint", "/bin/sh", image,
-            "-c", _UNPACK, "box", *command]  # fmt: skip
+            "-c", UNPACK, "box", *command]  # fmt: skip
 
 
 def _said(argv: Sequence[str], seconds: float) -> bytes:

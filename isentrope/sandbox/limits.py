@@ -9,8 +9,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from isentrope.sandbox.base import Limits, Outcome
 
@@ -33,7 +33,7 @@ class Leader:
     def __enter__(self) -> Leader:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         for number in (self.news, self.told, self._process):
             if number >= 0:
@@ -57,10 +57,8 @@ class Leader:
 
     def kill(self) -> None:
         if self._process >= 0:
-            try:
+            with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._process, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 def _leads(pid: int) -> bool:
@@ -155,10 +153,8 @@ class _Talk:
     def close(self) -> None:
         self._selector.close()
         for pipe in (self._in, self._out):
-            try:
+            with suppress(OSError):  # what was left to write has no reader any more
                 pipe.close()
-            except OSError:
-                pass  # what was left to write has no reader any more
 
     def _readable(self) -> list[object]:
         return [key.fileobj for key in self._selector.get_map().values()]

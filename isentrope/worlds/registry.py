@@ -139,8 +139,7 @@ Factory = Callable[..., World]
 
 def make_world(name: str, options: Mapping[str, Any] | None = None) -> World:
     """The world of that name (or "module:Class"), set up with its `[task.options]`."""
-    factory = world_factory(name)
-    options_class = _options_of(name, factory)
+    factory, options_class = world_factory(name), world_options(name)
     if options_class is None:
         if options:
             raise TaskError(f"the world {name} has no options, but task.options sets {', '.join(options)}")
@@ -150,7 +149,16 @@ def make_world(name: str, options: Mapping[str, Any] | None = None) -> World:
 
 def world_options(name: str) -> type[Any] | None:
     """The dataclass of a world's options, or None if it has none."""
-    return _options_of(name, world_factory(name))
+    factory = world_factory(name)
+    parameters = list(inspect.signature(factory).parameters.values())
+    if not parameters:
+        return None
+    first, others = parameters[0], parameters[1:]
+    kind = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory).get(first.name)
+    kind = inside_optional(kind) or kind
+    if not is_dataclass(kind) or any(other.default is inspect.Parameter.empty for other in others):
+        raise TaskError(f"the class of the world {name} must take one argument: its options, a dataclass")
+    return cast("type[Any]", kind)
 
 
 def world_factory(name: str) -> Factory:
@@ -169,16 +177,3 @@ def world_factory(name: str) -> Factory:
     if not callable(found):
         raise TaskError(f"{target} is a {type(found).__name__}, not a world's class")
     return cast(Factory, found)
-
-
-def _options_of(name: str, factory: Factory) -> type[Any] | None:
-    parameters = list(inspect.signature(factory).parameters.values())
-    if not parameters:
-        return None
-    first, others = parameters[0], parameters[1:]
-    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
-    kind = hints.get(first.name)
-    kind = inside_optional(kind) or kind
-    if not is_dataclass(kind) or any(other.default is inspect.Parameter.empty for other in others):
-        raise TaskError(f"the class of the world {name} must take one argument: its options, a dataclass")
-    return cast("type[Any]", kind)

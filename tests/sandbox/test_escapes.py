@@ -234,9 +234,9 @@ def test_links_made_inside_lead_nowhere(tmp_path: Path) -> None:
         "os.symlink('/', 'root'); print(os.listdir('.'))"
     )
     assert "root" in said(sandbox.exec([sys.executable, "-c", code]))
-    assert sandbox.read("package/module.py") == b"x = 1\n"  # what a command does to its copy is gone with it
-    sandbox.write("package/module.py", b"x = 2\n")
-    assert sandbox.diff() == {"package/module.py": b"x = 2\n"}
+    assert sandbox.tree.read("package/module.py") == b"x = 1\n"  # what a command does to its copy is gone with it
+    sandbox.tree.write("package/module.py", b"x = 2\n")
+    assert sandbox.tree.diff() == {"package/module.py": b"x = 2\n"}
     assert secret.read_text() == "top secret"
     sandbox.close()
 
@@ -247,10 +247,10 @@ def test_links_of_an_archive_are_not_followed(tmp_path: Path) -> None:
     sandbox = make_sandbox("bubblewrap", QUICK)
     sandbox.start({"link": Item(link=str(secret)), "folder": Item(link=str(tmp_path)), "x.py": Item(b"")})
     with pytest.raises(TaskError, match="not followed"):
-        sandbox.read("link")
+        sandbox.tree.read("link")
     for path in ("link", "folder/secret.txt", "../x", "/etc/x", "x.py/y", "a/../../b", "a\0b", ""):
         with pytest.raises(TaskError):
-            sandbox.write(path, b"changed")
+            sandbox.tree.write(path, b"changed")
     assert secret.read_text() == "top secret"
     assert "refused" in said(sandbox.exec([sys.executable, "-c", tries("print('got', open('link').read())")]))
     sandbox.close()

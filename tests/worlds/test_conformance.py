@@ -9,7 +9,7 @@ import pytest
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.conformance.play import Sample
-from isentrope.worlds.conformance.suite import CHECKS, assert_conforms, check_world, iter_findings
+from isentrope.worlds.conformance.suite import CHECKS, assert_conforms, iter_findings
 from isentrope.worlds.contract import Instance, Step, View
 from tests.toys import ToyExpert, ToyOptions, ToyTask, ToyWorld
 
@@ -18,7 +18,7 @@ _shared: list[int] = [0]
 
 
 def test_the_toy_world_conforms() -> None:
-    findings = check_world(ToyWorld())
+    findings = list(iter_findings(ToyWorld()))
     assert [finding.name for finding in findings] == list(CHECKS)
     assert all(finding.ok for finding in findings), findings
     assert findings[-1].detail == "solved 10 of 10"
@@ -139,7 +139,7 @@ class Loser(ToyExpert):
     ],
 )
 def test_each_fault_is_found(fault: str, check: str) -> None:
-    findings = {finding.name: finding for finding in check_world(BrokenWorld(fault), games=3, max_turns=20)}
+    findings = {finding.name: finding for finding in iter_findings(BrokenWorld(fault), games=3, max_turns=20)}
     assert not findings[check].ok
     assert findings[check].detail
     with pytest.raises(TaskError, match=check):
@@ -167,14 +167,14 @@ def test_free_text_and_an_empty_list_are_different(admissible: Any, words: str) 
 
 
 def test_not_even_a_world() -> None:
-    assert not any(finding.ok for finding in check_world(object()))  # type: ignore[arg-type]
+    assert not any(finding.ok for finding in iter_findings(object()))  # type: ignore[arg-type]
 
 
 def test_what_says_itself_that_it_is_not_deterministic_is_left_out() -> None:
     class Honest(BrokenWorld):
         deterministic = False
 
-    findings = {finding.name: finding for finding in check_world(Honest("random"), games=3, max_turns=20)}
+    findings = {finding.name: finding for finding in iter_findings(Honest("random"), games=3, max_turns=20)}
     assert all(finding.ok for finding in findings.values())
     assert findings["same actions, same results"].skipped
     assert "not deterministic" in findings["same actions, same results"].detail
@@ -183,7 +183,7 @@ def test_what_says_itself_that_it_is_not_deterministic_is_left_out() -> None:
     class Partly(BrokenWorld):
         not_deterministic: ClassVar = {"odd": "the dice are real"}
 
-    findings = {finding.name: finding for finding in check_world(Partly("random"), games=3, max_turns=20)}
+    findings = {finding.name: finding for finding in iter_findings(Partly("random"), games=3, max_turns=20)}
     assert not findings["same actions, same results"].ok  # the even games claim to be
 
 

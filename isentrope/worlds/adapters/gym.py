@@ -5,18 +5,17 @@ isentrope play gym --set task.options.env_id=MiniGrid-DoorKey-6x6-v0
 
 from __future__ import annotations
 
-import importlib
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from isentrope.config.schema import setting
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import TaskError
-from isentrope.worlds.adapters.seeded import SeededWorld, play_order
+from isentrope.worlds.adapters.seeded import SeededWorld, play_order, users_function
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
 from isentrope.worlds.registry import require
 
@@ -178,12 +177,20 @@ class GymWorld(SeededWorld):
         self._gym = require("gymnasium", "gym", "the gym world")
         if self.options.module:
             require(self.options.module, "gym", f"the environment {self.options.env_id}")
-        self.describe = _describer(self.options.describe)
+        self.describe: Callable[[Any], str] | None = None  # the environment draws itself
+        if self.options.describe == "auto":
+            self.describe = describe
+        elif self.options.describe != "drawn":
+            self.describe = users_function("describe", self.options.describe, "auto, drawn")
         env = self.make()
         self.minigrid = env.spec is not None and str(env.spec.entry_point).startswith("minigrid.")
         self.actions = self._action_names(env)
-        self.rules = self.options.rules or self._default_rules()
         env.close()
+        listed = "You answer with text." if self.actions is None else f"Actions: {', '.join(self.actions)}."
+        usual = f"You act in the environment {self.options.env_id}, one action at a time. {listed}"
+        if self.minigrid and self.actions == MINIGRID_ACTIONS:
+            usual = MINIGRID_RULES
+        self.rules = self.options.rules or usual
 
     def make(self) -> Any:
         """A new environment."""
@@ -210,7 +217,6 @@ class GymWorld(SeededWorld):
         return GymTask(self)
 
     def expert(self, seed: int) -> Expert | None:
-
         return BabyAIExpert(self) if self.minigrid and self.options.env_id.startswith("BabyAI-") else None
 
     def _action_names(self, env: Any) -> tuple[str, ...] | None:
@@ -226,12 +232,6 @@ class GymWorld(SeededWorld):
             raise TaskError(f"task.options.actions: {self.options.env_id} has {count} actions, not {len(set(names))}")
         return names
 
-    def _default_rules(self) -> str:
-        if self.minigrid and self.actions == MINIGRID_ACTIONS:
-            return MINIGRID_RULES
-        listed = "You answer with text." if self.actions is None else f"Actions: {', '.join(self.actions)}."
-        return f"You act in the environment {self.options.env_id}, one action at a time. {listed}"
-
 
 class GymTask:
     def __init__(self, world: GymWorld) -> None:
@@ -243,8 +243,7 @@ class GymTask:
         if self._env is None:
             self._env = self._world.make()
         observation, info = self._world.reset(self._env, instance)
-        self._total = 0.0
-        self._playing = True
+        self._total, self._playing = 0.0, True
         mission = str(cast("dict[str, Any]", observation).get("mission", "")) if isinstance(observation, dict) else ""
         self._goal = self._world.options.goal or (mission and f"Your mission: {mission}.")
         self._view = self._seen(observation, info)
@@ -256,8 +255,7 @@ class GymTask:
         if move is None:
             listed = ", ".join(self._world.actions or ())
             hint = f" The actions are: {listed}." if listed else ""
-            view = View(f"That is no action here.{hint}", self._view.admissible, self._goal, self._world.rules)
-            return Step(view, valid=False)
+            return Step(replace(self._view, text=f"That is no action here.{hint}"), valid=False)
         observation, reward, terminated, truncated, info = self._env.step(move)
         self._total += float(reward)
         terminated = bool(terminated)
@@ -290,17 +288,3 @@ class GymTask:
         how = self._world.describe
         text = how(observation) if how is not None else drawn(str(self._env.render()))
         return View(text, names, self._goal, self._world.rules)
-
-
-def _describer(how: str) -> Callable[[Any], str] | None:
-    """The function from an observation to text; None if the environment draws it itself."""
-    if how in ("auto", "drawn"):
-        return describe if how == "auto" else None
-    module, colon, name = how.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name) if colon else None
-    except (ImportError, AttributeError) as error:
-        raise TaskError(f"task.options.describe = {how!r} could not be loaded: {error}") from error
-    if not callable(found):
-        raise TaskError(f"task.options.describe = {how!r}: expected auto, drawn, or a function as module:function")
-    return cast("Callable[[Any], str]", found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from isentrope.config.schema import setting
@@ -75,16 +75,12 @@ def action_form(url: str, field: str, seconds: float) -> ActionForm:
     if field:
         if fields and field not in fields:
             raise TaskError(f"task.options.field = {field!r}: an action of {url} has {', '.join(fields)}")
-        return _form(field, fields.get(field, "string"))
-    required = [name for name in cast("list[str]", schema.get("required") or []) if name in fields]
-    texts = [name for name, kind in fields.items() if kind == "string"]
-    for names in (required, list(fields), texts):
-        if len(names) == 1 and set(required) <= set(names):
-            return _form(names[0], fields[names[0]])
-    return ActionForm("", "object")
-
-
-def _form(field: str, kind: str) -> ActionForm:
+    else:
+        required = [name for name in cast("list[str]", schema.get("required") or []) if name in fields]
+        texts = [name for name, kind in fields.items() if kind == "string"]
+        only = [names for names in (required, list(fields), texts) if len(names) == 1 and set(required) <= set(names)]
+        field = only[0][0] if only else ""
+    kind = fields.get(field, "string") if field else "object"
     return ActionForm(field, kind) if kind in ("string", "integer", "number", "boolean") else ActionForm("", "object")
 
 
@@ -98,13 +94,7 @@ def split_sizes(url: str, seconds: float) -> dict[str, int | None]:
         asked = {split: _ask(url, f"/{name}/num_tasks", seconds, {"split": split}) for split in found}
         counts = {split: int(answer["num_tasks"]) for split, answer in asked.items()}
         return {split: count if count < ENDLESS else None for split, count in counts.items()}
-    except (
-        _Refused,
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ):  # 404 and 501: it has no such thing
+    except (_Refused, AttributeError, KeyError, TypeError, ValueError):  # 404 and 501: it has no such thing
         return {}
 
 
@@ -217,12 +207,11 @@ class OpenEnvTask:
         play_order(self._playing)
         payload = self._form.payload(action)
         if payload is None:
-            refusal = f"That is not an action here: {self._form.words}."
-            return Step(View(refusal, self._view.admissible, self._goal, self._rules), valid=False)
+            return Step(replace(self._view, text=f"That is not an action here: {self._form.words}."), valid=False)
         try:
             result = self._client.step(payload)
         except RuntimeError as error:  # the server answered: it did not take the action
-            return Step(View(f"{error!s:.300}", self._view.admissible, self._goal, self._rules), valid=False)
+            return Step(replace(self._view, text=f"{error!s:.300}"), valid=False)
         except Exception as error:
             self.close()
             raise TaskError(
@@ -250,9 +239,7 @@ class OpenEnvTask:
 
     def _read(self, seen: Mapping[str, Any]) -> View:
         listed: Any = next((seen[name] for name in _ACTIONS if isinstance(seen.get(name), list)), None)
-        admissible = (
-            tuple(dict.fromkeys(str(action) for action in listed if str(action))) if listed is not None else None
-        )
+        admissible = None if listed is None else tuple(dict.fromkeys(str(action) for action in listed if str(action)))
         return View(self._text(seen), admissible, self._goal, self._rules)
 
     def _text(self, seen: Mapping[str, Any]) -> str:

@@ -6,52 +6,18 @@ isentrope play textarena --set 'task.options.games=["Mastermind-v0"]'
 from __future__ import annotations
 
 import copy
-import importlib
 import random
 import re
-import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
-
-import numpy
+from typing import Any
 
 from isentrope.config.schema import setting
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import TaskError
-from isentrope.worlds.adapters.seeded import SeededWorld, play_order
+from isentrope.worlds.adapters.seeded import Luck, SeededWorld, play_order, users_function
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.registry import require
-
-_TURN = threading.RLock()  # the generators are global: one game at a time
-
-
-class Luck:
-    """Random numbers of its own for a game that draws from the global generators.
-
-    Two such games side by side would draw each other's numbers, and seeding one would seed the trainer's too. So each
-    has a state of its own, which stands in for the global one while the game is at work.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._python = random.Random(seed).getstate()
-        self._numpy = numpy.random.RandomState(seed % 2**32).get_state()
-
-    @contextmanager
-    def drawn_from(self) -> Generator[None]:
-        """Within this, `random` and `numpy.random` go on where this game left them; afterwards they are as before."""
-        with _TURN:
-            python, numbers = random.getstate(), numpy.random.get_state()
-            random.setstate(self._python)
-            numpy.random.set_state(self._numpy)
-            try:
-                yield
-            finally:
-                self._python, self._numpy = random.getstate(), numpy.random.get_state()
-                random.setstate(python)
-                numpy.random.set_state(numbers)
-
 
 Opponent = Callable[[Any, str, random.Random], str]
 """(the game, what the opponent reads, its random numbers) -> its move."""
@@ -82,14 +48,7 @@ def find_opponent(name: str, games: Sequence[str]) -> Opponent:
                 "For others set task.options.opponent to a function of your own, module:function"
             )
         return random_move
-    module, colon, attribute = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute) if colon else None
-    except (ImportError, AttributeError) as error:
-        raise TaskError(f"task.options.opponent = {name!r} could not be loaded: {error}") from error
-    if not callable(found):
-        raise TaskError(f"task.options.opponent = {name!r}: expected random, or a function as module:function")
-    return cast(Opponent, found)
+    return users_function("opponent", name, "random")
 
 
 def random_move(game: Any, reads: str, luck: random.Random) -> str:
@@ -142,7 +101,7 @@ class TextArenaWorld(SeededWorld):
         self.opponent = find_opponent(self.options.opponent, self.kinds) if self.options.opponent else None
 
     def open(self) -> TextArenaTask:
-        return TextArenaTask(self, self.opponent)
+        return TextArenaTask(self)
 
     def make(self, game: str, seed: int) -> Any:
         """The game as it is, without textarena's wrappers, which repeat the whole history at every turn."""
@@ -165,8 +124,8 @@ class TextArenaWorld(SeededWorld):
 
 
 class TextArenaTask:
-    def __init__(self, world: TextArenaWorld, opponent: Opponent | None) -> None:
-        self._world, self._opponent = world, opponent
+    def __init__(self, world: TextArenaWorld) -> None:
+        self._world = world
         self._game: Any = None
 
     def start(self, instance: Instance) -> View:
@@ -202,7 +161,8 @@ class TextArenaTask:
             return Step(self._view(news), valid=not refused)
         rewards, notes = game.close()
         self._game = None
-        score = _number((rewards or {}).get(US))
+        given = (rewards or {}).get(US)  # some games give no reward, or mix it up with the reason
+        score = float(given) if isinstance(given, int | float) else 0.0
         reason = str(notes.get(US, {}).get("reason") or "")
         view = self._view("\n".join(part for part in (news, reason) if part))
         reward = min(1.0, max(0.0, score))
@@ -213,9 +173,10 @@ class TextArenaTask:
 
     def _let_opponent_move(self) -> bool:
         """Until it is our turn again; True if the game is over."""
-        while self._opponent is not None and self._game.state.current_player_id != US:
+        opponent = self._world.opponent
+        while opponent is not None and self._game.state.current_player_id != US:
             reads = "\n".join(str(text) for _, text, _ in self._game.get_observation()[1])
-            if self._game.step(self._opponent(self._game, reads, self._other))[0]:
+            if self._game.step(opponent(self._game, reads, self._other))[0]:
                 return True
         return False
 
@@ -227,8 +188,3 @@ class TextArenaTask:
 
     def _view(self, text: str) -> View:
         return View(text, None, self._goal, RULES)
-
-
-def _number(reward: Any) -> float:
-    """Some games give no reward, or mix it up with the reason."""
-    return float(reward) if isinstance(reward, int | float) else 0.0

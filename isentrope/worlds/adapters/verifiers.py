@@ -11,8 +11,8 @@ import asyncio
 import queue
 import signal
 import threading
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, cast
@@ -33,11 +33,8 @@ class Asked:
     messages: list[Any]
 
 
-@dataclass(frozen=True)
-class Done:
-    """The rollout is over and scored."""
-
-    state: dict[str, Any]
+State = dict[str, Any]
+"""What is known about a rollout that is over and scored."""
 
 
 class Stage:
@@ -67,11 +64,11 @@ class Episode:
 
     def __init__(self, env: Any, row: dict[str, Any], stage: Stage) -> None:
         self._env, self._loop = env, stage.loop
-        self._heard: queue.SimpleQueue[Asked | Done | BaseException] = queue.SimpleQueue()
+        self._heard: queue.SimpleQueue[Asked | State | BaseException] = queue.SimpleQueue()
         self._replies: asyncio.Queue[str] = asyncio.Queue()
         self._future = asyncio.run_coroutine_threadsafe(self._play(row), stage.loop)
 
-    def next(self) -> Asked | Done:
+    def next(self) -> Asked | State:
         """What happens next; the environment's own errors are raised as a TaskError."""
         heard = self._heard.get()
         if isinstance(heard, BaseException):
@@ -91,7 +88,7 @@ class Episode:
                 raise state["error"]
             await self._env.rubric.score_rollout(state)
             await self._env.rubric.cleanup(state)
-            self._heard.put(Done(state))
+            self._heard.put(state)
         except (Exception, SystemExit) as error:
             self._heard.put(error)
 
@@ -154,9 +151,7 @@ class VerifiersWorld:
         """`environment`: one that is already there, for use from Python."""
         self.options = options or VerifiersOptions()
         package = require("verifiers", EXTRA, "the verifiers world")
-        if environment is None:
-            environment = self._load(package)
-        self.env = environment
+        self.env = self._load(package) if environment is None else environment
         self._refuse_what_cannot_be_played(package)
         self._train, self._test = self._rows()
         self.kinds = tuple(
@@ -247,14 +242,12 @@ class VerifiersTask:
 
     def start(self, instance: Instance) -> View:
         self.close()
-        row = self._world.row(instance)
-        self._episode = Episode(self._world.env, row, self._world.stage)
+        self._episode = Episode(self._world.env, self._world.row(instance), self._world.stage)
         heard = self._episode.next()
         if not isinstance(heard, Asked):
             raise TaskError("the environment ended before it asked for anything")
-        told = [message for message in heard.messages if message.role != "assistant"]
-        self._rules = _text(message for message in told if message.role == "system") or RULES
-        self._goal = _text(message for message in told if message.role != "system")
+        self._rules = _text(message for message in heard.messages if message.role == "system") or RULES
+        self._goal = _text(message for message in heard.messages if message.role not in ("system", "assistant"))
         return View(YOUR_TURN, None, self._goal, self._rules)
 
     def step(self, action: str) -> Step:
@@ -266,14 +259,14 @@ class VerifiersTask:
         if isinstance(heard, Asked):
             return Step(self._view(_text(_since_last_answer(heard.messages)) or YOUR_TURN))
         self._episode = None
-        return self._scored(heard.state)
+        return self._scored(heard)
 
     def close(self) -> None:
         if self._episode is not None:
             self._episode.close()
         self._episode = None
 
-    def _scored(self, state: dict[str, Any]) -> Step:
+    def _scored(self, state: State) -> Step:
         score = float(state["reward"] or 0.0)
         share = score / self._world.options.full_score
         cut_off = bool(state.get("timed_out"))
@@ -289,22 +282,19 @@ class VerifiersTask:
         return View(text, None, self._goal, self._rules)
 
 
-def _text(messages: Any) -> str:
+def _text(messages: Iterable[Any]) -> str:
     return "\n".join(_content(message.content) for message in messages).strip()
 
 
 def _content(content: Any) -> str:
     if isinstance(content, list):
-        parts = cast("list[Any]", content)
-        return "\n".join(str(part.get("text", "")) for part in parts)
+        return "\n".join(str(part.get("text", "")) for part in cast("list[Any]", content))
     return str(content or "")
 
 
 def _since_last_answer(messages: Sequence[Any]) -> list[Any]:
-    for place in range(len(messages), 0, -1):
-        if messages[place - 1].role == "assistant":
-            return list(messages[place:])
-    return list(messages)
+    answers = [place for place, message in enumerate(messages) if message.role == "assistant"]
+    return list(messages[answers[-1] + 1 :] if answers else messages)
 
 
 @contextmanager
@@ -315,7 +305,5 @@ def _signals_kept() -> Generator[None]:
         yield
     finally:
         for number, handler in kept.items():
-            try:
+            with suppress(ValueError, TypeError):  # not the main thread: nothing was changed either
                 signal.signal(number, handler)
-            except (ValueError, TypeError):
-                pass  # not the main thread: nothing was changed either

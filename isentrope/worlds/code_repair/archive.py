@@ -7,7 +7,7 @@ import os
 import stat
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -43,12 +43,8 @@ def archive_hash(reference: str) -> str:
     path = Path(reference)
     if not reference.startswith("small:") and path.is_file():
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    return tree_hash(read_archive(reference))
-
-
-def tree_hash(files: Mapping[str, Item]) -> str:
     digest = hashlib.sha256()
-    for name, item in sorted(files.items()):
+    for name, item in sorted(read_archive(reference).items()):
         digest.update(f"{name}\0{item.link}\0{len(item.data)}\0".encode("utf-8", "surrogateescape") + item.data)
     return digest.hexdigest()
 
@@ -75,10 +71,8 @@ def _folder(top: Path) -> Iterator[tuple[str, Item]]:
                 about = path.stat()
                 if about.st_size > MAX_BYTES:
                     raise TaskError(f"{path} is larger than the {MAX_BYTES >> 20} MB of a whole package")
-                yield (
-                    path.relative_to(top).as_posix(),
-                    Item(path.read_bytes(), bool(about.st_mode & stat.S_IXUSR)),
-                )
+                item = Item(path.read_bytes(), bool(about.st_mode & stat.S_IXUSR))
+                yield path.relative_to(top).as_posix(), item
 
 
 def _zip(path: Path) -> Iterator[tuple[str, Item]]:

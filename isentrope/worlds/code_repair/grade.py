@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from isentrope.sandbox.base import Item, Sandbox
-from isentrope.worlds.code_repair.running import TestRun, run_tests
+from isentrope.worlds.code_repair.running import run_tests
 
 _COPIES = 3  # test files copied at most
 _WORDS = (
@@ -208,8 +208,7 @@ def is_test(path: str) -> bool:
 
 def is_protected(path: str) -> bool:
     """Tests, and files that steer how tests are run. Changes to them are not graded."""
-    folders = path.split("/")[:-1]
-    name = path.split("/")[-1]
+    *folders, name = path.split("/")
     return (
         is_test(path)
         or name in _STEERING
@@ -282,11 +281,3 @@ def grade(
     honest = run.complete and not run.tampered and canaries.honest(run.outcomes) and not reached
     found = verdict(run.passed(), fail_to_pass, pass_to_pass, honest)
     return replace(found, honest=False) if reached is None and found.resolved else found  # no Python, and it works?
-
-
-def summary(run: TestRun) -> str:
-    """One line: how many passed and failed."""
-    counts = {word: sum(value == word for value in run.outcomes.values()) for word in ("passed", "failed", "skipped")}
-    words = [f"{count} {word}" for word, count in counts.items() if count or word == "passed"]
-    words += [f"{len(run.broken)} files could not be loaded"] if run.broken else []
-    return ", ".join(words)

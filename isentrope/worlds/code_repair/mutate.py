@@ -51,55 +51,44 @@ def mutants(file: str, source: bytes) -> list[Mutant]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    found = [_mutant(file, source, place) for place in _Finder(source).places(tree)]
-    return sorted(filter(None, found), key=lambda one: (one.offset, one.old, one.new))
+    found = [mutant for mutant in _Finder(file, source).mutants(tree) if _can_be_read(mutant.apply(source))]
+    return sorted(found, key=lambda one: (one.offset, one.old, one.new))
 
 
-@dataclass(frozen=True)
-class _Place:
-    start: int
-    end: int
-    new: bytes
-    kind: str
-    function: str
-
-
-def _mutant(file: str, source: bytes, place: _Place) -> Mutant | None:
-    old = source[place.start : place.end]
-    changed = source[: place.start] + place.new + source[place.end :]
+def _can_be_read(source: bytes) -> bool:
     try:
-        ast.parse(changed)
+        ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return Mutant(file, place.start, old.decode(), place.new.decode(), place.kind, place.function)
+        return False
+    return True
 
 
 class _Finder:
     """Walks over the code that runs; annotations and decorators are left alone."""
 
-    def __init__(self, source: bytes) -> None:
-        self._source = source
+    def __init__(self, file: str, source: bytes) -> None:
+        self._file, self._source = file, source
         self._lines = [0]
         for line in source.splitlines(keepends=True):
             self._lines.append(self._lines[-1] + len(line))
 
-    def places(self, node: ast.AST, function: str = "") -> Iterator[_Place]:
+    def mutants(self, node: ast.AST, function: str = "") -> Iterator[Mutant]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             function = f"{function}.{node.name}" if function else node.name
         for start, end, new, kind in self._changes(node):
-            yield _Place(start, end, new if isinstance(new, bytes) else new.encode(), kind, function)
+            yield Mutant(self._file, start, self._source[start:end].decode(), new, kind, function)
         for name, value in ast.iter_fields(node):
             skipped = name in ("annotation", "returns", "decorator_list", "bases")
             if skipped or (name == "keywords" and not isinstance(node, ast.Call)):
                 continue
             for child in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
                 if isinstance(child, ast.AST) and not isinstance(child, ast.arguments | ast.Import | ast.ImportFrom):
-                    yield from self.places(child, function)
+                    yield from self.mutants(child, function)
 
-    def _changes(self, node: ast.AST) -> Iterator[tuple[int, int, str | bytes, str]]:
+    def _changes(self, node: ast.AST) -> Iterator[tuple[int, int, str, str]]:
+        """(start, end, what to put there, kind of bug)"""
         if isinstance(node, ast.Compare):
-            parts = [node.left, *node.comparators]
-            for left, right in pairwise(parts):
+            for left, right in pairwise([node.left, *node.comparators]):
                 yield from self._operator(self._end(left), self._start(right), _COMPARE, "compare")
         elif isinstance(node, ast.BinOp):
             yield from self._operator(self._end(node.left), self._start(node.right), _ARITHMETIC, "arithmetic")
@@ -133,13 +122,13 @@ class _Finder:
             if node.value > 0:
                 yield start, end, str(node.value - 1), "boundary"
 
-    def _call(self, node: ast.Call) -> Iterator[tuple[int, int, str | bytes, str]]:
+    def _call(self, node: ast.Call) -> Iterator[tuple[int, int, str, str]]:
         plain = [one for one in node.args if isinstance(one, ast.Name | ast.Attribute | ast.Constant | ast.Subscript)]
         if len(plain) >= 2 and plain[:2] == node.args[:2]:
             (a, b), (c, d) = ((self._start(one), self._end(one)) for one in plain[:2])
             first, second = self._source[a:b], self._source[c:d]
             if first != second:
-                yield a, d, second + self._source[b:c] + first, "arguments"
+                yield a, d, (second + self._source[b:c] + first).decode(), "arguments"
         if isinstance(node.func, ast.Name) and node.func.id == "range" and node.args:
             last = node.args[-1 if len(node.args) < 3 else 1]
             text = self._source[self._start(last) : self._end(last)].decode()
@@ -150,8 +139,7 @@ class _Finder:
     def _statement(self, node: ast.stmt) -> Iterator[tuple[int, int, str, str]]:
         start, end = self._start(node), self._end(node)
         if isinstance(node, ast.Return) and node.value is not None:
-            none = isinstance(node.value, ast.Constant) and node.value.value is None
-            if not none:
+            if not (isinstance(node.value, ast.Constant) and node.value.value is None):
                 yield start, end, "return None", "return"
         elif _removable(node):
             yield start, end, "pass", "statement"

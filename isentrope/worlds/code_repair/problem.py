@@ -7,8 +7,9 @@ import importlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from isentrope.core.errors import TaskError
 from isentrope.runs.atomic import write_atomically
@@ -17,6 +18,8 @@ from isentrope.worlds.code_repair.archive import archive_hash, read_archive
 from isentrope.worlds.code_repair.grade import Verdict, grade
 from isentrope.worlds.code_repair.mutate import KINDS, Mutant
 from isentrope.worlds.code_repair.running import TestRun, run_tests
+
+NAMED = 5  # failing tests named in the goal
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,28 @@ class Repair:
     pass_to_pass: tuple[str, ...]  # pass in spite of it
     seed: int = 0
 
+    work = "/repo"  # where the package lies in the sandbox
+    new_files = False  # whether a repair may need files that are not there yet
+    image = ""  # the docker image it has to be played in; empty: any sandbox will do
+
     @property
     def kind(self) -> str:
         return self.mutant.kind
+
+    @property
+    def goal(self) -> str:
+        failing = self.fail_to_pass
+        total = len(failing) + len(self.pass_to_pass)
+        more = f" and {len(failing) - NAMED} more" if len(failing) > NAMED else ""
+        return (
+            f"The package {self.package} has a bug: {len(failing)} of its {total} tests fail. Failing: "
+            f"{', '.join(failing[:NAMED])}{more}. Correct the package so that all tests pass."
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        one = self.mutant
+        return hashlib.sha256(f"{self.sha256} {one.file} {one.offset} {one.old!r} {one.new!r}".encode()).hexdigest()
 
     def files(self) -> dict[str, Item]:
         """The package with the bug in it."""
@@ -44,25 +66,23 @@ class Repair:
         files[path] = Item(self.mutant.apply(files[path].data), files[path].executable)
         return files
 
-    def fingerprint(self) -> str:
-        one = self.mutant
-        return hashlib.sha256(f"{self.sha256} {one.file} {one.offset} {one.old!r} {one.new!r}".encode()).hexdigest()
+    def run_tests(self, sandbox: Sandbox, targets: list[str]) -> TestRun:
+        return run_tests(sandbox, targets)
+
+    def grade(self, sandbox: Sandbox, diff: Mapping[str, bytes]) -> Verdict:
+        return grade(sandbox, self.files(), diff, self.fail_to_pass, self.pass_to_pass, self.mutant.old)
 
 
-_known: dict[tuple[str, str], dict[str, Item]] = {}
-
-
+@cache
 def _checked(archive: str, sha256: str) -> dict[str, Item]:
     """The archive's files. A reference is checked once a process; an archive that changed is another archive."""
-    if (archive, sha256) not in _known:
-        found = archive_hash(archive)
-        if found != sha256:
-            raise TaskError(
-                f"{archive} is not the archive of the tasks: its SHA-256 is {found}, expected {sha256}; get that "
-                "version, or build tasks for this one with isentrope build-repairs"
-            )
-        _known[archive, sha256] = read_archive(archive)
-    return _known[archive, sha256]
+    found = archive_hash(archive)
+    if found != sha256:
+        raise TaskError(
+            f"{archive} is not the archive of the tasks: its SHA-256 is {found}, expected {sha256}; get that "
+            "version, or build tasks for this one with isentrope build-repairs"
+        )
+    return read_archive(archive)
 
 
 def write_repairs(repairs: Iterable[Repair], path: Path) -> None:
@@ -86,7 +106,12 @@ def _as_json(repair: Repair, folder: Path) -> dict[str, Any]:
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a .jsonl, .json or .parquet file."""
     try:
-        rows = _parquet(path) if path.suffix == ".parquet" else _json(path)
+        if path.suffix == ".parquet":
+            rows: Any = importlib.import_module("pyarrow.parquet").read_table(path).to_pylist()
+        elif path.suffix == ".json":
+            rows = json.loads(path.read_text(encoding="utf-8"))
+        else:
+            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
     except (OSError, ValueError, RecursionError) as error:
         raise TaskError(f"could not read tasks from {path}: {error}; expected .jsonl, .json or .parquet") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in cast("list[object]", rows)):
@@ -94,18 +119,6 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not rows:
         raise TaskError(f"{path} holds no tasks")
     return cast("list[dict[str, Any]]", rows)
-
-
-def _json(path: Path) -> Any:
-    text = path.read_text(encoding="utf-8")
-    return (
-        json.loads(text) if path.suffix == ".json" else [json.loads(line) for line in text.split("\n") if line.strip()]
-    )
-
-
-def _parquet(path: Path) -> Any:
-    parquet: Any = importlib.import_module("pyarrow.parquet")
-    return parquet.read_table(path).to_pylist()
 
 
 def repair_of(row: dict[str, Any], folder: Path, number: int) -> Repair:
@@ -138,75 +151,3 @@ def _names(row: dict[str, Any], name: str) -> tuple[str, ...]:
     if not isinstance(cast(object, values), list) or not all(isinstance(value, str) for value in values):
         raise TypeError(f"{name} is not a list of names")
     return tuple(values)
-
-
-NAMED = 5  # failing tests named in the goal
-
-
-class Problem(Protocol):
-    @property
-    def package(self) -> str: ...
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def work(self) -> str:
-        """Where the package lies in the sandbox."""
-        ...
-
-    @property
-    def new_files(self) -> bool:
-        """Whether a repair may need files that are not there yet."""
-        ...
-
-    @property
-    def image(self) -> str:
-        """The docker image it has to be played in; empty: any sandbox will do."""
-        ...
-
-    @property
-    def goal(self) -> str: ...
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    def files(self, sandbox: Sandbox) -> Mapping[str, Item]: ...
-
-    def run_tests(self, sandbox: Sandbox, targets: list[str]) -> TestRun: ...
-
-    def grade(self, sandbox: Sandbox, diff: Mapping[str, bytes]) -> Verdict: ...
-
-
-class InjectedBug:
-    """A package in which we have changed one place."""
-
-    work = "/repo"
-    new_files = False
-    image = ""
-
-    def __init__(self, repair: Repair) -> None:
-        self.repair = repair
-        self.package = repair.package
-        self.kind = repair.kind
-        self.fingerprint = repair.fingerprint()
-
-    @property
-    def goal(self) -> str:
-        failing = self.repair.fail_to_pass
-        total = len(failing) + len(self.repair.pass_to_pass)
-        more = f" and {len(failing) - NAMED} more" if len(failing) > NAMED else ""
-        return (
-            f"The package {self.package} has a bug: {len(failing)} of its {total} tests fail. Failing: "
-            f"{', '.join(failing[:NAMED])}{more}. Correct the package so that all tests pass."
-        )
-
-    def files(self, sandbox: Sandbox) -> Mapping[str, Item]:
-        return self.repair.files()
-
-    def run_tests(self, sandbox: Sandbox, targets: list[str]) -> TestRun:
-        return run_tests(sandbox, targets)
-
-    def grade(self, sandbox: Sandbox, diff: Mapping[str, bytes]) -> Verdict:
-        one = self.repair
-        return grade(sandbox, one.files(), diff, one.fail_to_pass, one.pass_to_pass, one.mutant.old)

@@ -43,9 +43,6 @@ class TestRun:
     def passed(self) -> set[str]:
         return {test for test, outcome in self.outcomes.items() if outcome == "passed"}
 
-    def failed(self) -> set[str]:
-        return {test for test, outcome in self.outcomes.items() if outcome == "failed"}
-
 
 def run_tests(
     sandbox: Sandbox, targets: Sequence[str], extra: dict[str, bytes] | None = None, python: str = ""
@@ -89,13 +86,11 @@ def _read(output: bytes, token: str, ended: str, work: str) -> TestRun:
 
 def _message(line: bytes, token: str) -> dict[str, Any]:
     try:
-        said: object = json.loads(line)
+        said: Any = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(said, dict):
-        return {}
-    fields = cast("dict[str, Any]", said)
-    return fields if secrets.compare_digest(str(fields.get("token")).encode(), token.encode()) else {}
+    known = isinstance(said, dict) and secrets.compare_digest(str(said.get("token")).encode(), token.encode())
+    return cast("dict[str, Any]", said) if known else {}
 
 
 def sanitize(text: str, work: str = "/repo") -> str:

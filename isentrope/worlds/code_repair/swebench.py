@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from isentrope.core.errors import TaskError
-from isentrope.sandbox.base import Item, Sandbox
+from isentrope.sandbox.base import Item, Limits, Sandbox
 from isentrope.sandbox.docker import Docker
 from isentrope.worlds.code_repair.grade import Verdict, graded_part, verdict
 from isentrope.worlds.code_repair.running import Failure, TestRun, sanitize
@@ -45,7 +45,7 @@ class Issue:
 
     kind = "issue"
     work = WORK
-    new_files = True
+    new_files = True  # a repair may need some
 
     @property
     def package(self) -> str:
@@ -63,25 +63,21 @@ class Issue:
     def fingerprint(self) -> str:
         return self.instance_id
 
-    def files(self, sandbox: Sandbox) -> Mapping[str, Item]:
+    def files(self) -> dict[str, Item]:
         return _files(self.image)
-
-    def run_tests(self, sandbox: Sandbox, targets: list[str]) -> TestRun:
-        return self._run(sandbox, targets, "")
 
     def grade(self, sandbox: Sandbox, diff: Mapping[str, bytes]) -> Verdict:
         """The tests' patch is applied on top of the agent's files, so its tests are the ones that count."""
-        files = _files(self.image)
-        sandbox.start(
-            {**files, **{path: Item(data) for path, data in graded_part(diff, files, new_files=True).items()}}
-        )
+        files = self.files()
+        counted = graded_part(diff, files, new_files=True)
+        sandbox.start({**files, **{path: Item(data) for path, data in counted.items()}})
         try:
-            run = self._run(sandbox, sorted(set(_TOUCHED.findall(self.test_patch))), self.test_patch)
+            run = self.run_tests(sandbox, sorted(set(_TOUCHED.findall(self.test_patch))), self.test_patch)
         finally:
             sandbox.close()
         return verdict(run.passed(), self.fail_to_pass, self.pass_to_pass)
 
-    def _run(self, sandbox: Sandbox, targets: Sequence[str], patch: str) -> TestRun:
+    def run_tests(self, sandbox: Sandbox, targets: Sequence[str], patch: str = "") -> TestRun:
         apply = "git apply /box/tests.patch && " if patch else ""
         script = f"{_BASH}{apply}echo '{_START}' && {test_command(self.repo, self.version, targets)}"
         outcome = sandbox.exec(["/bin/bash", "-c", script], {"tests.patch": patch.encode()})
@@ -120,8 +116,6 @@ def image_name(instance_id: str) -> str:
 
 @lru_cache(maxsize=8)
 def _files(image: str) -> dict[str, Item]:
-    from isentrope.sandbox.base import Limits
-
     return Docker(Limits(), image, WORK).files_of_image(WORK)
 
 

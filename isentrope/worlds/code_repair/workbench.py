@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from isentrope.sandbox.base import Item, Sandbox, clean_path
-from isentrope.worlds.code_repair.grade import files_with_tests, is_protected, is_test, summary
+from isentrope.worlds.code_repair.grade import files_with_tests, is_protected, is_test
 from isentrope.worlds.code_repair.running import TestRun, printable, run_tests
 
 # what is shown to the agent: numbered lines, test runs, and nothing longer than it may be
@@ -48,7 +48,10 @@ def clipped(text: str, most: int) -> str:
 
 def told(run: TestRun) -> str:
     """A test run in words: how many, which failed, and why the first few did."""
-    lines = [f"Tests: {summary(run)}."]
+    counts = {word: sum(value == word for value in run.outcomes.values()) for word in ("passed", "failed", "skipped")}
+    words = [f"{count} {word}" for word, count in counts.items() if count or word == "passed"]
+    words += [f"{len(run.broken)} files could not be loaded"] if run.broken else []
+    lines = [f"Tests: {', '.join(words)}."]
     if not run.complete:
         lines.append(f"The run was stopped: {_STOPPED.get(run.ended, 'the code under test ended it')}.")
     failures = [*run.broken, *run.failures]
@@ -125,41 +128,11 @@ def parse_action(text: str) -> Action:
     return Action(verb, first.strip()[len(verb) :].strip(), body if newline else None)
 
 
-def file_and_lines(
-    verb: str, words: str, known: Callable[[str], bool] = lambda name: False
-) -> tuple[str, int | None, int | None]:
-    """FILE, FILE N or FILE N-M. A blank may be in the name of a file that is known."""
-    file, _, rest = words.partition(" ")
-    for end in [match.start() for match in re.finditer(" ", words)] + [len(words)]:
-        if " " in words[:end].rstrip() and known(words[:end].rstrip()):
-            file, rest = words[:end].rstrip(), words[end:]
-    rest = rest.strip().removeprefix("lines ").removeprefix("line ").replace(":", "-").replace(",", "-")
-    if not file:
-        raise Misunderstood(f"Which file? {FORMS[verb]}.")
-    if not rest:
-        return file, None, None
-    match = _RANGE.fullmatch(rest)
-    if match is None:
-        raise Misunderstood(f"Line numbers look like 12 or 10-20. The form is: {FORMS[verb]}.")
-    return file, int(match[1]), int(match[2]) if match[2] else None
-
-
-def old_and_new(body: str | None) -> tuple[str, str]:
-    """The two parts of a replacement."""
-    lines = (body or "").split("\n")
-    marks = [place for place, line in enumerate(lines) if line.strip() == SEPARATOR]
-    if len(marks) != 1:
-        raise Misunderstood(f"There must be one line {SEPARATOR} between old and new lines. {FORMS['replace']}.")
-    return "\n".join(lines[: marks[0]]), "\n".join(lines[marks[0] + 1 :])
-
-
 PAGE = 100  # lines of a file shown at once
 HITS = 40  # lines found at once
 LARGEST = 1 << 20  # bytes of a file that may be edited
 MOST_TEST_FILES = 200  # run at once when none is named
 AROUND = 3  # lines shown before and after an edit
-
-RunTests = Callable[[Sandbox, list[str]], TestRun]
 
 
 class Workbench:
@@ -167,7 +140,7 @@ class Workbench:
 
     def __init__(
         self, sandbox: Sandbox, files: Mapping[str, Item], most: int = 4000, new_files: bool = False,
-        run: RunTests = run_tests,
+        run: Callable[[Sandbox, list[str]], TestRun] = run_tests,
     ) -> None:  # fmt: skip
         self._sandbox, self._files, self._most = sandbox, files, most
         self._new_files, self._run = new_files, run
@@ -194,7 +167,7 @@ class Workbench:
         return "\n".join(folders + [path for path in rest if "/" not in path])
 
     def _view(self, action: Action) -> str:
-        name, first, last = self._file_and_lines("view", action.words)
+        name, first, last = self._file_and_lines(action)
         path, text = self._text_of(name)
         lines = lines_of(text)
         start = max(1, first or 1)
@@ -231,7 +204,7 @@ class Workbench:
         return text, paths
 
     def _edit(self, action: Action) -> str:
-        name, first, last = self._file_and_lines("edit", action.words)
+        name, first, last = self._file_and_lines(action)
         if first is None:
             raise Misunderstood(f"Which lines? {FORMS['edit']}.")
         last = first if last is None else last
@@ -243,7 +216,7 @@ class Workbench:
         return self._change(path, text, [*lines[: first - 1], *new, *lines[last:]], first, len(new))
 
     def _insert(self, action: Action) -> str:
-        name, after, _ = self._file_and_lines("insert", action.words)
+        name, after, _ = self._file_and_lines(action)
         if after is None or not action.body:
             raise Misunderstood(f"Insert what, and after which line? {FORMS['insert']}.")
         path, text = self._editable(name, may_be_new=self._new_files)
@@ -254,8 +227,12 @@ class Workbench:
         return self._change(path, text, [*lines[:after], *new, *lines[after:]], after + 1, len(new))
 
     def _replace(self, action: Action) -> str:
-        name, _, _ = self._file_and_lines("replace", action.words)
-        old, new = old_and_new(action.body)
+        name, _, _ = self._file_and_lines(action)
+        given = (action.body or "").split("\n")
+        marks = [place for place, line in enumerate(given) if line.strip() == SEPARATOR]
+        if len(marks) != 1:
+            raise Misunderstood(f"There must be one line {SEPARATOR} between old and new lines. {FORMS['replace']}.")
+        old, new = "\n".join(given[: marks[0]]), "\n".join(given[marks[0] + 1 :])
         path, text = self._editable(name)
         joined = "\n".join(lines_of(text))
         places = [match.start() for match in re.finditer(re.escape(old), joined)] if old.strip() else []
@@ -271,7 +248,7 @@ class Workbench:
         if path not in self._texts:
             raise Misunderstood(f"You have not changed {shown(action.words) or 'that file'}.")
         del self._texts[path]
-        self._sandbox.restore(path)
+        self._sandbox.tree.restore(path)
         return f"{path} is as it was." if path in self._files else f"{path} is gone again."
 
     def _run_tests(self, action: Action) -> str:
@@ -286,9 +263,23 @@ class Workbench:
             raise Misunderstood("Say which tests: run tests FILE.")
         return told(self._run(self._sandbox, targets))
 
-    def _file_and_lines(self, verb: str, words: str) -> tuple[str, int | None, int | None]:
-        there = {**self._files, **self._texts}
-        return file_and_lines(verb, words, lambda name: clean_path(name, self._sandbox.work) in there)
+    def _file_and_lines(self, action: Action) -> tuple[str, int | None, int | None]:
+        """FILE, FILE N or FILE N-M. A blank may be in the name of a file that is there."""
+        words = action.words
+        file, _, rest = words.partition(" ")
+        for end in [match.start() for match in re.finditer(" ", words)] + [len(words)]:
+            name = words[:end].rstrip()
+            if " " in name and clean_path(name, self._sandbox.work) in {*self._files, *self._texts}:
+                file, rest = name, words[end:]
+        rest = rest.strip().removeprefix("lines ").removeprefix("line ").replace(":", "-").replace(",", "-")
+        if not file:
+            raise Misunderstood(f"Which file? {FORMS[action.verb]}.")
+        if not rest:
+            return file, None, None
+        match = _RANGE.fullmatch(rest)
+        if match is None:
+            raise Misunderstood(f"Line numbers look like 12 or 10-20. The form is: {FORMS[action.verb]}.")
+        return file, int(match[1]), int(match[2]) if match[2] else None
 
     def _inside(self, name: str) -> str:
         path = clean_path(name.strip(), self._sandbox.work)
@@ -327,7 +318,7 @@ class Workbench:
         data = text.encode("utf-8", "surrogateescape")
         if len(data) > LARGEST:
             raise Misunderstood(f"{path} would have more than {LARGEST >> 20} MB.")
-        self._sandbox.write(path, data)
+        self._sandbox.tree.write(path, data)
         self._texts[path] = data.decode("utf-8", "surrogateescape")
         start, end = max(1, first - AROUND), min(len(lines), first + count - 1 + AROUND)
         part = f" Lines {start}-{end} now:\n{numbered(lines, start, end)}" if end >= start else ""

@@ -15,12 +15,14 @@ from isentrope.sandbox.base import BACK_ENDS, Limits, Sandbox, make_sandbox
 from isentrope.worlds.code_repair.archive import SMALL
 from isentrope.worlds.code_repair.grade import Verdict
 from isentrope.worlds.code_repair.mutate import KINDS, Mutant
-from isentrope.worlds.code_repair.problem import InjectedBug, Problem, read_rows, repair_of
+from isentrope.worlds.code_repair.problem import Repair, read_rows, repair_of
+from isentrope.worlds.code_repair.swebench import Issue, issues
 from isentrope.worlds.code_repair.workbench import RULES, Misunderstood, Workbench, clipped, parse_action
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
 from isentrope.worlds.pool.open import MOST_THREADS
 from isentrope.worlds.registry import Needs
 
+Problem = Repair | Issue
 AROUND = 8  # lines looked at before and after the bug
 
 _WRONG = {
@@ -45,10 +47,9 @@ class RepairExpert:
         self._moves: list[Move] = []
 
     def start(self, view: View, instance: Instance) -> None:
-        problem = self._find(instance)
-        if not isinstance(problem, InjectedBug):
+        repair = self._find(instance)
+        if not isinstance(repair, Repair):
             raise TaskError("the expert knows injected bugs only: a SWE-bench issue has no known way of playing it")
-        repair = problem.repair
         source = repair.files()[repair.mutant.file].data
         self._moves = _plan(repair.mutant, source, repair.fail_to_pass)
 
@@ -90,24 +91,22 @@ class RepairTask:
     """Plays one repair at a time. The episode ends with `submit`; what was not submitted is not solved. The runner sets
     the turn limit."""
 
-    def __init__(
-        self, problem: Callable[[Instance], Problem], back_end: str, image: str, limits: Limits, most: int
-    ) -> None:
-        self._find, self._back_end, self._image, self._limits, self._most = problem, back_end, image, limits, most
+    def __init__(self, world: CodeRepairWorld) -> None:
+        self._world, self._options = world, world.options
         self._problem: Problem | None = None
         self._sandbox: Sandbox | None = None
         self._bench: Workbench | None = None
 
     def start(self, instance: Instance) -> View:
         self.close()
-        problem = self._find(instance)
-        if not problem.image and self._back_end == "bubblewrap" and (missing := PYTEST.missing()):
+        problem = self._world.problem(instance)
+        if not problem.image and self._options.sandbox == "bubblewrap" and (missing := PYTEST.missing()):
             raise TaskError(f"code repair runs tests with pytest, which is not here; {missing[0]}")
         sandbox = self._make(problem)
-        files = problem.files(sandbox)
+        files = problem.files()
         sandbox.start(files)
         self._problem, self._sandbox = problem, sandbox
-        self._bench = Workbench(sandbox, files, self._most, problem.new_files, problem.run_tests)
+        self._bench = Workbench(sandbox, files, self._options.answer, problem.new_files, problem.run_tests)
         names = sorted(files)
         more = f"\n({len(names) - LISTED} more files)" if len(names) > LISTED else ""
         return self._view(problem, f"Files of {problem.package}:\n" + "\n".join(names[:LISTED]) + more)
@@ -131,7 +130,7 @@ class RepairTask:
 
     def _submitted(self, problem: Problem) -> Step:
         assert self._sandbox is not None
-        found = problem.grade(self._make(problem), self._sandbox.diff())
+        found = problem.grade(self._make(problem), self._sandbox.tree.diff())
         step = Step(
             self._view(problem, _in_words(found)),
             reward=1.0 if found.resolved else 0.0,
@@ -147,11 +146,11 @@ class RepairTask:
         return step
 
     def _make(self, problem: Problem) -> Sandbox:
-        back_end = "docker" if problem.image else self._back_end
-        return make_sandbox(back_end, self._limits, problem.image or self._image, problem.work)
+        back_end = "docker" if problem.image else self._options.sandbox
+        return make_sandbox(back_end, self._world.limits, problem.image or self._options.image, problem.work)
 
     def _view(self, problem: Problem, text: str) -> View:
-        return View(text=clipped(text, self._most), admissible=None, goal=problem.goal, rules=RULES)
+        return View(text=clipped(text, self._options.answer), admissible=None, goal=problem.goal, rules=RULES)
 
 
 def _in_words(found: Verdict) -> str:
@@ -210,10 +209,8 @@ class CodeRepairWorld:
         path = Path(self.options.tasks) if self.options.tasks else SHIPPED
         rows = read_rows(path)
         if "instance_id" in rows[0]:
-            from isentrope.worlds.code_repair.swebench import issues
-
             return {"test": [*issues(rows)]}
-        found = [InjectedBug(repair_of(row, path.parent, number)) for number, row in enumerate(rows, start=1)]
+        found = [repair_of(row, path.parent, number) for number, row in enumerate(rows, start=1)]
         for_test = self._test_packages({one.package for one in found})
         splits: dict[str, list[Problem]] = {"train": [], "test": []}
         for one in sorted(found, key=lambda one: one.fingerprint):
@@ -253,11 +250,10 @@ class CodeRepairWorld:
         return self.problem(instance).fingerprint
 
     def open(self) -> RepairTask:
-        return RepairTask(self.problem, self.options.sandbox, self.options.image, self.limits, self.options.answer)
+        return RepairTask(self)
 
     def expert(self, seed: int) -> Expert | None:
-
-        known = any(isinstance(one, InjectedBug) for problems in self.problems.values() for one in problems)
+        known = any(isinstance(one, Repair) for problems in self.problems.values() for one in problems)
         return RepairExpert(self.problem) if known else None
 
     def _of(self, split: str) -> list[Problem]:

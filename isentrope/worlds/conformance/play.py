@@ -12,8 +12,6 @@ from typing import Any, cast
 from isentrope.worlds.contract import Expert, Instance, Step, Task, View, World
 
 # Actions that no world expects, and every world must survive: a language model will say them all sooner or later.
-
-
 HOSTILE = (
     # nothing, blanks, control characters, escape sequences
     "", " ", "\n", "\t\r\n", "\x00", "\x7f\x08\x08", "\x1b[2J\x1b]0;x\x07", "look\x00look", "\r\nlook",
@@ -71,8 +69,10 @@ class Sample:
     def repeatable(self) -> list[Instance]:
         """The instances that come out the same again, as far as the world says; if there is none, why not."""
         instances = list(self.instances())
-        reasons = unrepeatable(self.world)
-        kept = [instance for instance in instances if instance.kind not in reasons and "" not in reasons]
+        reasons = cast("Mapping[str, str]", getattr(self.world, "not_deterministic", {}))  # by kind
+        kept = [instance for instance in instances if instance.kind not in reasons]
+        if not getattr(self.world, "deterministic", True):
+            reasons, kept = {"": "all of it"}, []
         if not kept:
             raise Skipped(f"the world says that it is not deterministic: {'; '.join(sorted(set(reasons.values())))}")
         return kept
@@ -80,13 +80,6 @@ class Sample:
     def count(self, split: str) -> int:
         size = self.world.size(split)
         return self.games if size is None else min(self.games, size)
-
-
-def unrepeatable(world: World) -> Mapping[str, str]:
-    """Kind -> why its games differ from one time to the next; the kind "" stands for all of them."""
-    if not getattr(world, "deterministic", True):
-        return {"": "all of it"}
-    return cast("Mapping[str, str]", getattr(world, "not_deterministic", {}))
 
 
 def need(holds: bool, otherwise: str) -> None:
@@ -128,10 +121,19 @@ def well_formed_step(step: Any, before: View) -> Step:
     return step
 
 
-def fair_return(total: float, success: bool) -> None:
-    """Rewards are in task units: an episode's add up to 1 at most, and a solved one has some."""
-    need(-1 - _SLACK <= total <= 1 + _SLACK, f"the rewards of an episode add up to {total:g}; expected -1 to 1")
-    need(not success or total > 0, f"a solved episode has the reward {total:g} in all")
+def _played(task: Task, view: View, turns: int, choose: Callable[[View], str]) -> Iterator[tuple[str, Step]]:
+    """(action, what came back). Rewards are in task units: they add up to 1 at most, and a solved episode has some."""
+    total = 0.0
+    for _ in range(turns):
+        action = choose(view)
+        step = well_formed_step(task.step(action), view)
+        yield action, step
+        total += step.reward
+        need(-1 - _SLACK <= total <= 1 + _SLACK, f"the rewards of an episode add up to {total:g}; expected -1 to 1")
+        need(not step.success or total > 0, f"a solved episode has the reward {total:g} in all")
+        if step.terminated or step.truncated:
+            return
+        view = step.view
 
 
 def random_play(task: Task, instance: Instance, sample: Sample) -> Iterator[tuple[str, View | Step]]:
@@ -139,33 +141,18 @@ def random_play(task: Task, instance: Instance, sample: Sample) -> Iterator[tupl
     choices = random.Random(f"{sample.seed} {instance.split} {instance.index}")
     view = well_formed_view(task.start(instance))
     yield "", view
-    guide = None if view.admissible else _guide(sample, view, instance)
-    total = 0.0
-    for _ in range(min(sample.max_turns, TURNS)):
-        action = _choice(view, choices, guide)
-        step = well_formed_step(task.step(action), view)
-        yield action, step
-        total += step.reward
-        fair_return(total, step.success)
-        view = step.view
-        if step.terminated or step.truncated:
-            return
+    # where no action is listed at the start, the expert knows some that do something
+    guide = None if view.admissible else sample.world.expert(sample.seed)
+    if guide is not None:
+        guide.start(view, instance)
+    yield from _played(task, view, min(sample.max_turns, TURNS), lambda view: _choice(view, choices, guide))
 
 
 def expert_play(task: Task, expert: Expert, instance: Instance, sample: Sample) -> Iterator[tuple[str, Step]]:
     """(action, what came back) of the expert's game."""
     view = task.start(instance)
     expert.start(view, instance)
-    total = 0.0
-    for _ in range(sample.max_turns):
-        action = expert.act(view).action
-        step = well_formed_step(task.step(action), view)
-        yield action, step
-        total += step.reward
-        fair_return(total, step.success)
-        if step.terminated or step.truncated:
-            return
-        view = step.view
+    return _played(task, view, sample.max_turns, lambda view: expert.act(view).action)
 
 
 def view_after(task: Task, instance: Instance, actions: Sequence[str]) -> View | None:
@@ -177,14 +164,6 @@ def view_after(task: Task, instance: Instance, actions: Sequence[str]) -> View |
             return None
         view = step.view
     return view
-
-
-def _guide(sample: Sample, view: View, instance: Instance) -> Expert | None:
-    """Where no action is listed at the start, the expert knows some that do something."""
-    guide = sample.world.expert(sample.seed)
-    if guide is not None:
-        guide.start(view, instance)
-    return guide
 
 
 def _choice(view: View, choices: random.Random, guide: Expert | None) -> str:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy
 
+from isentrope.worlds.adapters.seeded import Luck
 from isentrope.worlds.conformance.play import Broken, Sample, need, random_play
-from isentrope.worlds.contract import Instance, Step, Task, View
+from isentrope.worlds.contract import Instance, Step, View
+from isentrope.worlds.pool.guarded import close_world
+from isentrope.worlds.registry import make_world
 
 FEW = 6
 Played = list[tuple[str, View | Step]]
@@ -24,62 +29,51 @@ Played = list[tuple[str, View | Step]]
 def check_play(sample: Sample) -> str:
     """Two tasks side by side, then the first one over again: nothing may leak from one play into another."""
     turns = ended = cut = 0
-    left, right = sample.world.open(), sample.world.open()
-    for instance in sample.repeatable():
-        pairs = list(zip_longest(random_play(left, instance, sample), random_play(right, instance, sample)))
-        _need_equal(pairs, f"{instance}, in two tasks")
-        first = [one for one, _ in pairs]
-        _need_equal(list(zip_longest(first, random_play(left, instance, sample))), f"{instance}, played again")
-        turns += len(first) - 1
-        last = first[-1][1]
-        ended += isinstance(last, Step) and last.terminated
-        cut += isinstance(last, Step) and last.truncated
-    left.close()
-    right.close()
+    with closing(sample.world.open()) as left, closing(sample.world.open()) as right:
+        for instance in sample.repeatable():
+            pairs = zip_longest(random_play(left, instance, sample), random_play(right, instance, sample))
+            first, second = zip(*pairs, strict=True)
+            _need_same(first, second, f"{instance}, in two tasks")
+            _need_same(first, random_play(left, instance, sample), f"{instance}, played again")
+            turns += len(first) - 1
+            last = first[-1][1]
+            ended += isinstance(last, Step) and last.terminated
+            cut += isinstance(last, Step) and last.truncated
     return f"{turns} turns, each played three times; {ended} episodes came to their end, {cut} were cut off"
 
 
 def check_order(sample: Sample) -> str:
     """Instances asked for and played in the opposite order, and two different ones in turn."""
-    instances = _spread(sample.repeatable())
-    task = sample.world.open()
-    forwards = {instance: list(random_play(task, instance, sample)) for instance in instances}
-    for instance in reversed(instances):
-        again = sample.world.instance(instance.split, instance.index)
-        need(again == instance, f"asked for in another order, {instance} is {again}")
-        _need_same(forwards[instance], list(random_play(task, again, sample)), f"{instance}, in another order")
-    other = sample.world.open()
+    instances = sample.repeatable()
+    instances = instances[:: max(1, len(instances) // FEW)][:FEW]  # from all parts: each is played several times
     pairs = list(pairwise(instances))
-    for one, two in pairs:
-        mixed = list(zip_longest(random_play(task, one, sample), random_play(other, two, sample)))
-        _need_same(forwards[one], [a for a, _ in mixed if a is not None], f"{one}, while {two} was played")
-        _need_same(forwards[two], [b for _, b in mixed if b is not None], f"{two}, while {one} was played")
-    task.close()
-    other.close()
+    with closing(sample.world.open()) as task, closing(sample.world.open()) as other:
+        forwards = {instance: list(random_play(task, instance, sample)) for instance in instances}
+        for instance in reversed(instances):
+            again = sample.world.instance(instance.split, instance.index)
+            need(again == instance, f"asked for in another order, {instance} is {again}")
+            _need_same(forwards[instance], random_play(task, again, sample), f"{instance}, in another order")
+        for one, two in pairs:
+            mixed = list(zip_longest(random_play(task, one, sample), random_play(other, two, sample)))
+            _need_same(forwards[one], [a for a, _ in mixed if a is not None], f"{one}, while {two} was played")
+            _need_same(forwards[two], [b for _, b in mixed if b is not None], f"{two}, while {one} was played")
     return f"{len(instances)} backwards, {len(pairs)} pairs in turn"
-
-
-def _spread(instances: list[Instance]) -> list[Instance]:
-    """At most a few of them, from all parts: each is played several times."""
-    step = max(1, len(instances) // FEW)
-    return instances[::step][:FEW]
 
 
 def check_global_random(sample: Sample) -> str:
     """Played twice, with the global generators in different states: neither are they drawn from nor seeded."""
     instances = [sample.repeatable()[0], sample.repeatable()[-1]]
-    task = sample.world.open()
-    for instance in instances:
-        plays: list[Played] = []
-        afterwards: list[tuple[object, object]] = []
-        for seed in (1, 2):
-            with _Seeded(seed):
-                plays.append(list(random_play(task, instance, sample)))
-                afterwards.append((random.getstate(), repr(numpy.random.get_state(legacy=False))))
-        _need_same(plays[0], plays[1], f"{instance}, with other global random numbers")
-        seeded = any(one == other for one, other in zip(*afterwards, strict=True))  # they began in different states
-        need(not seeded, f"{instance} seeds the global random numbers, which others draw from too")
-    task.close()
+    with closing(sample.world.open()) as task:
+        for instance in instances:
+            plays: list[Played] = []
+            afterwards: list[tuple[object, object]] = []
+            for seed in (1, 2):
+                with Luck(seed).drawn_from():
+                    plays.append(list(random_play(task, instance, sample)))
+                    afterwards.append((random.getstate(), repr(numpy.random.get_state(legacy=False))))
+            _need_same(plays[0], plays[1], f"{instance}, with other global random numbers")
+            seeded = any(one == other for one, other in zip(*afterwards, strict=True))  # they began in different states
+            need(not seeded, f"{instance} seeds the global random numbers, which others draw from too")
     return "neither drawn from nor seeded"
 
 
@@ -90,52 +84,29 @@ def check_start_anew(sample: Sample) -> str:
     task = world.open()
     clean = list(random_play(task, wanted, sample))
     task.start(other)
-    _need_same(clean, list(random_play(task, wanted, sample)), f"{wanted}, after a start that was not played")
-    _abandon(task, other, sample)
-    _need_same(clean, list(random_play(task, wanted, sample)), f"{wanted}, after an abandoned episode")
+    _need_same(clean, random_play(task, wanted, sample), f"{wanted}, after a start that was not played")
+    abandoned = random_play(task, other, sample)
+    next(abandoned)
+    next(abandoned, None)
+    _need_same(clean, random_play(task, wanted, sample), f"{wanted}, after an abandoned episode")
     nonsense = Instance(wanted.world, "no such split", 10**12, wanted.kind)
     try:
         task.start(nonsense)
     except Exception:  # refused, as it should be; a task is thrown away after it raised
         task.close()
         task = world.open()
-    _need_same(clean, list(random_play(task, wanted, sample)), f"{wanted}, after a start that failed")
+    _need_same(clean, random_play(task, wanted, sample), f"{wanted}, after a start that failed")
     task.close()
     task = world.open()
-    _need_same(clean, list(random_play(task, wanted, sample)), f"{wanted}, after close and open")
+    _need_same(clean, random_play(task, wanted, sample), f"{wanted}, after close and open")
     task.close()
     return "after abandoned, failed and closed episodes"
 
 
-def _abandon(task: Task, instance: Instance, sample: Sample) -> None:
-    play = random_play(task, instance, sample)
-    next(play)
-    next(play, None)
-
-
-class _Seeded:
-    """The global generators seeded, and afterwards as they were."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def __enter__(self) -> None:
-        self._kept = random.getstate(), numpy.random.get_state()
-        random.seed(self._seed)
-        numpy.random.seed(self._seed)
-
-    def __exit__(self, *_: object) -> None:
-        random.setstate(self._kept[0])
-        numpy.random.set_state(self._kept[1])
-
-
-def _need_same(one: Played, other: Played, where: str) -> None:
-    _need_equal(list(zip_longest(one, other)), where)
-
-
-def _need_equal(pairs: Sequence[tuple[object, object]], where: str) -> None:
-    for number, (one, other) in enumerate(pairs):
-        need(one == other, f"{where}, turn {number} differs: {_difference(one, other)}")
+def _need_same(left: Iterable[object], right: Iterable[object], where: str) -> None:
+    for number, (one, other) in enumerate(list(zip_longest(left, right))):  # all is played before anything is said
+        if one != other:
+            raise Broken(f"{where}, turn {number} differs: {_difference(one, other)}")
 
 
 def _difference(one: object, other: object) -> str:
@@ -146,20 +117,16 @@ def _difference(one: object, other: object) -> str:
     return " and ".join(f"{'…' if start else ''}{text[start : start + 160]}" for text in texts)
 
 
-def _without_info(seen: View | Step) -> View | Step:
-    """Further figures may tell a time or a process's number."""
-    return replace(seen, info={}) if isinstance(seen, Step) else seen
-
-
 def digests(sample: Sample) -> Iterator[tuple[str, str]]:
     """(instance, what a random play of it comes to), for a comparison with another process."""
-    import hashlib
-
-    task = sample.world.open()
-    for instance in sample.repeatable():
-        played = repr([(action, _without_info(seen)) for action, seen in random_play(task, instance, sample)])
-        yield f"{instance.split} {instance.index}", hashlib.sha256(played.encode("utf-8", "replace")).hexdigest()
-    task.close()
+    with closing(sample.world.open()) as task:
+        for instance in sample.repeatable():
+            played = [
+                (action, replace(seen, info={}) if isinstance(seen, Step) else seen)  # info may tell a time or a pid
+                for action, seen in random_play(task, instance, sample)
+            ]
+            digest = hashlib.sha256(repr(played).encode("utf-8", "replace"))
+            yield f"{instance.split} {instance.index}", digest.hexdigest()
 
 
 GAMES = 2  # of each split
@@ -194,15 +161,11 @@ def check_other_process(sample: Sample, name: str, options: Mapping[str, Any]) -
 
 def main() -> None:
     """In the other process: play, and print what it comes to."""
-    from isentrope.worlds.registry import make_world
-
     asked = json.load(sys.stdin)
     world = make_world(asked["name"], asked["options"])
     found = dict(digests(Sample(world, asked["games"], asked["turns"], asked["seed"])))
     print(f"\n{_MARK}{json.dumps(found)}", flush=True)
-    close = getattr(world, "close", None)
-    if close is not None:
-        close()
+    close_world(world)
 
 
 if __name__ == "__main__":

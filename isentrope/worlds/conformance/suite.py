@@ -13,6 +13,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
@@ -29,7 +30,13 @@ from isentrope.worlds.conformance.play import (
     view_after,
     well_formed_step,
 )
-from isentrope.worlds.conformance.repeat import check_global_random, check_order, check_play, check_start_anew
+from isentrope.worlds.conformance.repeat import (
+    check_global_random,
+    check_order,
+    check_other_process,
+    check_play,
+    check_start_anew,
+)
 from isentrope.worlds.contract import Expert, Instance, Task, World
 from isentrope.worlds.pool.sanitize import in_words
 
@@ -41,10 +48,7 @@ FAR = 2**31 + 1000  # a run begins its games of an endless split anywhere below 
 
 def check_description(sample: Sample) -> str:
     world = sample.world
-    need(
-        isinstance(cast(object, world), World),
-        "the class lacks something that World names",
-    )
+    need(isinstance(cast(object, world), World), "the class lacks something that World names")
     need(bool(world.name) and bool(world.splits()), "the world needs a name and at least one split")
     for split in world.splits():
         size = world.size(split)
@@ -64,9 +68,8 @@ def check_instances(sample: Sample) -> str:
         need(instance.kind in sample.world.kinds, f"kind {instance.kind!r} is not among {sample.world.kinds}")
         total += 1
     if "train" in sample.world.splits() and sample.world.size("train") is None:
-        task = sample.world.open()
-        task.start(sample.world.instance("train", FAR))
-        task.close()
+        with closing(sample.world.open()) as task:
+            task.start(sample.world.instance("train", FAR))
     return f"{total} instances"
 
 
@@ -101,11 +104,10 @@ def check_admissible(sample: Sample) -> str:
     tried, listed = 0, False
     for split in sample.world.splits():
         instance = sample.world.instance(split, 0)
-        task = sample.world.open()
-        if task.start(instance).admissible is not None:  # None: actions are free text; (): none at this moment
-            listed = True
-            tried += _try_listed(task, instance, _route(sample, instance), sample.seed)
-        task.close()
+        with closing(sample.world.open()) as task:
+            if task.start(instance).admissible is not None:  # None: actions are free text; (): none at this moment
+                listed = True
+                tried += _try_listed(task, instance, _route(sample, instance), sample.seed)
     nothing = "no view lists any" if listed else "the world lists no admissible actions"
     return f"{tried} accepted" if tried else nothing
 
@@ -129,16 +131,12 @@ def _try_listed(task: Task, instance: Instance, route: list[str], seed: int) -> 
 
 def _route(sample: Sample, instance: Instance) -> list[str]:
     """The first moves of a game, as far as it gets: experts and plays have checks of their own."""
-    task = sample.world.open()
     expert = sample.world.expert(sample.seed)
     played: list[str] = []
-    try:
+    with closing(sample.world.open()) as task, suppress(Exception):
         game = random_play(task, instance, sample) if expert is None else expert_play(task, expert, instance, sample)
         for action, _ in islice(game, ROUTE):
             played += [action] if action else []
-    except Exception:
-        pass
-    task.close()
     return played
 
 
@@ -154,9 +152,8 @@ def check_expert(sample: Sample) -> str:
 
 
 def _expert_solves(expert: Expert, instance: Instance, sample: Sample) -> bool:
-    task = sample.world.open()
-    steps = [step for _, step in expert_play(task, expert, instance, sample)]
-    task.close()
+    with closing(sample.world.open()) as task:
+        steps = [step for _, step in expert_play(task, expert, instance, sample)]
     return bool(steps) and steps[-1].success
 
 
@@ -165,12 +162,11 @@ def check_splits(sample: Sample) -> str:
     `fingerprint(instance)` where different instances can start alike."""
     fingerprint: Callable[[Instance], object] | None = getattr(sample.world, "fingerprint", None)
     seen: dict[object, Instance] = {}
-    task = sample.world.open()
-    for instance in sample.instances():
-        mark = fingerprint(instance) if fingerprint else task.start(instance)
-        other = seen.setdefault(mark, instance)
-        need(other.split == instance.split, f"{other} and {instance} are the same game")
-    task.close()
+    with closing(sample.world.open()) as task:
+        for instance in sample.instances():
+            mark = fingerprint(instance) if fingerprint else task.start(instance)
+            other = seen.setdefault(mark, instance)
+            need(other.split == instance.split, f"{other} and {instance} are the same game")
     return f"{len(seen)} different starts"
 
 
@@ -199,12 +195,6 @@ def _expect_task_error(call: Callable[[], object], what: str) -> None:
     raise Broken(f"{what} was not refused with a TaskError")
 
 
-OTHER_PROCESS = "in another process"
-
-Watch = Callable[[str, int, int], None]
-"""Told the name of the check, how many games it has looked at, and of how many."""
-
-
 @dataclass(frozen=True)
 class Finding:
     """What one check found."""
@@ -215,28 +205,22 @@ class Finding:
     skipped: bool = False  # the world says itself that this is not for it
 
 
-def check_world(world: World, games: int = 5, max_turns: int = 100, seed: int = 0) -> list[Finding]:
-    """Every check, on the first `games` instances of each split; episodes are cut off after `max_turns`."""
-    return list(iter_findings(world, games, max_turns, seed))
-
-
 def iter_findings(
     world: World,
     games: int = 5,
     max_turns: int = 100,
     seed: int = 0,
     remake: tuple[str, Mapping[str, Any]] | None = None,
-    watch: Watch = lambda name, done, total: None,
+    watch: Callable[[str, int, int], None] = lambda name, done, total: None,
 ) -> Iterator[Finding]:
-    """As `check_world`, one at a time, for a progress display.
+    """Every check, on the first `games` instances of each split; episodes are cut off after `max_turns`.
 
     `remake`: the world's name (or module:Class) and options; with them it is also played in another process.
+    `watch` is told the name of the check, how many games it has looked at, and of how many.
     """
     checks = dict(CHECKS)
     if remake is not None:
-        from isentrope.worlds.conformance.repeat import check_other_process
-
-        checks[OTHER_PROCESS] = lambda sample: check_other_process(sample, *remake)
+        checks["in another process"] = lambda sample: check_other_process(sample, *remake)
     for name, check in checks.items():
         watch(name, 0, 0)
         sample = Sample(world, games, max_turns, seed, lambda done, total, name=name: watch(name, done, total))

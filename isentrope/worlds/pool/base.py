@@ -13,44 +13,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Self
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Instance, Step, View, World
-from isentrope.worlds.pool.guarded import MAX_ACTION, Failure
-
-Command = Literal["start", "step"]
-Result = View | Step | Failure
+from isentrope.worlds.pool.guarded import MAX_ACTION, Command, Failure, Result
 
 
-class TaskPool(Protocol):
+class TaskPool(ABC):
     """Slots are numbered from 0; only the slots named in a call are touched."""
-
-    @property
-    def waiting(self) -> int:
-        """Slots that were sent something and have not answered."""
-        ...
-
-    def start(self, slot_instances: dict[int, Instance]) -> dict[int, View | Failure]: ...
-
-    def step(self, actions: dict[int, str]) -> dict[int, Step | Failure]: ...
-
-    def send_starts(self, slot_instances: dict[int, Instance]) -> None:
-        """Start without waiting. What a slot still had under way is waited for, and forgotten."""
-        ...
-
-    def send(self, actions: dict[int, str]) -> None:
-        """Step without waiting. A slot may have one thing at a time under way."""
-        ...
-
-    def receive(self, wait: bool = True) -> dict[int, Result]: ...
-
-    def close(self) -> None: ...
-
-
-class Pool(ABC):
-    """The number of slots, whether the pool is open, what is under way, and `with` for all kinds."""
 
     def __init__(self, world: World, count: int) -> None:
         if count < 1:
@@ -71,6 +42,7 @@ class Pool(ABC):
 
     @property
     def waiting(self) -> int:
+        """Slots that were sent something and have not answered."""
         return len(self._under_way) + len(self._answered)
 
     def start(self, slot_instances: dict[int, Instance]) -> dict[int, View | Failure]:
@@ -82,6 +54,7 @@ class Pool(ABC):
         return self._all_of(actions)
 
     def send_starts(self, slot_instances: dict[int, Instance]) -> None:
+        """Start without waiting. What a slot still had under way is waited for, and forgotten."""
         self._check(slot_instances)
         while not self._under_way.isdisjoint(slot_instances):  # a rollout was broken off
             self._take_in(wait=True)
@@ -90,6 +63,7 @@ class Pool(ABC):
         self._send("start", slot_instances)
 
     def send(self, actions: dict[int, str]) -> None:
+        """Step without waiting. A slot may have one thing at a time under way."""
         self._check(actions)
         for slot in actions:
             if slot in self._under_way or slot in self._answered:
@@ -134,7 +108,5 @@ class Pool(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from isentrope.worlds.contract import Instance, Step, View
-from isentrope.worlds.pool.guarded import KINDS, Failure
+from isentrope.worlds.pool.guarded import KINDS, Failure, Result
 from isentrope.worlds.pool.sanitize import MAX_DETAIL, Garbage, sanitize_step, sanitize_view
 
 MAX_MESSAGE = 8 * 2**20  # bytes; a sanitized step with the worst text has about 3 MB
@@ -26,7 +26,7 @@ def pack(message: Mapping[str, Any]) -> bytes:
 def unpack(data: bytes) -> Table:
     """A JSON object, or Garbage."""
     try:
-        found = _DECODER.decode(data.decode("utf-8"))
+        found = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
     except UnicodeDecodeError:
         raise Garbage("the answer is not UTF-8") from None
     except (ValueError, RecursionError) as error:
@@ -36,17 +36,16 @@ def unpack(data: bytes) -> Table:
     return cast("Table", found)
 
 
-def result_to_table(result: View | Step | Failure) -> Table:
+def result_to_table(result: Result) -> Table:
     """{"view": ...}, {"step": ...} or {"failure": ...}."""
     if isinstance(result, Failure):
-        return {"failure": {"kind": result.kind, "detail": result.detail}}
+        return {"failure": vars(result)}
     if isinstance(result, View):
-        return {"view": _view_to_table(result)}
-    step = {name: getattr(result, name) for name in ("reward", "terminated", "truncated", "success", "valid", "info")}
-    return {"step": step | {"view": _view_to_table(result.view)}}
+        return {"view": vars(result)}
+    return {"step": vars(result) | {"view": vars(result.view)}}
 
 
-def result_from_table(table: Table) -> View | Step | Failure:
+def result_from_table(table: Table) -> Result:
     """The one result in `table`; Garbage if there is none, or if something in it is wrong."""
     if "step" in table:
         fields = _table(table["step"], "step")
@@ -75,16 +74,6 @@ def instance_from_table(found: object) -> Instance:
     return Instance(world, split, index, kind)
 
 
-def _view_to_table(view: View) -> Table:
-    return {
-        "text": view.text,
-        "admissible": view.admissible,
-        "goal": view.goal,
-        "rules": view.rules,
-        "mended": view.mended,
-    }
-
-
 def _view_from_table(table: Table) -> View:
     mended = table.get("mended", [])
     if not isinstance(mended, list):
@@ -108,6 +97,3 @@ def _table(found: object, name: str) -> Table:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)

@@ -10,7 +10,8 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -49,31 +50,11 @@ class Batch(Generic[R]):
     """Jobs of one caller, each with so many seconds from when a thread takes it up; those that have not begun when
     `altogether` is over are given up. If the caller is interrupted, nothing more is begun."""
 
-    def __init__(self, threads: DeadlineThreads, seconds: float, altogether: float = math.inf) -> None:
-        self._threads, self.seconds = threads, seconds
+    def __init__(self, seconds: float, altogether: float = math.inf) -> None:
+        self.seconds = seconds
         self.end = time.monotonic() + altogether
         self.running: dict[int, _Running] = {}
         self.done, self.awaited = 0, 0  # jobs that are done, and as many as the caller waits for
-
-    def put(self, jobs: Mapping[int, Job[R]]) -> None:
-        """More jobs, by numbers that no job has which is not yet taken."""
-        try:
-            self._threads.take_on(self, jobs)
-        except BaseException:
-            self.give_up()
-            raise
-
-    def take(self, least: int) -> dict[int, R | Late]:
-        """The jobs that are done, once there are so many of them, or all."""
-        try:
-            return self._threads.finished(self, least)
-        except BaseException:  # Ctrl-C: nobody waits for these any more
-            self.give_up()
-            raise
-
-    def give_up(self) -> None:
-        """Nobody waits for these any more: what has not begun is not, and the rest is left behind."""
-        self._threads.give_up(self)
 
 
 class DeadlineThreads:
@@ -90,26 +71,23 @@ class DeadlineThreads:
 
     def run(self, jobs: Mapping[int, Job[R]], seconds: float, altogether: float = math.inf) -> dict[int, R | Late]:
         """All jobs, in a batch of their own. Any thread may call this."""
-        batch: Batch[R] = Batch(self, seconds, altogether)
-        batch.put(jobs)
-        results = batch.take(len(jobs))
+        batch: Batch[R] = Batch(seconds, altogether)
+        self.put(batch, jobs)
+        results = self.take(batch, len(jobs))
         return {number: results[number] for number in jobs}
 
-    def batch(self, seconds: float) -> Batch[Any]:
-        """For one caller, to put jobs into and take results out of as they come."""
-        return Batch(self, seconds)
-
-    def take_on(self, batch: Batch[Any], jobs: Mapping[int, Job[Any]]) -> None:
-        with self._moved:
+    def put(self, batch: Batch[R], jobs: Mapping[int, Job[R]]) -> None:
+        """More jobs, by numbers that no job of the batch has which is not yet taken."""
+        with self._given_up_if_interrupted(batch), self._moved:
             for number, job in jobs.items():
                 item = batch.running[number] = _Running(job, batch)
                 self._queue.append(item)
                 self._start_thread()
                 self._work_there.notify()
 
-    def finished(self, batch: Batch[R], least: int) -> dict[int, R | Late]:
-        """The jobs of the batch that are done, or whose time is up, once there are so many."""
-        with self._moved:
+    def take(self, batch: Batch[R], least: int) -> dict[int, R | Late]:
+        """The jobs of the batch that are done, or whose time is up, once there are so many of them, or all."""
+        with self._given_up_if_interrupted(batch), self._moved:
             batch.awaited = min(least, len(batch.running))
             self._leave_behind(batch, batch.seconds, batch.end)
             while batch.done < batch.awaited:
@@ -122,8 +100,17 @@ class DeadlineThreads:
             return taken
 
     def give_up(self, batch: Batch[Any]) -> None:
+        """Nobody waits for these any more: what has not begun is not, and the rest is left behind."""
         with self._moved:
             self._leave_behind(batch, -math.inf, -math.inf)
+
+    @contextmanager
+    def _given_up_if_interrupted(self, batch: Batch[Any]) -> Generator[None]:
+        try:
+            yield
+        except BaseException:  # Ctrl-C: nobody waits for these any more
+            self.give_up(batch)
+            raise
 
     def close(self) -> None:
         """Threads leave when they have nothing to do."""

@@ -9,18 +9,17 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.contract import Instance, Step, Task, View, World
+from isentrope.worlds.contract import Step, Task, View, World
 from isentrope.worlds.pool.sanitize import Garbage, in_words, sanitize_step, sanitize_view
 
 MAX_ACTION = 10_000  # characters that a task is given of an action
 
 FailureKind = Literal["task_error", "time_limit", "worker_died", "garbage"]
 KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
-
-R = TypeVar("R", View, Step)
+Command = Literal["start", "step"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,9 @@ class Failure:
 
     kind: FailureKind
     detail: str
+
+
+Result = View | Step | Failure
 
 
 class TaskFailed(TaskError):
@@ -50,21 +52,23 @@ class GuardedTasks:
         self._world = world
         self._tasks: dict[int, Task] = {}
 
-    def start(self, slot: int, instance: Instance) -> View | Failure:
-        def play() -> View:
-            if slot not in self._tasks:
-                self._tasks[slot] = self._world.open()
-            return sanitize_view(self._tasks[slot].start(instance))
-
-        return self._guarded(slot, play)
-
-    def step(self, slot: int, action: str) -> Step | Failure:
-        def play() -> Step:
+    def play(self, command: Command, slot: int, argument: Any) -> Result:
+        """Start the instance, or step with the action, that `argument` is."""
+        try:
+            if command == "start":
+                if slot not in self._tasks:
+                    self._tasks[slot] = self._world.open()
+                return sanitize_view(self._tasks[slot].start(argument))
             if slot not in self._tasks:
                 raise TaskError("step before start")
-            return sanitize_step(self._tasks[slot].step(action[:MAX_ACTION]))
-
-        return self._guarded(slot, play)
+            return sanitize_step(self._tasks[slot].step(argument[:MAX_ACTION]))
+        except BaseException as error:  # a task is somebody else's code: it may raise anything
+            self.drop(slot)
+            if _may_be_the_users(error):
+                raise
+            if isinstance(error, TaskFailed):
+                return Failure(error.kind, in_words(error).partition(": ")[2])
+            return Failure("garbage" if isinstance(error, Garbage) else "task_error", in_words(error))
 
     def close(self) -> None:
         for slot in list(self._tasks):
@@ -85,17 +89,6 @@ class GuardedTasks:
         task = self._tasks.pop(slot, None)
         if task is not None:
             _quietly(task.close)
-
-    def _guarded(self, slot: int, play: Callable[[], R]) -> R | Failure:
-        try:
-            return play()
-        except BaseException as error:  # a task is somebody else's code: it may raise anything
-            self.drop(slot)
-            if _may_be_the_users(error):
-                raise
-            if isinstance(error, TaskFailed):
-                return Failure(error.kind, in_words(error).partition(": ")[2])
-            return Failure("garbage" if isinstance(error, Garbage) else "task_error", in_words(error))
 
 
 def close_world(world: World) -> None:

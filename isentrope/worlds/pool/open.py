@@ -21,8 +21,8 @@ from isentrope.config.validate import is_remote
 from isentrope.core.errors import TaskError
 from isentrope.core.process import usable_cores
 from isentrope.worlds.contract import World
-from isentrope.worlds.pool.base import Command, Pool, Result
-from isentrope.worlds.pool.guarded import GuardedTasks, close_world
+from isentrope.worlds.pool.base import TaskPool
+from isentrope.worlds.pool.guarded import Command, GuardedTasks, Result, close_world
 from isentrope.worlds.pool.processes import WorkerTasks
 from isentrope.worlds.pool.remote import RemoteWorld
 from isentrope.worlds.pool.threads import ThreadTasks
@@ -42,7 +42,10 @@ class Placement:
 def choose_placement(where: str, workers: int, world: World) -> Placement:
     """What the user asks for (`task.where`) comes first, then what the world prefers (`prefers` and `threads`, see
     contract.py)."""
-    here = Placement(threads=_threads(world))
+    threads = getattr(world, "threads", 0)
+    if not isinstance(threads, int) or not 0 <= threads <= MOST_THREADS:
+        raise TaskError(f"the world {world.name} has threads = {threads!r}, expected 0 to {MOST_THREADS}")
+    here = Placement(threads=threads)
     if is_remote(where) or where == "local":
         return here
     asked = Placement(workers=workers or usable_cores())
@@ -52,13 +55,6 @@ def choose_placement(where: str, workers: int, world: World) -> Placement:
     if prefers not in ("local", "processes"):
         raise TaskError(f"the world {world.name} prefers {prefers!r}, expected local or processes")
     return asked if workers or prefers == "processes" else here
-
-
-def _threads(world: World) -> int:
-    threads = getattr(world, "threads", 0)
-    if not isinstance(threads, int) or not 0 <= threads <= MOST_THREADS:
-        raise TaskError(f"the world {world.name} has threads = {threads!r}, expected 0 to {MOST_THREADS}")
-    return threads
 
 
 def open_world(task: TaskSettings) -> World:
@@ -85,13 +81,12 @@ def open_tasks(
     if placement.workers:
         return WorkerTasks(world_name, options, count, placement.workers, step_seconds, world)
     if placement.threads:
-        return ThreadTasks(
-            world, count, placement.threads, world.patience if isinstance(world, RemoteWorld) else step_seconds
-        )
+        patience = world.patience if isinstance(world, RemoteWorld) else step_seconds
+        return ThreadTasks(world, count, placement.threads, patience)
     return LocalTasks(world, count)
 
 
-class LocalTasks(Pool):
+class LocalTasks(TaskPool):
     """All slots in this thread: simplest and fastest for quick worlds, but a task that hangs hangs everything."""
 
     def __init__(self, world: World, count: int) -> None:
@@ -102,9 +97,8 @@ class LocalTasks(Pool):
         self._begin(command, arguments)  # and when that returns nothing is under way
 
     def _begin(self, command: Command, arguments: Mapping[int, Any]) -> None:
-        play: Any = self._tasks.start if command == "start" else self._tasks.step
         for slot, argument in arguments.items():
-            self._answered[slot] = play(slot, argument)
+            self._answered[slot] = self._tasks.play(command, slot, argument)
 
     def _gather(self, wait: bool) -> dict[int, Result]:
         return {}

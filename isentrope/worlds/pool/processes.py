@@ -15,8 +15,9 @@ import select
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
@@ -26,9 +27,9 @@ from typing import Any, cast
 from isentrope.core.errors import TaskError
 from isentrope.core.process import signal_name
 from isentrope.worlds.contract import Instance, Step, View, World
-from isentrope.worlds.pool.base import Command, Pool, Result
+from isentrope.worlds.pool.base import TaskPool
 from isentrope.worlds.pool.codec import MAX_MESSAGE, pack, result_from_table, result_to_table, unpack
-from isentrope.worlds.pool.guarded import Failure, FailureKind, GuardedTasks, close_world
+from isentrope.worlds.pool.guarded import Command, Failure, FailureKind, GuardedTasks, Result, close_world
 from isentrope.worlds.pool.sanitize import MAX_DETAIL, Garbage, in_words
 from isentrope.worlds.registry import make_world
 
@@ -54,8 +55,7 @@ def serve(pipe: Connection, world_name: str, options: Mapping[str, Any]) -> None
     try:
         while (request := pipe.recv()) is not None:
             command, slot, argument = request
-            result = tasks.start(slot, argument) if command == "start" else tasks.step(slot, argument)
-            pipe.send_bytes(pack(result_to_table(result)))
+            pipe.send_bytes(pack(result_to_table(tasks.play(command, slot, argument))))
     except (EOFError, OSError):
         pass  # the trainer is gone
     tasks.close()
@@ -216,17 +216,15 @@ class WorkerProcess:
 
     def _next_script(self) -> None:
         """The next request; in front of it, if its state fell with an earlier worker, all that led there."""
-        while self._waiting and not self._script:
-            request = self._waiting.popleft()
-            episode = self._replays.get(request.slot)
-            lost = request.command == "step" and episode is not None and episode.generation != self.generation
-            if episode is None or not lost:
-                self._script.append(request)
-            elif self._replayable:
-                self.replayed += 1
-                self._script.extend([*episode.requests(request.slot), request])
-            else:
-                self._give_up(request.slot, "worker_died", f"lost with its worker: {self.epitaph}")
+        request = self._waiting.popleft()
+        episode = self._replays.get(request.slot)
+        if request.command == "start" or episode is None or episode.generation == self.generation:
+            self._script.append(request)
+        elif self._replayable:
+            self.replayed += 1
+            self._script.extend([*episode.requests(request.slot), request])
+        else:
+            self._give_up(request.slot, "worker_died", f"lost with its worker: {self.epitaph}")
 
     def _answered(self, request: Request, result: Result) -> None:
         if request.mark is None:
@@ -289,19 +287,12 @@ class WorkerProcess:
             return f"the worker was ended by {name}{advice}"
         return f"the worker ended with exit code {code}"
 
-    def ask_to_leave(self) -> None:
-        try:
-            self.pipe.send(None)
-        except OSError:
-            pass  # it is gone already
-
     def end(self, patience: float = 0.0) -> None:
         """Wait so many seconds for it to leave by itself, then kill it and whatever it has started."""
         self._process.join(patience)
-        try:
+        # it may be gone, with all it had started; or it had not come so far as to have a group
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(cast("int", self._process.pid), signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass  # it is gone, with all it had started; or it had not come so far as to have a group
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
@@ -326,7 +317,7 @@ def listen(workers: Sequence[WorkerProcess], wait: bool) -> bool:
     return moved
 
 
-class WorkerTasks(Pool):
+class WorkerTasks(TaskPool):
     """The pool: slot s is played by worker s modulo the number of workers. All workers come up at the same time."""
 
     def __init__(
@@ -343,7 +334,7 @@ class WorkerTasks(Pool):
         number = max(1, min(workers, count))
         replayable = bool(getattr(self._world, "replayable", True))
         self._workers = [WorkerProcess(world_name, dict(options), step_seconds, replayable) for _ in range(number)]
-        self._told = (0, 0)
+        self._told: Counter[str] = Counter()
         while coming := [worker for worker in self._workers if worker.busy]:
             listen(coming, wait=True)  # until all are ready
         broken = [worker.epitaph for worker in self._workers if worker.epitaph]
@@ -352,17 +343,20 @@ class WorkerTasks(Pool):
             raise TaskError(f"the worker processes for {world_name} did not start: {broken[0]}")
 
     def notes(self) -> dict[str, float]:
-        now = tuple(sum(getattr(w, name) for w in self._workers) for name in ("replaced", "replayed"))
-        since = {"workers_replaced": now[0] - self._told[0], "replayed": now[1] - self._told[1]}
-        self._told = (now[0], now[1])
-        return {name: float(value) for name, value in since.items() if value}
+        now = Counter(
+            workers_replaced=sum(worker.replaced for worker in self._workers),
+            replayed=sum(worker.replayed for worker in self._workers),
+        )
+        since, self._told = now - self._told, now
+        return {name: float(value) for name, value in since.items()}
 
     def close(self) -> None:
         if not self._open:
             return
         super().close()
         for worker in self._workers:
-            worker.ask_to_leave()
+            with suppress(OSError):  # it is gone already
+                worker.pipe.send(None)
         for worker in self._workers:
             worker.end(patience=2.0)
         close_world(self._world)

@@ -20,8 +20,8 @@ from isentrope.core.errors import ConfigError, TaskError
 from isentrope.net.client import Line, TooLate, Unreachable
 from isentrope.worlds.contract import Expert, Instance, Step, View, World
 from isentrope.worlds.pool.codec import Table, instance_from_table, result_from_table
-from isentrope.worlds.pool.guarded import MAX_ACTION, Failure, FailureKind, TaskFailed, close_world
-from isentrope.worlds.pool.remote_servers import PATH, Fleet, Refused, TaskServer
+from isentrope.worlds.pool.guarded import MAX_ACTION, Failure, TaskFailed, close_world
+from isentrope.worlds.pool.remote_servers import PATH, Fleet, Refused, TaskServer, hashable
 from isentrope.worlds.pool.sanitize import Garbage
 from isentrope.worlds.registry import make_world, world_options
 
@@ -122,8 +122,7 @@ class RemoteTask:
             self._lose(server, error)
             raise TaskFailed("garbage", f"{server.address}: {error}") from error
         if isinstance(result, Failure):
-            kind: FailureKind = result.kind
-            raise TaskFailed(kind, f"{server.address}: {result.detail}")
+            raise TaskFailed(result.kind, f"{server.address}: {result.detail}")
         return result
 
     def _answer(self, server: TaskServer, what: str, body: Table, seconds: float) -> Table:
@@ -176,7 +175,7 @@ class RemoteWorld:
             expected = dict(options)
         theirs = dict(found.options)
         for name, value in expected.items():
-            if name not in theirs or _plain(theirs[name]) != _plain(value):
+            if name not in theirs or theirs[name] != hashable(value):
                 raise TaskError(
                     f"task.options.{name} = {value!r} here, but {theirs.get(name)!r} on the task server; set them alike"
                 )
@@ -247,7 +246,3 @@ def _key(name: str) -> str:
     if not key or not all("!" <= char <= "~" for char in key):
         raise ConfigError("task.key_env: expected the name of an environment variable that holds the server's key")
     return key
-
-
-def _plain(value: Any) -> Any:
-    return list(map(_plain, cast("list[Any]", value))) if isinstance(value, list | tuple) else value

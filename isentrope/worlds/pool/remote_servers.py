@@ -63,20 +63,17 @@ class TaskServer:
             answer = self._client.ask(path, data, seconds, line, ATTEMPTS)
         except TooLarge as error:
             raise Garbage(f"the server's answer has {error}") from None
-        if answer.status != 200:
-            raise Refused(answer.status, f"{self.address}: {_refusal(answer.status, answer.body)}")
-        return unpack(answer.body)
+        if answer.status == 200:
+            return unpack(answer.body)
+        try:
+            words = str(unpack(answer.body).get("error", ""))
+        except Garbage:
+            words = ""
+        said = "".join(char if char.isprintable() else " " for char in f"status {answer.status}: {words}")
+        raise Refused(answer.status, f"{self.address}: {said[:MAX_WORDS]}")
 
     def close(self) -> None:
         self._client.close()
-
-
-def _refusal(status: int, body: bytes) -> str:
-    try:
-        words = str(unpack(body).get("error", ""))
-    except Garbage:
-        words = ""
-    return "".join(char if char.isprintable() else " " for char in f"status {status}: {words}")[:MAX_WORDS]
 
 
 @dataclass(frozen=True)
@@ -186,9 +183,9 @@ def read_description(table: Table) -> Description:
     sizes = list(cast("dict[str, Any]", splits if fine else {}).items())
     if not fine or not all(size is None or (type(size) is int and size >= 0) for _, size in sizes):
         raise Garbage("its description of the world is not complete")
-    known = sorted((key, _hashable(value)) for key, value in cast("dict[str, Any]", options).items())
+    known = sorted((key, hashable(value)) for key, value in cast("dict[str, Any]", options).items())
     return Description(str(texts[0]), str(texts[1]), tuple(map(str, texts[2:])), tuple(sizes), tuple(known))
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(map(_hashable, cast("list[Any]", value))) if isinstance(value, list | tuple) else value
+def hashable(value: Any) -> Any:
+    return tuple(map(hashable, cast("list[Any]", value))) if isinstance(value, list | tuple) else value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from isentrope.core.errors import TaskError
@@ -28,15 +29,6 @@ class Garbage(TaskError):
     """The task answered, but its answer cannot be used."""
 
 
-def sanitize_view(view: Any) -> View:
-    """The view with everything of the right type and within bounds."""
-    return _checked(_view, view)
-
-
-def sanitize_step(step: Any) -> Step:
-    return _checked(_step, step)
-
-
 def in_words(error: BaseException) -> str:
     try:
         text = f"{type(error).__name__}: {error}"
@@ -45,17 +37,23 @@ def in_words(error: BaseException) -> str:
     return _valid_unicode(text[:MAX_DETAIL])
 
 
-def _checked(read: Callable[[Any], R], found: Any) -> R:
+def _guarded(read: Callable[[Any], R]) -> Callable[[Any], R]:
     """Reading an attribute may run the task's code (a property), which may raise anything."""
-    try:
-        return read(found)
-    except Garbage:
-        raise
-    except Exception as error:
-        raise Garbage(f"the task's answer could not be read: {in_words(error)}") from error
+
+    def sanitize(found: Any) -> R:
+        try:
+            return read(found)
+        except Garbage:
+            raise
+        except Exception as error:
+            raise Garbage(f"the task's answer could not be read: {in_words(error)}") from error
+
+    return sanitize
 
 
-def _view(view: Any) -> View:
+@_guarded
+def sanitize_view(view: Any) -> View:
+    """The view with everything of the right type and within bounds."""
     if not isinstance(view, View):
         raise Garbage(f"the task gave a {type(view).__name__} where a View was expected")
     mended = {code for code in view.mended if code in MENDED} if view.mended else set[str]()
@@ -68,16 +66,15 @@ def _view(view: Any) -> View:
     )
 
 
-def _step(step: Any) -> Step:
+@_guarded
+def sanitize_step(step: Any) -> Step:
     if not isinstance(step, Step):
         raise Garbage(f"the task gave a {type(step).__name__} where a Step was expected")
-    view = _view(step.view)
+    view = sanitize_view(step.view)
     mended = set(view.mended)
     info = _info(step.info, mended)
-    if len(mended) > len(view.mended):
-        view = View(view.text, view.admissible, view.goal, view.rules, _in_order(mended))
     return Step(
-        view=view,
+        view=replace(view, mended=_in_order(mended)) if len(mended) > len(view.mended) else view,
         reward=_reward(step.reward),
         terminated=_flag(step.terminated, "terminated"),
         truncated=_flag(step.truncated, "truncated"),
@@ -102,7 +99,7 @@ def _reward(value: Any) -> float:
 
 def _flag(value: Any, name: str) -> bool:
     if value is None or isinstance(value, str | bytes | list | tuple | dict):  # "false" would be true
-        raise Garbage(f"the task gave {_a(cast('object', value))} as {name}, expected true or false")
+        raise Garbage(f"the task gave a {type(cast('object', value)).__name__} as {name}, expected true or false")
     return bool(value)
 
 
@@ -110,7 +107,7 @@ def _text(text: Any, mended: set[str]) -> str:
     if type(text) is str and len(text) <= MAX_TEXT and text.isascii():
         return text  # nearly always
     if not isinstance(text, str):
-        raise Garbage(f"the task gave {_a(text)} where text was expected")
+        raise Garbage(f"the task gave a {type(text).__name__} where text was expected")
     length = str.__len__(text)  # a subclass of str may lie about itself
     if length > MAX_TEXT:
         mended.add("text_cut")
@@ -123,7 +120,7 @@ def _actions(actions: Any, mended: set[str]) -> tuple[str, ...] | None:
     if actions is None:
         return None
     if isinstance(actions, str | bytes):
-        raise Garbage(f"the task gave {_a(actions)} where a list of actions was expected")
+        raise Garbage(f"the task gave a {type(actions).__name__} where a list of actions was expected")
     if type(actions) in (tuple, list) and set(map(type, actions)) <= {str}:
         together = "\n".join(actions)
         if together.isascii() and len(together) < MAX_TEXT:
@@ -136,7 +133,7 @@ def _actions(actions: Any, mended: set[str]) -> tuple[str, ...] | None:
             kept.append(action)
             continue
         if not isinstance(action, str):
-            raise Garbage(f"the task gave {_a(action)} where an action was expected")
+            raise Garbage(f"the task gave a {type(action).__name__} where an action was expected")
         total += str.__len__(action) + 1
         if total > MAX_TEXT:
             mended.add("actions_cut")
@@ -147,7 +144,7 @@ def _actions(actions: Any, mended: set[str]) -> tuple[str, ...] | None:
 
 def _info(info: Any, mended: set[str]) -> dict[str, str | float | bool]:
     if not isinstance(info, dict):
-        raise Garbage(f"the task gave {_a(info)} where a dict of info was expected")
+        raise Garbage(f"the task gave a {type(info).__name__} where a dict of info was expected")
     kept: dict[str, str | float | bool] = {}
     for key, value in cast("dict[Any, Any]", info).items():
         if len(kept) >= MAX_INFO:
@@ -187,7 +184,3 @@ def _plain_text(text: str, mended: set[str]) -> str:
 def _valid_unicode(text: str) -> str:
     """Lone surrogates replaced: they can be neither tokenised nor stored."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _a(value: object) -> str:
-    return f"a {type(value).__name__}"

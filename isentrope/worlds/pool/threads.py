@@ -8,13 +8,13 @@ from typing import Any
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Instance, Step, View, World
-from isentrope.worlds.pool.base import Command, Pool, Result
-from isentrope.worlds.pool.deadline_threads import DeadlineThreads, Job, Late
-from isentrope.worlds.pool.guarded import Failure, GuardedTasks, close_world
+from isentrope.worlds.pool.base import TaskPool
+from isentrope.worlds.pool.deadline_threads import Batch, DeadlineThreads, Job, Late
+from isentrope.worlds.pool.guarded import Command, Failure, GuardedTasks, Result, close_world
 from isentrope.worlds.pool.remote import RemoteWorld
 from isentrope.worlds.pool.sanitize import in_words
 
-_ONLY = 0
+_ONLY = 0  # the slot of a SlotTask, which has one task
 
 
 class SlotTask:
@@ -25,38 +25,30 @@ class SlotTask:
     """
 
     def __init__(self, world: World) -> None:
-        self._task = GuardedTasks(world)
+        self.tasks = GuardedTasks(world)
         self._lock = threading.Lock()
         self._playing = self._closed = False
 
-    def play(self, command: Command, argument: Any) -> View | Step | Failure:
+    def play(self, command: Command, argument: Any) -> Result:
         with self._lock:
             if self._closed:
                 raise TaskError("the pool of tasks is closed")
             self._playing = True
         try:
-            return self._task.start(_ONLY, argument) if command == "start" else self._task.step(_ONLY, argument)
+            return self.tasks.play(command, _ONLY, argument)
         finally:
             with self._lock:
                 self._playing = False
                 close = self._closed
             if close:
-                self._task.close()
+                self.tasks.close()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             if self._playing:
                 return
-        self._task.close()
-
-    def cut(self) -> None:
-        """Tell the task, from another thread, that nobody waits for it any more, if it can be told."""
-        self._task.cut(_ONLY)
-
-    def waited(self) -> float:
-        """Seconds of what is being played that do not count, as the task only waited for its turn somewhere else."""
-        return self._task.waited(_ONLY)
+        self.tasks.close()
 
 
 CLOSE_SECONDS = 5.0  # for a task in a thread to close, and for its world
@@ -64,7 +56,7 @@ CLOSE_ALL_SECONDS = 10.0  # for all tasks in threads
 MOST_CLOSERS = 8
 
 
-class ThreadTasks(Pool):
+class ThreadTasks(TaskPool):
     """Slots in threads of this process, for worlds that wait for something else: a JVM, a server, a program.
 
     `start` and `step` may be called by several threads at once, for different slots; `send` and `receive` belong to
@@ -76,15 +68,13 @@ class ThreadTasks(Pool):
         self._threads = DeadlineThreads(min(threads, count))
         self._step_seconds = step_seconds
         self._tasks = {slot: SlotTask(world) for slot in range(count)}
-        self._sent = self._threads.batch(step_seconds)
+        self._sent: Batch[Any] = Batch(step_seconds)
         self._told = 0
 
     def start(self, slot_instances: dict[int, Instance]) -> dict[int, View | Failure]:
-        self._check(slot_instances)
         return self._play("start", slot_instances)
 
     def step(self, actions: dict[int, str]) -> dict[int, Step | Failure]:
-        self._check(actions)
         return self._play("step", actions)
 
     def notes(self) -> dict[str, float]:
@@ -97,7 +87,7 @@ class ThreadTasks(Pool):
     def close(self) -> None:
         if self._open:
             super().close()
-            self._sent.give_up()
+            self._threads.give_up(self._sent)
             self._threads.close()
             closing = {slot: Job(task.close) for slot, task in self._tasks.items()}
             closers = DeadlineThreads(min(MOST_CLOSERS, len(closing)))  # the threads that play may all be stuck
@@ -108,30 +98,33 @@ class ThreadTasks(Pool):
             last.join(CLOSE_SECONDS)
 
     def _begin(self, command: Command, arguments: Mapping[int, Any]) -> None:
-        self._sent.put({slot: self._job(slot, command, argument) for slot, argument in arguments.items()})
+        self._threads.put(self._sent, self._jobs(command, arguments))
 
     def _gather(self, wait: bool) -> dict[int, Result]:
-        return {slot: self._result(slot, result) for slot, result in self._sent.take(1 if wait else 0).items()}
+        return self._results(self._threads.take(self._sent, 1 if wait else 0))
 
     def _play(self, command: Command, arguments: Mapping[int, Any]) -> dict[int, Any]:
-        jobs = {slot: self._job(slot, command, argument) for slot, argument in arguments.items()}
-        results = self._threads.run(jobs, self._step_seconds)
-        return {slot: self._result(slot, result) for slot, result in results.items()}
+        self._check(arguments)
+        return self._results(self._threads.run(self._jobs(command, arguments), self._step_seconds))
 
-    def _job(self, slot: int, command: Command, argument: Any) -> Job[Any]:
-        task = self._tasks[slot]
-        return Job(lambda: task.play(command, argument), task.cut, task.waited)
+    def _jobs(self, command: Command, arguments: Mapping[int, Any]) -> dict[int, Job[Any]]:
+        return {slot: self._job(self._tasks[slot], command, argument) for slot, argument in arguments.items()}
 
-    def _result(self, slot: int, result: Any) -> Any:
-        if isinstance(result, Late):
-            if result.begun:
-                self._tasks[slot].close()  # its thread does it, when it comes back
-                self._tasks[slot] = SlotTask(self._world)
-            return Failure("time_limit", _lateness(result, self._step_seconds))
-        return Failure("task_error", in_words(result)) if isinstance(result, BaseException) else result
+    def _job(self, task: SlotTask, command: Command, argument: Any) -> Job[Any]:
+        tasks = task.tasks
+        return Job(lambda: task.play(command, argument), lambda: tasks.cut(_ONLY), lambda: tasks.waited(_ONLY))
 
+    def _results(self, found: Mapping[int, Any]) -> dict[int, Any]:
+        return {slot: self._result(slot, result) for slot, result in found.items()}
 
-def _lateness(late: Late, seconds: float) -> str:
-    if late.begun:
-        return f"no answer within {seconds:g} s; its thread was left behind"
-    return "not begun: all threads that may be left behind by tasks that hang have been; try task.where = processes"
+    def _result(self, slot: int, result: Any) -> Result:
+        if isinstance(result, BaseException):
+            return Failure("task_error", in_words(result))
+        if not isinstance(result, Late):
+            return result
+        if not result.begun:
+            why = "all threads that may be left behind by tasks that hang have been; try task.where = processes"
+            return Failure("time_limit", f"not begun: {why}")
+        self._tasks[slot].close()  # its thread does it, when it comes back
+        self._tasks[slot] = SlotTask(self._world)
+        return Failure("time_limit", f"no answer within {self._step_seconds:g} s; its thread was left behind")

@@ -14,10 +14,11 @@ import pytest
 
 from isentrope.core.errors import TaskError
 from isentrope.sandbox.base import Item, Outcome, Tree
+from isentrope.sandbox.bubblewrap import Bubblewrap
 from isentrope.worlds.code_repair import swebench
 from isentrope.worlds.code_repair.swebench import Issue, image_name, issues, read_log
 from isentrope.worlds.code_repair.world import CodeRepairOptions, CodeRepairWorld
-from tests.sandbox.boxes import box, needs_bwrap
+from tests.sandbox.boxes import QUICK, needs_bwrap
 
 ROW: dict[str, Any] = {
     "instance_id": "maths__sums-7",
@@ -98,31 +99,18 @@ def test_reading_a_log() -> None:
     assert not read_log("maths/sums", "").complete
 
 
-class LocalImage:
+class LocalImage(Bubblewrap):
     """Stands in for a container: the same tree and commands, in a bubblewrap box that has no conda."""
 
-    work = "/repo"
-
     def __init__(self) -> None:
-        self._box = box()
+        super().__init__(QUICK)
         self.scripts: list[str] = []
-
-    def start(self, files: Mapping[str, Item]) -> None:
-        self._box.start(files)
 
     def exec(self, command: Sequence[str], extra: Mapping[str, bytes] | None = None) -> Outcome:
         script = command[-1].removeprefix(swebench._BASH)  # pyright: ignore
         self.scripts.append(script)
         script = script.replace("&& pytest", f"&& PYTHONPATH=. {sys.executable} -m pytest")
-        return self._box.exec(["/bin/bash", "-c", script], extra)
-
-    def write(self, path: str, data: bytes) -> None: ...
-    def read(self, path: str) -> bytes: ...  # pyright: ignore
-    def restore(self, path: str) -> None: ...
-    def diff(self) -> dict[str, bytes]:
-        return {}
-
-    def close(self) -> None: ...
+        return super().exec(["/bin/bash", "-c", script], extra)
 
 
 TEST = "from sums.add import add\n\n\ndef test_zero():\n    assert add(2, 0) == 2\n"

@@ -37,13 +37,13 @@ def test_one_line_and_a_page() -> None:
 def test_a_new_file_that_is_taken_back_is_gone() -> None:
     do = Bench(a=LINES)
     do("insert new.py 0\nimport os")
-    assert list(do.sandbox.diff()) == ["new.py"]
+    assert list(do.sandbox.tree.diff()) == ["new.py"]
     assert do("undo new.py") == "new.py is gone again."
-    assert do.sandbox.diff() == {}
+    assert do.sandbox.tree.diff() == {}
     assert do("ls") == "a.py"
     do("insert a.py 0\nimport os")
     assert do("undo a.py") == "a.py is as it was."
-    assert do.sandbox.diff() == {}
+    assert do.sandbox.tree.diff() == {}
 
 
 def test_a_blank_in_a_name() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.code_repair.problem import InjectedBug, read_rows, repair_of, write_repairs
+from isentrope.worlds.code_repair.problem import Repair, read_rows, repair_of, write_repairs
 from isentrope.worlds.code_repair.workbench import RULES, VERBS, Misunderstood, clipped, parse_action
 from isentrope.worlds.code_repair.world import SHIPPED, CodeRepairOptions, CodeRepairWorld, RepairTask
 from isentrope.worlds.conformance.suite import assert_conforms
@@ -26,8 +26,8 @@ def find(package: str, **wanted: str) -> Instance:
     for split in WORLD.splits():
         for index in range(WORLD.size(split)):
             problem = WORLD.problem(instance := WORLD.instance(split, index))
-            assert isinstance(problem, InjectedBug)
-            mutant = problem.repair.mutant
+            assert isinstance(problem, Repair)
+            mutant = problem.mutant
             if problem.package == package and all(getattr(mutant, name) == value for name, value in wanted.items()):
                 return instance
     raise AssertionError(f"no such bug: {package} {wanted}")
