@@ -85,7 +85,7 @@ def make_tables(data: StudyData) -> list[StudyTable]:
         if key == "grid":
             made += [_grid_table(grid, data)] if grid else []
             continue
-        measures = tuple(measure for measure in MEASURES if measure.table == key)
+        measures = MEASURES[key]
         rows = tuple(_row(cell, measures, values[cell.name]) for cell in cells)
         heat = entropy_notes(data) if key == "entropy" else dict[str, str]()
         compared = tuple(measure for measure in measures if not measure.counted)
@@ -117,7 +117,7 @@ def _noted(row: Row, notes: Mapping[str, str]) -> Row:
 def _grid_table(grid: Grid, data: StudyData) -> StudyTable:
     """A column for each baseline, and one over all of them: there the interval is over baselines."""
     columns = tuple(
-        Measure(name, name, f"difference in Succ. to {name}", _of_no_run, 100, places=1, table="grid")
+        Measure(name, name, f"difference in Succ. to {name}", _of_no_run, 1, 100)
         for name in (*grid.baselines, "over all")
     )
     planned = {cell.name: len(cell.seeds) for cell in data.study.cells}
