@@ -68,11 +68,10 @@ def done_before(jobs: Sequence[Job], earlier: StudyData) -> frozenset[str]:
 def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The first settings in which the two differ, in words; empty if they do not. One that an older run did not
     record is at its default."""
-    plain = {
-        key: list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value for key, value in now.items()
-    }
-    keys = [key for key in sorted(plain) if key in before and key not in _NOT_COMPARED]
-    told = [f"{key} was {before[key]!r}, now {plain[key]!r}" for key in keys if before[key] != plain[key]]
+    told: list[str] = []
+    for key in sorted(now.keys() & before.keys() - {*_NOT_COMPARED}):
+        value = list(cast("tuple[Any, ...]", now[key])) if isinstance(now[key], tuple) else now[key]
+        told += [f"{key} was {before[key]!r}, now {value!r}"] if before[key] != value else []
     return "; ".join(told[:3])
 
 
