@@ -29,38 +29,32 @@ from isentrope.config.suggest import did_you_mean
 NONE = "none"  # a level that adds nothing to a cell's name
 RESERVED = ("warmup", "results")  # folders of a study that are no cells
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-GROUP_KEYS = ("set", "tags", "seeds", "recipe", "warmup", "against", "rank")
+_KEYS = ("set", "tags", "seeds", "recipe", "warmup", "against", "rank")
 _SEEDS_AT_MOST = 10_000
 
 
 @dataclass(frozen=True)
-class Group:
-    """What cells have in common."""
+class Cell:
+    """One way to train. Without a name: what cells have in common."""
 
+    name: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
     settings: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
-    recipe: Path | None = None
-    warmup: str = ""
-    against: str = ""
-    tags: Mapping[str, str] = field(default_factory=dict[str, str])
-    rank: int = 0
-
-
-@dataclass(frozen=True)
-class Cell:
-    name: str
-    tags: Mapping[str, str]
-    settings: tuple[str, ...]
-    seeds: tuple[int, ...]
     recipe: Path | None = None
     warmup: str = ""  # the name of the warm-up that its runs begin from
     against: str = ""  # the cell it is compared with; empty: none
     rank: int = 0  # all runs of a lower rank come first
 
 
-def expand(tables: Mapping[str, Any], common: Group, folder: Path, problems: list[str]) -> list[Cell]:
+def expand(tables: Mapping[str, Any], common: Cell, folder: Path, problems: list[str]) -> list[Cell]:
     """All cells, grids first. What is wrong is added to `problems`."""
-    levels = _levels(tables["levels"], problems)
+    levels: dict[str, dict[str, Cell]] = {}
+    for axis, entries in table_of(tables["levels"], "levels", problems).items():
+        levels[axis] = {}
+        for name, entry in table_of(entries, f"levels.{axis}", problems).items():
+            where, below = f"levels.{axis}.{name}", Cell(tags={axis: name})
+            levels[axis][name] = _read_cell(entry, where, below, folder, problems, ("set", "tags"))
     cells: dict[str, Cell] = {}
     for number, grid in enumerate(list_of(tables["grids"], "grids", problems), start=1):
         for cell in _of_grid(grid, f"grids, number {number}", levels, common, folder, problems):
@@ -72,32 +66,24 @@ def expand(tables: Mapping[str, Any], common: Group, folder: Path, problems: lis
             problems.append(f"cells extend each other in a circle: {', '.join(waiting)}")
             break
         for name in ready:
-            cell = _written_out(name, waiting.pop(name), cells, common, folder, problems)
-            if cell is not None:
-                _add(cells, cell, problems)
+            entry = waiting.pop(name)
+            where, base = f"cells.{name}", _extends(entry)
+            if base and base not in cells:
+                problems.append(f'{where}: extends = "{base}": no such cell{did_you_mean(base, cells)}')
+                continue
+            below = cells[base] if base else common
+            cell = _read_cell(entry, where, below, folder, problems, (*_KEYS, "extends"))
+            _add(cells, replace(cell, name=name, tags=cell.tags or {"cell": name}), problems)
     return [_compared(cell, cells, problems) for cell in cells.values()]
 
 
-def _levels(value: Any, problems: list[str]) -> dict[str, dict[str, Group]]:
-    found: dict[str, dict[str, Group]] = {}
-    for axis, entries in table_of(value, "levels", problems).items():
-        found[axis] = {}
-        for name, entry in table_of(entries, f"levels.{axis}", problems).items():
-            where = f"levels.{axis}.{name}"
-            level = read_group(
-                table_of(entry, where, problems), where, Group(tags={axis: name}), Path(), problems, ("set", "tags")
-            )
-            found[axis][name] = level
-    return found
-
-
 def _of_grid(
-    grid: Any, where: str, levels: Mapping[str, Mapping[str, Group]], common: Group, folder: Path, problems: list[str]
+    grid: Any, where: str, levels: Mapping[str, Mapping[str, Cell]], common: Cell, folder: Path, problems: list[str]
 ) -> Iterator[Cell]:
-    table = table_of(grid, where, problems)
-    group = read_group(table, where, common, folder, problems, (*GROUP_KEYS, "over", "suffix"))
+    group = _read_cell(grid, where, common, folder, problems, (*_KEYS, "over", "suffix"))
+    table = cast("dict[str, Any]", grid) if isinstance(grid, dict) else {}
     own, over = group.settings[len(common.settings) :], table_of(table.get("over", {}), f"{where}: over", problems)
-    choices: list[list[tuple[str, Group]]] = []
+    choices: list[list[tuple[str, Cell]]] = []
     for axis, names in over.items():
         known = levels.get(axis, {})
         chosen = list(known) if names == "all" else list_of(names, f"{where}: over.{axis}", problems)
@@ -115,27 +101,7 @@ def _of_grid(
         settings = [setting for _, level in picked for setting in level.settings]
         tags = {key: value for _, level in picked for key, value in level.tags.items()} | dict(group.tags)
         everything = (*common.settings, *settings, *own)
-        yield _cell("-".join(parts), replace(group, settings=everything, tags=tags))
-
-
-def _written_out(
-    name: str, entry: Any, cells: Mapping[str, Cell], common: Group, folder: Path, problems: list[str]
-) -> Cell | None:
-    where, base, below = f"cells.{name}", _extends(entry), common
-    if base and base not in cells:
-        problems.append(f'{where}: extends = "{base}": no such cell{did_you_mean(base, cells)}')
-        return None
-    if base:
-        old = cells[base]
-        below = Group(old.settings, old.seeds, old.recipe, old.warmup, old.against, old.tags, old.rank)
-    table = table_of(entry, where, problems)
-    group = read_group(table, where, below, folder, problems, (*GROUP_KEYS, "extends"))
-    return _cell(name, replace(group, tags=group.tags or {"cell": name}))
-
-
-def _cell(name: str, group: Group) -> Cell:
-    shared = (group.seeds, group.recipe, group.warmup, group.against, group.rank)
-    return Cell(name, group.tags, group.settings, *shared)
+        yield replace(group, name="-".join(parts), settings=everything, tags=tags)
 
 
 def _extends(entry: Any) -> str:
@@ -182,9 +148,9 @@ def _compared(cell: Cell, cells: Mapping[str, Cell], problems: list[str]) -> Cel
 # -- how the tables of a study file are read
 
 
-def read_group(
-    table: Mapping[str, Any], where: str, below: Group, folder: Path, problems: list[str], known: Sequence[str]
-) -> Group:
+def _read_cell(entry: Any, where: str, below: Cell, folder: Path, problems: list[str], known: Sequence[str]) -> Cell:
+    """What a table lays over the cell `below`."""
+    table = table_of(entry, where, problems)
     for key in table:
         if key not in known:
             problems.append(f"{where}.{key}: no such setting{did_you_mean(key, known)}")
@@ -192,7 +158,7 @@ def read_group(
     tags = table_of(table.get("tags", {}), f"{where}.tags", problems)
     if not all(isinstance(setting, str) for setting in settings):
         problems.append(f'{where}.set: expected settings such as "learn.lr=1e-5"')
-    group = replace(
+    cell = replace(
         below,
         settings=(*below.settings, *(str(setting) for setting in settings)),
         tags={**below.tags, **{key: str(value) for key, value in tags.items()}},
@@ -200,14 +166,12 @@ def read_group(
         against=str(table.get("against", below.against)),
     )
     if "seeds" in table:
-        group = replace(group, seeds=seed_list(table["seeds"], f"{where}.seeds", problems))
+        cell = replace(cell, seeds=seed_list(table["seeds"], f"{where}.seeds", problems))
     if type(table.get("rank", 0)) is int:
-        group = replace(group, rank=table.get("rank", group.rank))
+        cell = replace(cell, rank=table.get("rank", cell.rank))
     else:
         problems.append(f"{where}.rank: expected a whole number; lower ones are run first")
-    if table.get("recipe"):
-        group = replace(group, recipe=folder / str(table["recipe"]))
-    return group
+    return replace(cell, recipe=folder / str(table["recipe"])) if table.get("recipe") else cell
 
 
 def seed_list(value: Any, where: str, problems: list[str]) -> tuple[int, ...]:

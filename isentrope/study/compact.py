@@ -80,15 +80,14 @@ def _lines(path: Path) -> Iterator[Any]:
 
 
 def _of_run(run: StudyRun) -> dict[str, Any]:
-    told = {"cell": run.cell, "tags": dict(run.tags), "seed": run.seed, "status": run.status, "reason": run.reason}
-    told |= {"config": dict(run.config), "events": list(run.events)}
+    told: dict[str, Any] = {"cell": run.cell, "tags": dict(run.tags), "seed": run.seed, "status": run.status}
+    told |= {"reason": run.reason, "config": dict(run.config), "events": list(run.events)}
     told |= {"begun": run.begun, "version": run.version, "parameters": run.parameters, "start": run.start}
-    return told | {name: _columns(getattr(run, name)) for name in _LOGS}
-
-
-def _columns(rows: Sequence[Record]) -> dict[str, list[Any]]:
-    keys = sorted({key for row in rows for key in row})
-    return {key: [row.get(key, _LACKING) for row in rows] for key in keys}
+    for name in _LOGS:
+        rows: Sequence[Record] = getattr(run, name)
+        keys = sorted({key for row in rows for key in row})
+        told[name] = {key: [row.get(key, _LACKING) for row in rows] for key in keys}
+    return told
 
 
 def _rows(columns: Mapping[str, Sequence[Any]]) -> tuple[Record, ...]:
@@ -103,21 +102,10 @@ def _to_run(line: Mapping[str, Any]) -> StudyRun:
     if line["status"] not in (DONE, FAILED, UNFINISHED):
         raise ValueError(f"status is {line['status']!r:.40}")
     tags = {str(key): str(value) for key, value in line["tags"].items()}
+    cell, seed, status, reason = str(line["cell"]), int(line["seed"]), str(line["status"]), str(line["reason"])
+    config, events = upgraded_leaves(line["config"]), tuple(cast("list[Record]", line["events"]))
     train, evals, sft, timings = (_rows(line[name]) for name in _LOGS)
-    return StudyRun(
-        cell=str(line["cell"]),
-        tags=tags,
-        seed=int(line["seed"]),
-        status=str(line["status"]),
-        reason=str(line["reason"]),
-        config=upgraded_leaves(line["config"]),
-        **recorded(line),
-        train=train,
-        evals=evals,
-        sft=sft,
-        timings=timings,
-        events=tuple(cast("list[Record]", line["events"])),
-    )
+    return StudyRun(cell, tags, seed, status, reason, config, train, evals, sft, timings, events, **recorded(line))
 
 
 # -- studies whose parts were run in several places
@@ -125,18 +113,16 @@ def _to_run(line: Mapping[str, Any]) -> StudyRun:
 
 def merged(data: StudyData, earlier: StudyData) -> StudyData:
     """What is not done here is taken from there if it is done there; what was not begun here, as far as it came."""
-    there = {(run.cell, run.seed): run for run in earlier.runs}
-    runs = [_further(run, there.get((run.cell, run.seed), run)) for run in data.runs]
-    tagged = [replace(run, tags=data.study.cell(run.cell).tags) for run in runs]
+    elsewhere = {run.name: run for run in earlier.runs}
+    runs: list[StudyRun] = []
+    for here in data.runs:
+        there, not_begun = elsewhere.get(here.name, here), here.status == UNFINISHED and not here.reached
+        further = there if here.status != DONE and (there.status == DONE or not_begun) else here
+        runs.append(replace(further, tags=data.study.cell(here.cell).tags))
     warmups = {
         name: earlier.warmups.get(name, run) if run.status != DONE else run for name, run in data.warmups.items()
     }
-    return StudyData(data.study, tuple(tagged), warmups)
-
-
-def _further(here: StudyRun, there: StudyRun) -> StudyRun:
-    not_begun = here.status == UNFINISHED and not here.reached
-    return there if here.status != DONE and (there.status == DONE or not_begun) else here
+    return StudyData(data.study, tuple(runs), warmups)
 
 
 def left_behind(data: StudyData, there: StudyData, path: Path) -> str:

@@ -8,7 +8,7 @@ plan alone, so a chart keeps its name when runs are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -40,7 +40,8 @@ class Family:
 def families(cells: Sequence[Cell]) -> Iterator[Family]:
     against = {cell.against for cell in cells}
     bases = [cell for cell in cells if cell.name in against]
-    together = list(_algorithms([cell for cell in cells if cell.name in against or _is_bare(cell)], against))
+    bare = [cell for cell in cells if not cell.against and cell.tags.get(_METHOD, _NO_METHOD) == _NO_METHOD]
+    together = list(_algorithms([cell for cell in cells if cell.name in against or cell in bare], against))
     yield from together
     for base in bases:
         parts = _parts([cell for cell in cells if cell.against == base.name])
@@ -49,10 +50,6 @@ def families(cells: Sequence[Cell]) -> Iterator[Family]:
     shown = {*against, *(cell.name for family in together for cell in family.cells)}
     for name, part in _parts([cell for cell in cells if not cell.against and cell.name not in shown]):
         yield Family(name, "", tuple(part))
-
-
-def _is_bare(cell: Cell) -> bool:
-    return not cell.against and cell.tags.get(_METHOD, _NO_METHOD) == _NO_METHOD
 
 
 def _algorithms(bare: Sequence[Cell], against: Set[str]) -> Iterator[Family]:
@@ -75,11 +72,11 @@ def _parts(cells: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(_kind(cell), []).append(cell)
-    single = {kind: group for kind, group in groups.items() if len(group) == 1 and _JOINED not in kind}
-    joined = {kind: group for kind, group in groups.items() if len(group) == 1 and _JOINED in kind}
+    single = {kind: group[0] for kind, group in groups.items() if len(group) == 1 and _JOINED not in kind}
+    joined = {kind: group[0] for kind, group in groups.items() if len(group) == 1 and _JOINED in kind}
     found = [part for kind, group in groups.items() if len(group) > 1 for part in _numbered(kind, group)]
-    found += _numbered("others" if len(single) > 1 else "".join(single), _all(single))
-    return found + _numbered("combined" if len(joined) > 1 else "".join(joined), _all(joined))
+    found += _numbered("others" if len(single) > 1 else "".join(single), list(single.values()))
+    return found + _numbered("combined" if len(joined) > 1 else "".join(joined), list(joined.values()))
 
 
 def _kind(cell: Cell) -> str:
@@ -96,10 +93,6 @@ def _numbered(name: str, group: Sequence[Cell]) -> list[tuple[str, list[Cell]]]:
     ends = [round(number * len(group) / count) for number in range(count + 1)] if count else []
     parts = [list(group[start:end]) for start, end in pairwise(ends)]
     return [(name if count == 1 else f"{name} ({n})", part) for n, part in enumerate(parts, start=1)]
-
-
-def _all(groups: Mapping[str, list[Cell]]) -> list[Cell]:
-    return [cell for group in groups.values() for cell in group]
 
 
 BAND = f"band: 95% interval of the mean over seeds, from {LEAST_SEEDS} seeds up"
@@ -120,15 +113,15 @@ class Drawn:
 def charts(data: StudyData) -> Iterator[Drawn]:
     """Success, entropy and validity of each family of cells of which there is something to see."""
     plan = data.study.plan
-    titles = {
-        f"eval/{plan.split}/success": f"Success on {plan.split} games",
-        ENTROPY: "Token entropy",
-        VALID: "Valid actions",
+    titles = {  # of a chart, and in the name of its file
+        f"eval/{plan.split}/success": (f"Success on {plan.split} games", "success"),
+        ENTROPY: ("Token entropy", "entropy"),
+        VALID: ("Valid actions", "valid"),
     }
     taken: set[str] = set()
     noted = entropy_notes(data)
     for family in _worth_drawing(data):
-        for key, title in titles.items():
+        for key, (title, name) in titles.items():
             measured_rarely, shares = key.startswith("eval/"), key != ENTROPY
             heat = {cell.name: noted.get(cell.name) for cell in family.cells if key == ENTROPY}
             drawn = [_series(data, cell, key, number, heat.get(cell.name)) for number, cell in enumerate(family.cells)]
@@ -139,7 +132,7 @@ def charts(data: StudyData) -> Iterator[Drawn]:
             notes += [BAND] if any(one.low is not None for one in series) else []
             notes += footnotes(heat)
             series = series if measured_rarely else moving_means(series if shares else within_sight(series))
-            name = _free(f"{file_name(family.name)}-{_SHORT.get(key, 'success')}", taken)
+            name = _free(f"{file_name(family.name)}-{name}", taken)
             unit = "" if shares else unit_of(key)
             panels, note = [Panel(series)], "; ".join(notes)
             title = f"{title}: {family.name}"
@@ -157,9 +150,6 @@ def _worth_drawing(data: StudyData) -> Iterator[Family]:
         if len(others) >= family.least or (there and family.base and family.base not in seen):
             seen.add(family.base)
             yield family
-
-
-_SHORT = {ENTROPY: "entropy", VALID: "valid"}
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -214,13 +204,13 @@ def within_sight(series: Sequence[Series]) -> list[Series]:
 
 def _cut(series: Series, limit: float) -> Series:
     seen = [value is not None and value <= limit for value in series.y]
-    columns = [
-        None if column is None else [value if kept else None for value, kept in zip(column, seen, strict=True)]
+    y, low = (
+        [value if kept else None for value, kept in zip(column, seen, strict=True)] if column else None
         for column in (series.y, series.low)
-    ]
+    )
     high = None if series.high is None else [None if value is None else min(limit, value) for value in series.high]
     name = f"{series.name}, beyond the chart up to {short(_top(series))}"
-    return replace(series, name=name, y=columns[0] or [], low=columns[1], high=high)
+    return replace(series, name=name, y=y or [], low=low, high=high)
 
 
 def _top(series: Series) -> float:

@@ -13,21 +13,23 @@ from rich.text import Text
 from isentrope.analysis.tables import rich_table
 from isentrope.charts.text import duration, visible
 from isentrope.core.process import usable_cores
-from isentrope.study.cells import Cell, shared_settings
-from isentrope.study.jobs import Checked
+from isentrope.study.cells import shared_settings
+from isentrope.study.jobs import Job
 from isentrope.study.measures import all_seconds
 from isentrope.study.plan import Study
 from isentrope.study.read import DONE, StudyData, StudyRun, read_one
 
 
 def show_plan(
-    study: Study, jobs: Sequence[Checked], out: Path, side_by_side: int, console: Console, earlier: StudyData | None
+    study: Study, jobs: Sequence[Job], out: Path, side_by_side: int, console: Console, earlier: StudyData | None
 ) -> None:
     """Lists every cell; the jobs are those that make_jobs has checked. `earlier`: what was run elsewhere."""
     common = shared_settings(study.cells)
-    last = _ends(study.cells, len(common))
+    # what the settings of all cells end with: what --set lays over them
+    turned = [replace(cell, settings=cell.settings[len(common) :][::-1]) for cell in study.cells]
+    last = shared_settings(turned)[::-1]
     rows: list[list[str]] = []
-    steps = {checked.job.folder.parent.name: checked.config.run.steps for checked in jobs if checked.job.steps}
+    steps = {job.folder.parent.name: job.steps for job in jobs if job.steps}
     for cell in study.cells:
         if cell.name in steps:
             tags = ", ".join(f"{key}={value}" for key, value in cell.tags.items())
@@ -39,34 +41,22 @@ def show_plan(
     console.print(rich_table(head, rows, right=("seeds", "steps"), fold=True, title=title, box=None))
     together = {one.partition("=")[0]: one for one in (*common, *last)}  # of two for one setting the last one wins
     console.print(Text(f"\nAll runs: {visible(' '.join(together.values())) or 'as the recipe says'}"))
-    console.print(Text(_estimate(study, jobs, side_by_side, _finished(study, out, earlier))))
+    found = [read_one(out, cell, seed) for cell in study.cells for seed in cell.seeds]
+    found += earlier.runs if earlier else ()
+    done = {run.name: run for run in found if run.status == DONE}
+    console.print(Text(_estimate(study, jobs, side_by_side or study.plan.side_by_side or usable_cores(), done)))
 
 
-def _ends(cells: Sequence[Cell], after: int) -> tuple[str, ...]:
-    """What the settings of all cells end with: what --set lays over them."""
-    return shared_settings([replace(cell, settings=cell.settings[after:][::-1]) for cell in cells])[::-1]
-
-
-def _estimate(study: Study, jobs: Sequence[Checked], side_by_side: int, done: Mapping[str, StudyRun]) -> str:
-    runs = [checked for checked in jobs if checked.job.steps]
-    left = [checked for checked in runs if checked.job.name not in done]
-    at_once = side_by_side or study.plan.side_by_side
-    told = f"{len(runs)} runs, {len(runs) - len(left)} of them done; {sum(c.job.steps for c in left):,} steps left"
+def _estimate(study: Study, jobs: Sequence[Job], at_once: int, done: Mapping[str, StudyRun]) -> str:
+    runs = [job for job in jobs if job.steps]
+    left = [job.steps for job in runs if job.name not in done]
+    told = f"{len(runs)} runs, {len(runs) - len(left)} of them done; {sum(left):,} steps left"
     pace, whence = study.plan.seconds_per_step, "as seconds_per_step says"
     measured = [seconds / run.steps for run in done.values() if (seconds := all_seconds(run)) and run.steps]
     if measured:
         pace, whence = median(measured), f"as in the {len(measured)} runs that are done, beside others"
     if not pace:
         return f"{told}. How long a step takes is not known yet: run one cell (--only) first, or set seconds_per_step."
-    alone = sum(c.job.steps for c in left) * pace
-    width = at_once or usable_cores()
-    whole = (
-        f"{duration(alone)} one after the other, {duration(alone / width)} with {width} at a time if they do not slow"
-    )
-    return f"{told}. {pace:.2f} s a step, {whence}: {whole} each other."
-
-
-def _finished(study: Study, out: Path, earlier: StudyData | None) -> dict[str, StudyRun]:
-    found = [read_one(out, cell, seed) for cell in study.cells for seed in cell.seeds]
-    found += earlier.runs if earlier else ()
-    return {run.name: run for run in found if run.status == DONE}
+    alone = sum(left) * pace
+    together = f"{duration(alone / at_once)} with {at_once} at a time if they do not slow each other"
+    return f"{told}. {pace:.2f} s a step, {whence}: {duration(alone)} one after the other, {together}."

@@ -61,19 +61,11 @@ def write_plan(folder: Path, study: Study) -> None:
 
 def plan_to_json(study: Study) -> dict[str, Any]:
     """The plan without what belongs to the machine: paths, budgets, how many at a time."""
-    told: dict[str, Any] = {name: getattr(study.plan, name) for name in _KEPT}
-    told["cells"] = [
-        {
-            "name": cell.name,
-            "tags": dict(cell.tags),
-            "set": list(cell.settings),
-            "seeds": list(cell.seeds),
-            "warmup": cell.warmup,
-            "against": cell.against,
-        }
-        for cell in study.cells
-    ]
-    return told
+    cells: list[dict[str, Any]] = []
+    for cell in study.cells:
+        entry = {"name": cell.name, "tags": dict(cell.tags), "set": list(cell.settings), "seeds": list(cell.seeds)}
+        cells.append(entry | {"warmup": cell.warmup, "against": cell.against})
+    return {name: getattr(study.plan, name) for name in _KEPT} | {"cells": cells}
 
 
 def plan_from_json(table: Any, source: object) -> Study:

@@ -59,7 +59,8 @@ def make_grid(data: StudyData) -> Grid | None:
     for cell in data.study.cells:
         pairs = differences(data, cell)
         if pairs:
-            change = _change(cell, cells[cell.against])
+            base = cells[cell.against].tags
+            change = ", ".join(value for key, value in cell.tags.items() if base.get(key) != value) or cell.name
             taken = cell.against in found.get(change, {})  # by a cell that tags do not tell from this one
             found.setdefault(cell.name if taken else change, {})[cell.against] = Entry(cell.name, pairs)
     shared = _on_several(found)
@@ -75,10 +76,6 @@ def make_grid(data: StudyData) -> Grid | None:
 
 def _on_several(found: Mapping[str, Mapping[str, Entry]]) -> dict[str, Mapping[str, Entry]]:
     return {change: entries for change, entries in found.items() if len(entries) > 1}
-
-
-def _change(cell: Cell, baseline: Cell) -> str:
-    return ", ".join(value for key, value in cell.tags.items() if baseline.tags.get(key) != value) or cell.name
 
 
 def differences(data: StudyData, cell: Cell) -> dict[int, float]:
@@ -98,13 +95,12 @@ def _ends(data: StudyData, cell: str) -> dict[int, tuple[int, float]]:
 
 def as_table(grid: Grid) -> Table:
     """What the picture of it shows, in points."""
-    return Table(TITLE, NOTE, grid.baselines, [_row(change) for change in grid.changes])
-
-
-def _row(change: Change) -> Row:
-    overall = change.overall
-    told = signed(100 * overall.value)
-    if overall.low is not None and overall.high is not None:
-        told += f" [{signed(100 * overall.low)}, {signed(100 * overall.high)}]"
-    cells = {name: (100 * entry.mean, len(entry.by_seed)) for name, entry in change.entries.items()}
-    return Row(change.name, cells, told, bool(overall.sign))
+    rows: list[Row] = []
+    for change in grid.changes:
+        overall = change.overall
+        told = signed(100 * overall.value)
+        if overall.interval is not None:
+            told += f" [{signed(100 * overall.interval.low)}, {signed(100 * overall.interval.high)}]"
+        cells = {name: (100 * entry.mean, len(entry.by_seed)) for name, entry in change.entries.items()}
+        rows.append(Row(change.name, cells, told, bool(overall.sign)))
+    return Table(TITLE, NOTE, grid.baselines, rows)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from isentrope.config.load import load_config
@@ -23,20 +23,12 @@ class Job:
     folder: Path
     command: tuple[str, ...]  # for isentrope: train RECIPE --out ...
     steps: int
-    device: str  # as run.device says
     needs: str = ""  # the name of the job that has to be done before
     settings: tuple[str, ...] = ()
+    config: RunConfig = field(default_factory=RunConfig)  # what the settings come to
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A job with its settings as they come to."""
-
-    job: Job
-    config: RunConfig
-
-
-def make_jobs(study: Study, out: Path, only: Sequence[str] = ()) -> list[Checked]:
+def make_jobs(study: Study, out: Path, only: Sequence[str] = ()) -> list[Job]:
     """All jobs: warm-ups, then by rank, and in a rank the first seed of every cell, then the second: a study that is
     cut short has as many seeds everywhere. One ConfigError lists what is wrong with any cell's settings."""
     unknown = [name for name in only if all(cell.name != name for cell in study.cells)]
@@ -45,7 +37,13 @@ def make_jobs(study: Study, out: Path, only: Sequence[str] = ()) -> list[Checked
         raise ConfigError(f"--only {unknown[0]}: the study has no such cell; there are {names}")
     cells = [cell for cell in study.cells if not only or cell.name in only]
     problems: dict[str, list[str]] = {}
-    jobs = [*_warmups(study, cells, out, problems)]
+    jobs: list[Job] = []
+    for name in dict.fromkeys(cell.warmup for cell in cells if cell.warmup):
+        warmup, folder = study.warmups[name], out / WARMUP / name
+        config = _resolved(warmup.recipe, warmup.settings, f"warmups.{name}", problems)
+        if config is not None:
+            command = _command("sft", warmup.recipe, folder, warmup.settings)
+            jobs.append(Job(f"{WARMUP}/{name}", folder, command, 0, "", warmup.settings, config))
     checked = {cell.name: _resolved(cell.recipe, cell.settings, cell.name, problems) for cell in cells}
     turns = [(cell.rank, number, cell, seed) for cell in cells for number, seed in enumerate(cell.seeds)]
     for _, _, cell, seed in sorted(turns, key=lambda turn: turn[:2]):
@@ -61,39 +59,17 @@ def make_jobs(study: Study, out: Path, only: Sequence[str] = ()) -> list[Checked
     return jobs
 
 
-def _warmups(study: Study, cells: Sequence[Cell], out: Path, problems: dict[str, list[str]]) -> Iterator[Checked]:
-    for name in dict.fromkeys(cell.warmup for cell in cells if cell.warmup):
-        warmup = study.warmups[name]
-        config = _resolved(warmup.recipe, warmup.settings, f"warmups.{name}", problems)
-        if config is not None:
-            folder = out / WARMUP / name
-            command = _command("sft", warmup.recipe, folder, warmup.settings)
-            yield Checked(Job(f"{WARMUP}/{name}", folder, command, 0, config.run.device, "", warmup.settings), config)
-
-
-def _job(cell: Cell, seed: int, config: RunConfig, out: Path) -> Checked:
+def _job(cell: Cell, seed: int, config: RunConfig, out: Path) -> Job:
     folder, settings = run_folder(out, cell.name, seed), (*cell.settings, f"run.seed={seed}")
-    config = replace(config, run=replace(config.run, seed=seed))
+    config, needs = replace(config, run=replace(config.run, seed=seed)), ""
     if cell.warmup:
-        model = shown_path(out / WARMUP / cell.warmup)
-        settings = (*settings, f"policy.model={model}")
+        path, here = (out / WARMUP / cell.warmup).resolve(), Path.cwd()
+        # from here where it lies below, so that a study that is moved along with its surroundings goes on
+        model = str(path.relative_to(here) if path.is_relative_to(here) else path)
+        settings, needs = (*settings, f"policy.model={model}"), f"{WARMUP}/{cell.warmup}"
         config = replace(config, policy=replace(config.policy, model=model))
-    job = Job(
-        name=f"{cell.name}/{folder.name}",
-        folder=folder,
-        command=_command("train", cell.recipe, folder, settings),
-        steps=config.run.steps,
-        device=config.run.device,
-        needs=f"{WARMUP}/{cell.warmup}" if cell.warmup else "",
-        settings=settings,
-    )
-    return Checked(job, config)
-
-
-def shown_path(path: Path) -> str:
-    """From here where it lies below, so that a study that is moved along with its surroundings goes on."""
-    path, here = path.resolve(), Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    command = _command("train", cell.recipe, folder, settings)
+    return Job(f"{cell.name}/{folder.name}", folder, command, config.run.steps, needs, settings, config)
 
 
 def _command(what: str, recipe: Path | None, folder: Path, settings: Sequence[str]) -> tuple[str, ...]:

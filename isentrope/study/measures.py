@@ -23,10 +23,6 @@ def variance(values: Sequence[float]) -> float | None:
     return fmean((value - mean) ** 2 for value in values)
 
 
-def success(run: StudyRun, plan: Plan) -> Points:
-    return run.series(f"eval/{plan.split}/success")
-
-
 def tokens_per_step(run: StudyRun) -> Points:
     """Tokens that were sampled at each step, those of groups that were played and dropped included."""
     groups, size = (run.config.get(f"rollout.{name}") for name in ("groups", "group_size"))
@@ -47,8 +43,8 @@ def all_seconds(run: StudyRun) -> float | None:
     return sum(seconds_of(row) for row in run.timings) if run.timings else None
 
 
-def best_success(run: StudyRun, plan: Plan) -> float | None:
-    return best(*success(run, plan))
+def success(run: StudyRun, plan: Plan) -> Points:
+    return run.series(f"eval/{plan.split}/success")
 
 
 def converged_success(run: StudyRun, plan: Plan) -> float | None:
@@ -60,27 +56,26 @@ def first_success(run: StudyRun, plan: Plan) -> float | None:
     return values[0] if steps and steps[0] == 0 else None
 
 
-def steps_to_threshold(run: StudyRun, plan: Plan) -> float | None:
+def steps_to_threshold(run: StudyRun, plan: Plan) -> int | None:
     return steps_to(*success(run, plan), plan.threshold)
 
 
 def tokens_to_threshold(run: StudyRun, plan: Plan) -> float | None:
-    reached = steps_to(*success(run, plan), plan.threshold)
+    reached = steps_to_threshold(run, plan)
     return None if reached is None else tokens_by(*tokens_per_step(run), reached)
 
 
-def late(key: str) -> Callable[[StudyRun, Plan], float | None]:
+Of = Callable[[StudyRun, Plan], float | None]
+
+
+def late(key: str) -> Of:
     """The mean over the last part of the run."""
     return lambda run, plan: converged(*run.series(key), run.steps, Window(plan.converged))
 
 
-def entropy_variance(run: StudyRun, _: Plan) -> float | None:
-    return variance(run.series(ENTROPY)[1])
-
-
-def entropy_range(run: StudyRun, _: Plan) -> float | None:
-    values = run.series(ENTROPY)[1]
-    return max(values) - min(values) if len(values) > 1 else None
+def of_values(key: str, number: Callable[[Sequence[float]], float | None], least: int = 1) -> Of:
+    """A number of all values of a metric, where there are at least so many."""
+    return lambda run, _: number(values) if len(values := run.series(key)[1]) >= least else None
 
 
 def eruptions(steps: Sequence[int], entropies: Sequence[float]) -> list[float]:
@@ -88,25 +83,9 @@ def eruptions(steps: Sequence[int], entropies: Sequence[float]) -> list[float]:
     return [rise.amplitude for rise in find_phases(steps, entropies).eruptions]
 
 
-def eruption_count(run: StudyRun, _: Plan) -> float | None:
-    steps, values = run.series(ENTROPY)
-    return float(len(eruptions(steps, values))) if steps else None
-
-
-def largest_eruption(run: StudyRun, _: Plan) -> float | None:
-    """In nats; 0 if there was none."""
-    steps, values = run.series(ENTROPY)
-    return max(eruptions(steps, values), default=0.0) if steps else None
-
-
-def mean_entropy(run: StudyRun, _: Plan) -> float | None:
-    values = run.series(ENTROPY)[1]
-    return fmean(values) if values else None
-
-
-def all_tokens(run: StudyRun, _: Plan) -> float | None:
-    tokens = tokens_per_step(run)[1]
-    return sum(tokens) if tokens else None
+def of_eruptions(number: Callable[[list[float]], float]) -> Of:
+    """A number of the amplitudes of a run's eruptions."""
+    return lambda run, _: number(eruptions(*points)) if (points := run.series(ENTROPY))[0] else None
 
 
 @dataclass(frozen=True)
@@ -114,11 +93,10 @@ class Measure:
     key: str
     title: str
     meaning: str
-    of: Callable[[StudyRun, Plan], float | None]
-    scale: float = 1.0  # what it is multiplied by where it is shown
+    of: Of
     places: int = 0  # after the point
+    scale: float = 1.0  # what it is multiplied by where it is shown
     counted: bool = False  # a seed may never get there: the median over seeds, and how many did
-    table: str = "results"  # the table that shows it
 
     @property
     def most(self) -> float:
@@ -128,129 +106,71 @@ class Measure:
 
 def measured(run: StudyRun, plan: Plan) -> dict[str, float]:
     """All measures that the run has."""
-    found = {measure.key: measure.of(run, plan) for measure in MEASURES}
+    found = {measure.key: measure.of(run, plan) for measures in MEASURES.values() for measure in measures}
     return {key: value for key, value in found.items() if value is not None}
 
 
-MEASURES = (
-    Measure("start", "Start", "success before the first step, percent", first_success, 100, places=1),
-    Measure(
-        "succ_best", "Succ.*", "success of a run's best evaluation after step 0, percent", best_success, 100, places=1
+def _late(key: str, title: str, meaning: str, metric: str, places: int) -> Measure:
+    """A share in the last part of the run, in percent."""
+    return Measure(key, title, f"{meaning}, late, percent", late(metric), places, 100)
+
+
+# by the table that shows them
+MEASURES = {
+    "results": (
+        Measure("start", "Start", "success before the first step, percent", first_success, 1, 100),
+        Measure(
+            "succ_best", "Succ.*", "success of a run's best evaluation after step 0, percent",
+            lambda run, plan: best(*success(run, plan)), 1, 100,
+        ),
+        Measure(
+            "succ", "Succ.", "mean success of the evaluations in the last part of a run, percent",
+            converged_success, 1, 100,
+        ),
+        Measure(
+            "steps_to", "Steps to", "first evaluated step with success at the threshold: median over seeds",
+            steps_to_threshold, counted=True,
+        ),
+        Measure(
+            "tokens_to", "Tokens to", "millions of tokens sampled by then: median over seeds",
+            tokens_to_threshold, 3, 1e-6, counted=True,
+        ),
     ),
-    Measure(
-        "succ",
-        "Succ.",
-        "mean success of the evaluations in the last part of a run, percent",
-        converged_success,
-        100,
-        places=1,
+    "entropy": (
+        Measure("entropy", "Entropy", "mean token entropy over all steps, nats", of_values(ENTROPY, fmean), 4),
+        Measure("entropy_late", "Late", "mean token entropy in the last part, nats", late(ENTROPY), 4),
+        Measure(
+            "entropy_variance", "Variance", "variance of the token entropy over the steps, nats² · 10⁻³",
+            of_values(ENTROPY, variance), 2, 1e3,
+        ),
+        Measure(
+            "entropy_range", "Range", "largest minus smallest token entropy, nats",
+            of_values(ENTROPY, lambda values: max(values) - min(values), least=2), 4,
+        ),
+        Measure(
+            "eruptions", "Eruptions", "eruptions of the token entropy in a run",
+            of_eruptions(lambda heights: float(len(heights))), 1,
+        ),
+        Measure(
+            "amplitude", "Amplitude", "largest eruption, nats; 0 for a run without",
+            of_eruptions(lambda heights: max(heights, default=0.0)), 4,
+        ),
     ),
-    Measure(
-        "steps_to",
-        "Steps to",
-        "first evaluated step with success at the threshold: median over seeds",
-        steps_to_threshold,
-        counted=True,
+    "degeneracy": (
+        _late("duplication", "Duplicates", "sentences that stand more than once in their response",
+              "degeneracy/duplication", 2),
+        _late("loops", "Loops", "responses in which a stretch is repeated in a row", "degeneracy/loops", 2),
+        _late("hallucinated", "Made up", "actions that name what is not there", "degeneracy/hallucinated", 2),
+        _late("repeated", "Repeated", "turns with the action of the turn before", "degeneracy/repeated_actions", 1),
+        _late("valid", "Valid", "turns whose response was a valid action", "valid_ratio", 1),
+        Measure("response_tokens", "Tokens", "tokens of a response, late", late("response/tokens"), 1),
     ),
-    Measure(
-        "tokens_to",
-        "Tokens to",
-        "millions of tokens sampled by then: median over seeds",
-        tokens_to_threshold,
-        1e-6,
-        places=3,
-        counted=True,
+    "cost": (
+        Measure("step_seconds", "s/step", "seconds of a training step, median", lambda run, _: step_seconds(run), 2),
+        Measure("seconds", "Seconds", "seconds of a run, evaluations included", lambda run, _: all_seconds(run)),
+        Measure(
+            "tokens", "Tokens", "millions of tokens sampled in training",
+            lambda run, _: sum(tokens) if (tokens := tokens_per_step(run)[1]) else None, 3, 1e-6,
+        ),
     ),
-    Measure("entropy", "Entropy", "mean token entropy over all steps, nats", mean_entropy, places=4, table="entropy"),
-    Measure(
-        "entropy_late", "Late", "mean token entropy in the last part, nats", late(ENTROPY), places=4, table="entropy"
-    ),
-    Measure(
-        "entropy_variance",
-        "Variance",
-        "variance of the token entropy over the steps, nats² · 10⁻³",
-        entropy_variance,
-        1e3,
-        places=2,
-        table="entropy",
-    ),
-    Measure(
-        "entropy_range", "Range", "largest minus smallest token entropy, nats", entropy_range, places=4, table="entropy"
-    ),
-    Measure(
-        "eruptions", "Eruptions", "eruptions of the token entropy in a run", eruption_count, places=1, table="entropy"
-    ),
-    Measure(
-        "amplitude",
-        "Amplitude",
-        "largest eruption, nats; 0 for a run without",
-        largest_eruption,
-        places=4,
-        table="entropy",
-    ),
-    Measure(
-        "duplication",
-        "Duplicates",
-        "sentences that stand more than once in their response, late, percent",
-        late("degeneracy/duplication"),
-        100,
-        places=2,
-        table="degeneracy",
-    ),
-    Measure(
-        "loops",
-        "Loops",
-        "responses in which a stretch is repeated in a row, late, percent",
-        late("degeneracy/loops"),
-        100,
-        places=2,
-        table="degeneracy",
-    ),
-    Measure(
-        "hallucinated",
-        "Made up",
-        "actions that name what is not there, late, percent",
-        late("degeneracy/hallucinated"),
-        100,
-        places=2,
-        table="degeneracy",
-    ),
-    Measure(
-        "repeated",
-        "Repeated",
-        "turns with the action of the turn before, late, percent",
-        late("degeneracy/repeated_actions"),
-        100,
-        places=1,
-        table="degeneracy",
-    ),
-    Measure(
-        "valid",
-        "Valid",
-        "turns whose response was a valid action, late, percent",
-        late("valid_ratio"),
-        100,
-        places=1,
-        table="degeneracy",
-    ),
-    Measure(
-        "response_tokens", "Tokens", "tokens of a response, late", late("response/tokens"), places=1, table="degeneracy"
-    ),
-    Measure(
-        "step_seconds",
-        "s/step",
-        "seconds of a training step, median",
-        lambda run, _: step_seconds(run),
-        places=2,
-        table="cost",
-    ),
-    Measure(
-        "seconds",
-        "Seconds",
-        "seconds of a run, evaluations included",
-        lambda run, _: all_seconds(run),
-        places=0,
-        table="cost",
-    ),
-    Measure("tokens", "Tokens", "millions of tokens sampled in training", all_tokens, 1e-6, places=3, table="cost"),
-)
+}  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Any, cast
 from isentrope.config.convert import read_section
 from isentrope.config.schema import setting
 from isentrope.core.errors import ConfigError
-from isentrope.study.cells import Cell, Group, can_name, expand, seed_list
+from isentrope.study.cells import Cell, can_name, expand, seed_list
 
 
 @dataclass(frozen=True)
@@ -88,20 +88,20 @@ _TABLES = ("set", "warmups", "levels", "grids", "cells")
 
 def read_plan(path: Path) -> Study:
     """The study in a file. One ConfigError lists every problem of its form; the cells' settings are checked apart."""
-    table = _read_toml(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"could not read the study {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
     problems: list[str] = []
     if isinstance(table.get("seeds"), int):
         table["seeds"] = list(seed_list(table["seeds"], "seeds", problems))
     own = {key: value for key, value in table.items() if key not in _TABLES}
     plan = read_section(Plan, own, "", problems, _TABLES) or Plan()  # refused below; first see what else is wrong
     plan = replace(plan, name=plan.name or path.stem)
-    common = Group(
-        settings=tuple(_texts(table.get("set", []), "set", problems)),
-        seeds=plan.seeds,
-        recipe=_beside(path, plan.recipe),
-        warmup=plan.warmup,
-        against=plan.against,
-    )
+    recipe, settings = _beside(path, plan.recipe), _texts(table.get("set", []), "set", problems)
+    common = Cell("", {}, tuple(settings), plan.seeds, recipe, plan.warmup, plan.against)
     warmups = _warmups(path, table.get("warmups", {}), common, problems)
     tables = {name: table.get(name, [] if name == "grids" else {}) for name in ("levels", "grids", "cells")}
     cells = expand(tables, common, path.parent, problems)
@@ -111,22 +111,9 @@ def read_plan(path: Path) -> Study:
     if not cells and not problems:
         problems.append("no cells: write [cells.NAME], or [levels.AXIS.NAME] and [[grids]]")
     if problems:
-        raise _refused(path, problems)
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise ConfigError(f"{path}: {count} in the study\n" + "\n".join(f"- {problem}" for problem in problems))
     return Study(plan, tuple(cells), warmups, path)
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"could not read the study {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-
-
-def _refused(path: Path, problems: list[str]) -> ConfigError:
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    return ConfigError(f"{path}: {count} in the study\n" + "\n".join(f"- {problem}" for problem in problems))
 
 
 def _beside(path: Path, recipe: str) -> Path | None:
@@ -141,7 +128,7 @@ def _texts(value: Any, where: str, problems: list[str]) -> list[str]:
     return []
 
 
-def _warmups(path: Path, tables: Any, common: Group, problems: list[str]) -> dict[str, Warmup]:
+def _warmups(path: Path, tables: Any, common: Cell, problems: list[str]) -> dict[str, Warmup]:
     found: dict[str, Warmup] = {}
     for name, entry in cast("dict[str, Any]", tables).items() if isinstance(tables, dict) else ():
         where = f"warmups.{name}"

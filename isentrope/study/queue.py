@@ -152,25 +152,17 @@ class Queue:
         self.room, self.threads, self.keep, self.pace = room, threads, keep, pace
         self.say: Callable[[str], None] = lambda _: None  # what a user should know; by default nobody listens
         self._put_off: set[str] = set()
-        for entry in self.of(WAITING):
-            self._look_back(entry, retry)
-        self._leave_out_unneeded()
-
-    def _leave_out_unneeded(self) -> None:
-        """A warm-up from which no run is to begin any more."""
-        starts = {entry.job.needs for entry in self.entries}
+        for entry in self.of(WAITING):  # what the folder says of a run from before
+            note = read_note(entry.job.folder)
+            if entry.progress.is_done():
+                self._done(entry)
+            elif note is not None and not retry and note.get("settings") == list(entry.job.settings):
+                entry.state, entry.reason = FAILED, str(note.get("reason", ""))
         needed = {entry.job.needs for entry in self.of(WAITING)}
+        spent = {entry.job.needs for entry in self.entries} - needed  # warm-ups from which no run is to begin any more
         for entry in self.of(WAITING):
-            if entry.job.name in starts - needed:
+            if entry.job.name in spent:
                 entry.state = DONE
-
-    def _look_back(self, entry: Entry, retry: bool) -> None:
-        """What the folder says of a run from before."""
-        note = read_note(entry.job.folder)
-        if entry.progress.is_done():
-            self._done(entry)
-        elif note is not None and not retry and note.get("settings") == list(entry.job.settings):
-            entry.state, entry.reason = FAILED, str(note.get("reason", ""))
 
     def of(self, state: str) -> list[Entry]:
         return [entry for entry in self.entries if entry.state == state]
@@ -253,7 +245,9 @@ class Queue:
             if crowded:
                 self.room.most = max(1, len(self.of(RUNNING)))
             return False
-        self._failed(entry, reason)
+        entry.state, entry.reason = FAILED, reason
+        note = {"status": FAILED, "reason": reason, "settings": list(entry.job.settings)}
+        write_atomically(note_file(entry.job.folder), (json.dumps(note, indent=1) + "\n").encode())
         return True
 
     def _done(self, entry: Entry) -> None:
@@ -261,11 +255,6 @@ class Queue:
         note_file(entry.job.folder).unlink(missing_ok=True)
         if self.keep == "metrics" and entry.job.steps:
             keep_numbers(entry.job.folder)
-
-    def _failed(self, entry: Entry, reason: str) -> None:
-        entry.state, entry.reason = FAILED, reason
-        note = {"status": FAILED, "reason": reason, "settings": list(entry.job.settings)}
-        write_atomically(note_file(entry.job.folder), (json.dumps(note, indent=1) + "\n").encode())
 
     def stop(self) -> None:
         """End what is under way; it goes on from its last checkpoint when the study does."""

@@ -114,14 +114,10 @@ def read_study(path: Path) -> StudyData:
     if path.is_file() and path.name != PLAN:
         return read_compact(path)
     folder = path.parent if path.is_file() else path
-    if (folder / PLAN).is_file():
-        return _read_folders(folder)
-    if (folder / COMPACT).is_file():
-        return read_compact(folder / COMPACT)
-    raise RunError(f"{path} holds no study: neither {PLAN}, which isentrope study writes, nor {COMPACT}")
-
-
-def _read_folders(folder: Path) -> StudyData:
+    if not (folder / PLAN).is_file():
+        if (folder / COMPACT).is_file():
+            return read_compact(folder / COMPACT)
+        raise RunError(f"{path} holds no study: neither {PLAN}, which isentrope study writes, nor {COMPACT}")
     try:
         table = json.loads((folder / PLAN).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -151,30 +147,14 @@ def _study_run(path: Path, cell: str, tags: Mapping[str, str], seed: int) -> Stu
     except RunError as error:
         return StudyRun(cell, tags, seed, FAILED, str(error))
     status = DONE if is_done(run) else FAILED if note is not None else UNFINISHED
-    train, evals, sft = (tuple(rounded(record) for record in run.of_kind(kind)) for kind in ("train", "eval", "sft"))
-    return StudyRun(
-        cell=cell,
-        tags=tags,
-        seed=seed,
-        status=status,
-        reason=reason if status == FAILED else "",
-        config=_settings(run),
-        train=train,
-        evals=evals,
-        sft=sft,
-        timings=tuple(rounded(record) for record in run.timings),
-        events=tuple(rounded(record) for record in run.events),
-        **recorded(run.about),
-    )
-
-
-def _settings(run: Run) -> dict[str, Any]:
-    """By full names. A warm-up is told as `warmup/NAME`: where on the disk the study lay is nobody's business."""
     settings = leaves(run.config)
     model = Path(str(settings.get("policy.model", "")))
-    if model.is_absolute() and model.parent.name == WARMUP:
+    if model.is_absolute() and model.parent.name == WARMUP:  # where on the disk the study lay is nobody's business
         settings["policy.model"] = f"{WARMUP}/{model.name}"
-    return settings
+    logs = (*(run.of_kind(kind) for kind in ("train", "eval", "sft")), run.timings, run.events)
+    train, evals, sft, timings, events = (tuple(rounded(record) for record in log) for log in logs)
+    reason, about = reason if status == FAILED else "", recorded(run.about)
+    return StudyRun(cell, tags, seed, status, reason, settings, train, evals, sft, timings, events, **about)
 
 
 def recorded(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from isentrope.analysis.tables import (
@@ -26,7 +26,7 @@ from isentrope.study.curves import charts, write_curves
 from isentrope.study.grid import NOTE, PICTURE, TITLE, as_table, make_grid
 from isentrope.study.measures import Measure
 from isentrope.study.read import DONE, StudyData
-from isentrope.study.tables import TITLES, Counted, Figure, Over, Row, StudyTable, make_tables, notes, state
+from isentrope.study.tables import TITLES, Counted, Figure, Over, StudyTable, make_tables, notes, state
 
 FILES = {"md": "tables.md", "latex": "tables.tex", "html": "index.html", "csv": "tables.csv"}
 _CSV_HEAD = (
@@ -57,28 +57,27 @@ def lines_of(table: StudyTable) -> Table:
     """The table as text. A column that no row has is left out."""
     used = [n for n in range(len(table.measures)) if any(row.figures[n] is not None for row in table.rows)]
     head = [*table.names, *(one_line(table.measures[n].title) for n in used)]
-    rows = [[*_names(table, row), *(_figure(row.figures[n], table, n) for n in used)] for row in table.rows]
+    rows: list[list[str]] = []
+    for row in table.rows:
+        against = [one_line(row.against)] if "against" in table.names else []
+        seeds = str(row.seeds) if row.seeds == row.planned else f"{row.seeds} of {row.planned}"
+        figures = [_figure(row.figures[n], table.measures[n], table.differences) for n in used]
+        rows.append([marked(one_line(row.cell), row.note), *against, seeds, *figures])
     return Table(head, rows, len(table.names) - 1)
 
 
-def _names(table: StudyTable, row: Row) -> list[str]:
-    seeds = str(row.seeds) if row.seeds == row.planned else f"{row.seeds} of {row.planned}"
-    return [marked(one_line(row.cell), row.note), *([one_line(row.against)] if "against" in table.names else []), seeds]
-
-
-def _figure(figure: Figure, table: StudyTable, number: int) -> str:
-    measure = table.measures[number]
+def _figure(figure: Figure, measure: Measure, signed: bool) -> str:
     if figure is None:
         return "-"
     if isinstance(figure, Counted):
         told = "-" if figure.value is None else _number(figure.value, measure)
         return f"{told} ({figure.reached}/{len(figure.by_seed)})"
-    told = _number(figure.value, measure, signed=table.differences)
+    told = _number(figure.value, measure, signed)
     if figure.low is not None and figure.high is not None:
         return f"{told} [{_number(figure.low, measure)}, {_number(figure.high, measure)}]"
     if len(figure.by_seed) == 1:
         return told
-    return f"{told} ({' and '.join(_number(value, measure, table.differences) for value in figure.by_seed.values())})"
+    return f"{told} ({' and '.join(_number(value, measure, signed) for value in figure.by_seed.values())})"
 
 
 def _number(value: float, measure: Measure, signed: bool = False) -> str:
@@ -90,7 +89,7 @@ def _legend(measures: Sequence[Measure]) -> str:
     return "; ".join(f"{measure.title}: {measure.meaning}" for measure in measures) + "."
 
 
-def _plain_text(data: StudyData) -> str:
+def _text(data: StudyData) -> str:
     tables = [f"{table.title}\n\n{text(lines_of(table))}" for table in make_tables(data)]
     told = "\n".join(one_line(note) for note in notes(data))
     return "\n\n".join([f"{one_line(data.name)}: {state(data)}", *tables, told]) + "\n"
@@ -150,9 +149,11 @@ def _exact(value: float | None) -> str:
 
 def _page(data: StudyData) -> str:
     """Tables and curves in one HTML file."""
-    tables = make_tables(data)
+    tables, grid = make_tables(data), make_grid(data)
     sections = {title: "".join(_card(one) for one in tables if one.key == kind) for kind, title in TITLES.items()}
-    sections[TITLE] = _grid(data) + sections[TITLE]
+    if grid is not None:
+        drawn = f'<p class="small">{NOTE}</p><div class="scroll">{grid_in_page(as_table(grid))}</div>'
+        sections[TITLE] = f'<div class="card said">{drawn}</div>{sections[TITLE]}'
     drawn = "".join(figure(one.chart) for one in charts(data))
     sections["Curves"] = f'<div class="grid">{drawn}</div>' if drawn else ""
     sections["Cells"] = _settings(data)
@@ -168,14 +169,6 @@ def _card(table: StudyTable) -> str:
     made = html([safe(cell) for cell in lines.head], [[safe(cell) for cell in row] for row in lines.rows], "dense")
     told = "" if table.differences else f'<p class="small">{safe(_legend(table.measures))}</p>'
     return f'<div class="card table"><h3>{safe(table.title)}</h3><div class="scroll">{made}</div>{told}</div>'
-
-
-def _grid(data: StudyData) -> str:
-    grid = make_grid(data)
-    if grid is None:
-        return ""
-    drawn = grid_in_page(as_table(grid))
-    return f'<div class="card said"><p class="small">{NOTE}</p><div class="scroll">{drawn}</div></div>'
 
 
 def _settings(data: StudyData) -> str:
@@ -195,10 +188,4 @@ def _settings(data: StudyData) -> str:
     return f'<div class="card table">{told}<div class="scroll">{made}</div></div>'
 
 
-FORMS: dict[str, Callable[[StudyData], str]] = {
-    "text": _plain_text,
-    "md": _markdown,
-    "latex": _latex,
-    "html": _page,
-    "csv": _csv,
-}
+FORMS = {"text": _text, "md": _markdown, "latex": _latex, "html": _page, "csv": _csv}

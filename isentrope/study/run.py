@@ -26,7 +26,7 @@ from isentrope.runs.layout import METRICS, recorded_config
 from isentrope.runs.lock import hold
 from isentrope.study.device import room_for
 from isentrope.study.folder import WARMUP, run_folder, write_plan
-from isentrope.study.jobs import Checked, make_jobs
+from isentrope.study.jobs import Job, make_jobs
 from isentrope.study.plan import Study
 from isentrope.study.queue import GRACE, RUNNING, Entry, Queue
 from isentrope.study.read import DONE, StudyData, StudyRun, read_warmup
@@ -37,56 +37,42 @@ _NOT_COMPARED = (
     "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "run.track", "task.where", "task.workers",
     "engine.memory", "learn.micro_tokens", "eval.splits",
 )  # fmt: skip
-LOSS = "sft/loss"
 _POLL_SECONDS = 0.5  # between two looks at the runs
 _SHORTEST_START = 20.0  # seconds that must be left to begin another run: less would only be thrown away
 
 
-def begun_cells(study: Study, out: Path, earlier: StudyData | None) -> list[str]:
-    """Cells of which a run was begun in `out`, or done elsewhere."""
-    there = {run.cell for run in earlier.runs if run.status == DONE} if earlier else set[str]()
-    found: list[str] = []
-    for cell in study.cells:
-        here = any((run_folder(out, cell.name, seed) / METRICS).is_file() for seed in cell.seeds)
-        found += [cell.name] if here or cell.name in there else []
-    return found
-
-
-def check_begun(jobs: Sequence[Checked]) -> None:
+def check_begun(jobs: Sequence[Job]) -> None:
     """Refuse to mix runs: also one that is done must have the settings that it would be begun with."""
-    for checked in jobs:
-        folder = checked.job.folder
-        if not (folder / METRICS).is_file() or recorded_config(folder) is None:
+    for job in jobs:
+        if not (job.folder / METRICS).is_file() or recorded_config(job.folder) is None:
             continue
-        before = leaves(read_config(folder)[1])
-        if told := differing(before, leaves(as_table(with_options(checked.config)))):
+        before = leaves(read_config(job.folder)[1])
+        if told := differing(before, leaves(as_table(with_options(job.config)))):
             raise RunError(
-                f"{folder} was begun with other settings: {told}. Give the cell another name or the study another "
+                f"{job.folder} was begun with other settings: {told}. Give the cell another name or the study another "
                 "--out, or remove the folder"
             )
 
 
-def done_before(jobs: Sequence[Checked], earlier: StudyData) -> frozenset[str]:
+def done_before(jobs: Sequence[Job], earlier: StudyData) -> frozenset[str]:
     """The names of the jobs that were done in an earlier part of the study, elsewhere."""
     found = {run.name: run for run in earlier.runs if run.status == DONE}
-    for checked in jobs:
-        run = found.get(checked.job.name)
-        now = leaves(as_table(with_options(checked.config)))
+    for job in jobs:
+        run = found.get(job.name)
+        now = leaves(as_table(with_options(job.config)))
         if run is not None and (told := differing(run.config, {**now, "policy.model": run.config.get("policy.model")})):
             raise RunError(f"{run.name} was run earlier with other settings: {told}. Give the cell another name")
-    return frozenset(checked.job.name for checked in jobs if checked.job.name in found)
+    return frozenset(job.name for job in jobs if job.name in found)
 
 
 def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The first settings in which the two differ, in words; empty if they do not. One that an older run did not
     record is at its default."""
-    keys = [key for key in sorted(now) if key in before and key not in _NOT_COMPARED]
-    told = [f"{key} was {before[key]!r}, now {_plain(now[key])!r}" for key in keys if before[key] != _plain(now[key])]
+    told: list[str] = []
+    for key in sorted(now.keys() & before.keys() - {*_NOT_COMPARED}):
+        value = list(cast("tuple[Any, ...]", now[key])) if isinstance(now[key], tuple) else now[key]
+        told += [f"{key} was {before[key]!r}, now {value!r}"] if before[key] != value else []
     return "; ".join(told[:3])
-
-
-def _plain(value: Any) -> Any:
-    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
 def other_start(out: Path, job: str, earlier: StudyData | None) -> str:
@@ -111,7 +97,7 @@ def other_start(out: Path, job: str, earlier: StudyData | None) -> str:
 
 def _apart(here: StudyRun, there: StudyRun) -> str:
     """The first step at which two warm-ups differ, in words. Both are known to four digits."""
-    points = [zip(*run.series(LOSS), strict=True) for run in (here, there)]
+    points = [zip(*run.series("sft/loss"), strict=True) for run in (here, there)]
     for now, before in zip_longest(*points):
         if now != before:
             step = (now or before)[0]
@@ -136,19 +122,17 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
     began = time.monotonic()
     minutes = how.minutes or study.plan.minutes
     deadline = began + 60 * minutes - GRACE if minutes else float("inf")
-    checked = make_jobs(study, out, how.only)
-    others = [name for name in begun_cells(study, out, how.earlier) if how.only and name not in how.only]
-    every = [*checked, *(make_jobs(study, out, others) if others else ())]  # also what is not run now must fit the plan
+    jobs = make_jobs(study, out, how.only)
+    every = jobs + (_not_asked_for(study, out, how) if how.only else [])
     check_begun(every)
     elsewhere = done_before(every, how.earlier) if how.earlier else frozenset[str]()
     # one process at a time runs a study; the lock dies with it
     refused = f"another process runs the study in {out}; wait for it or choose another --out"
     with hold(out / "study.lock", refused):
         write_plan(out, study)
-        room = room_for(checked[0].config.run.device, how.side_by_side or study.plan.side_by_side, usable_cores())
-        threads = max(1, usable_cores() // min(room.most, len(checked)))
-        jobs, pace = [one.job for one in checked], study.plan.seconds_per_step
-        queue = Queue(jobs, room, threads, study.plan.keep, how.retry, elsewhere, pace)
+        room = room_for(jobs[0].config.run.device, how.side_by_side or study.plan.side_by_side, usable_cores())
+        threads = max(1, usable_cores() // min(room.most, len(jobs)))
+        queue = Queue(jobs, room, threads, study.plan.keep, how.retry, elsewhere, study.plan.seconds_per_step)
         queue.say = show.say
         show.begin(queue, minutes)
         for entry in queue.of(DONE):
@@ -169,6 +153,17 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
             queue.stop()
             show.end()
     return queue
+
+
+def _not_asked_for(study: Study, out: Path, how: How) -> list[Job]:
+    """The jobs of cells that --only leaves out and of which a run was begun here, or done elsewhere: they too must fit
+    the plan."""
+    begun = {run.cell for run in how.earlier.runs if run.status == DONE} if how.earlier else set[str]()
+    for cell in study.cells:
+        if any((run_folder(out, cell.name, seed) / METRICS).is_file() for seed in cell.seeds):
+            begun.add(cell.name)
+    others = [cell.name for cell in study.cells if cell.name in begun - {*how.only}]
+    return make_jobs(study, out, others) if others else []
 
 
 def _compare_start(entry: Entry, out: Path, how: How, show: Show) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from isentrope.core.stats import Mean, bootstrap, median_of, paired
 from isentrope.metrics.temperature import entropy_temperature, footnotes
 from isentrope.study.cells import Cell
-from isentrope.study.grid import TITLE, Change, Grid, make_grid
+from isentrope.study.grid import TITLE, Grid, make_grid
 from isentrope.study.measures import MEASURES, Measure, measured
-from isentrope.study.plan import Plan
-from isentrope.study.read import DONE, FAILED, StudyData, StudyRun
+from isentrope.study.read import DONE, FAILED, StudyData
 
 TITLES = {
     "results": "Success",
@@ -76,7 +75,10 @@ class StudyTable:
 def make_tables(data: StudyData) -> list[StudyTable]:
     """Each table, followed by the differences that belong to it. Only runs that are done count; a cell without one has
     no row."""
-    values = by_cell(data)
+    values: dict[str, Values] = {cell.name: {} for cell in data.study.cells}
+    for run in data.runs:
+        if run.status == DONE:
+            values[run.cell][run.seed] = measured(run, data.study.plan)
     cells = [cell for cell in data.study.cells if values[cell.name]]
     pairs = [cell for cell in cells if cell.against and values[cell.name].keys() & values[cell.against].keys()]
     made: list[StudyTable] = []
@@ -85,17 +87,15 @@ def make_tables(data: StudyData) -> list[StudyTable]:
         if key == "grid":
             made += [_grid_table(grid, data)] if grid else []
             continue
-        measures = tuple(measure for measure in MEASURES if measure.table == key)
-        rows = tuple(_row(cell, measures, values[cell.name]) for cell in cells)
-        heat = entropy_notes(data) if key == "entropy" else dict[str, str]()
+        measures, heat = MEASURES[key], entropy_notes(data) if key == "entropy" else dict[str, str]()
+        rows = [_row(cell, measures, values[cell.name], heat) for cell in cells]
         compared = tuple(measure for measure in measures if not measure.counted)
-        differences = tuple(_difference(cell, compared, values[cell.name], values[cell.against]) for cell in pairs)
-        rows, differences = (tuple(_noted(row, heat) for row in some) for some in (rows, differences))
+        differences = [_difference(cell, compared, values, heat) for cell in pairs]
         if rows:
-            made.append(StudyTable(key, title, measures, rows))
+            made.append(StudyTable(key, title, measures, tuple(rows)))
         if any(figure for row in differences for figure in row.figures):
             told = f"{title}: difference to the cell it is compared with, by seed"
-            made.append(StudyTable(key, told, compared, differences, True, ("cell", "against", "seeds")))
+            made.append(StudyTable(key, told, compared, tuple(differences), True, ("cell", "against", "seeds")))
     return made
 
 
@@ -108,65 +108,44 @@ def entropy_notes(data: StudyData) -> dict[str, str]:
     return found
 
 
-def _noted(row: Row, notes: Mapping[str, str]) -> Row:
-    """A difference is marked for both of its cells."""
-    told = [f"{name}: {notes[name]}" for name in (row.cell, row.against) if name in notes]
-    return replace(row, note="; ".join(told))
-
-
 def _grid_table(grid: Grid, data: StudyData) -> StudyTable:
     """A column for each baseline, and one over all of them: there the interval is over baselines."""
     columns = tuple(
-        Measure(name, name, f"difference in Succ. to {name}", _of_no_run, 100, places=1, table="grid")
+        Measure(name, name, f"difference in Succ. to {name}", lambda run, plan: None, 1, 100)
         for name in (*grid.baselines, "over all")
-    )
+    )  # a difference between cells: no run has it by itself
     planned = {cell.name: len(cell.seeds) for cell in data.study.cells}
     rows: list[Row] = []
     for change in grid.changes:
         entries = change.entries
         pairs = sum(len(entry.by_seed) for entry in entries.values())
-        figures = [_of_seeds(entries[name].by_seed) if name in entries else None for name in grid.baselines]
+        by_seed = [entries[name].by_seed if name in entries else None for name in grid.baselines]
+        figures = [_over(one, bootstrap(list(one.values()))) if one else None for one in by_seed]
+        means = {number: entry.mean for number, entry in enumerate(entries.values())}
+        over_all = Over(change.overall.value, means, change.overall.low, change.overall.high)
         wanted = sum(planned[entry.cell] for entry in entries.values())
-        rows.append(Row(change.name, {}, pairs, wanted, (*figures, _over_all(change))))
+        rows.append(Row(change.name, {}, pairs, wanted, (*figures, over_all)))
     title = f"{TITLE}: difference in Succ. by seed; over all: over baselines"
     return StudyTable("grid", title, columns, tuple(rows), True, ("change", "pairs"))
-
-
-def _of_no_run(run: StudyRun, plan: Plan) -> float | None:
-    """A column of the grid is a difference between cells: no run has it by itself."""
-
-
-def _of_seeds(by_seed: Mapping[int, float]) -> Over:
-    return _over(by_seed, bootstrap(list(by_seed.values())))
-
-
-def _over_all(change: Change) -> Over:
-    found = change.overall
-    means = {number: entry.mean for number, entry in enumerate(change.entries.values())}
-    return Over(found.value, means, found.low, found.high)
 
 
 Values = dict[int, dict[str, float]]  # of a cell: seed -> measure -> value
 
 
-def by_cell(data: StudyData) -> dict[str, Values]:
-    plan = data.study.plan
-    return {
-        cell.name: {run.seed: measured(run, plan) for run in data.cell(cell.name, DONE)} for cell in data.study.cells
-    }
+def _row(cell: Cell, measures: Sequence[Measure], values: Values, notes: Mapping[str, str]) -> Row:
+    figures: list[Figure] = []
+    for measure in measures:
+        every, known = {seed: found.get(measure.key) for seed, found in values.items()}, _column(values, measure.key)
+        if measure.counted:
+            figures.append(Counted(median_of(list(every.values())), every))
+        else:
+            figures.append(_over(known, bootstrap(list(known.values())), (0.0, measure.most)) if known else None)
+    return Row(cell.name, cell.tags, len(values), len(cell.seeds), tuple(figures), note=_note(notes, cell.name))
 
 
-def _row(cell: Cell, measures: Sequence[Measure], values: Values) -> Row:
-    figures = tuple(_figure(measure, values) for measure in measures)
-    return Row(cell.name, cell.tags, len(values), len(cell.seeds), figures)
-
-
-def _figure(measure: Measure, values: Values) -> Figure:
-    if measure.counted:
-        every = {seed: found.get(measure.key) for seed, found in values.items()}
-        return Counted(median_of(list(every.values())), every)
-    known = _column(values, measure.key)
-    return _over(known, bootstrap(list(known.values())), (0.0, measure.most)) if known else None
+def _note(notes: Mapping[str, str], *cells: str) -> str:
+    """A difference is marked for both of its cells."""
+    return "; ".join(f"{name}: {notes[name]}" for name in cells if name in notes)
 
 
 def _over(by_seed: Mapping[int, float], found: Mean, bounds: tuple[float, float] = (-math.inf, math.inf)) -> Over:
@@ -177,16 +156,15 @@ def _over(by_seed: Mapping[int, float], found: Mean, bounds: tuple[float, float]
     return Over(found.value, by_seed, ends.low, ends.high)
 
 
-def _difference(cell: Cell, measures: Sequence[Measure], ours: Values, theirs: Values) -> Row:
-    shared = ours.keys() & theirs.keys()
-    figures = tuple(_apart(_column(ours, measure.key), _column(theirs, measure.key)) for measure in measures)
-    return Row(cell.name, cell.tags, len(shared), len(cell.seeds), figures, cell.against)
-
-
-def _apart(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Over | None:
-    found = paired(ours, theirs)
-    by_seed = {seed: value - theirs[seed] for seed, value in ours.items() if seed in theirs}
-    return _over(by_seed, found) if found is not None else None
+def _difference(cell: Cell, measures: Sequence[Measure], values: Mapping[str, Values], notes: Mapping[str, str]) -> Row:
+    ours, theirs, figures = values[cell.name], values[cell.against], list[Figure]()
+    for measure in measures:
+        us, them = _column(ours, measure.key), _column(theirs, measure.key)
+        found = paired(us, them)
+        by_seed = {seed: value - them[seed] for seed, value in us.items() if seed in them}
+        figures.append(_over(by_seed, found) if found else None)
+    seeds, note = len(ours.keys() & theirs.keys()), _note(notes, cell.name, cell.against)
+    return Row(cell.name, cell.tags, seeds, len(cell.seeds), tuple(figures), cell.against, note)
 
 
 def _column(values: Values, key: str) -> dict[int, float]:
@@ -224,26 +202,11 @@ def notes(data: StudyData) -> list[str]:
         "seeds got there.",
         "Seconds were measured with other runs beside; to compare costs, run cells alone (--side-by-side 1).",
     ]
+    told += footnotes(entropy_notes(data))
+    for cell in data.study.cells:  # whose runs are longer or shorter than those that they are compared with
+        lengths = [sorted({run.steps for run in data.cell(name, DONE)} - {0}) for name in (cell.name, cell.against)]
+        if all(lengths) and lengths[0] != lengths[1]:
+            ours, theirs = (" or ".join(str(steps) for steps in several) for several in lengths)
+            told.append(f"{cell.name} is compared with runs of another length: {ours} steps, {cell.against} {theirs}.")
     failed = [run for run in data.runs if run.status == FAILED]
-    return [
-        *told,
-        *footnotes(entropy_notes(data)),
-        *_lengths(data),
-        *(f"{run.name} failed: {run.reason[:_MOST_REASON]}" for run in failed),
-    ]
-
-
-def _lengths(data: StudyData) -> list[str]:
-    """Cells whose runs are longer or shorter than those that they are compared with."""
-    steps = {cell.name: sorted({run.steps for run in data.cell(cell.name, DONE)} - {0}) for cell in data.study.cells}
-    pairs = [cell for cell in data.study.cells if cell.against and steps[cell.name] and steps[cell.against]]
-    return [
-        f"{cell.name} is compared with runs of another length: {_listed(steps[cell.name])} steps, "
-        f"{cell.against} {_listed(steps[cell.against])}."
-        for cell in pairs
-        if steps[cell.name] != steps[cell.against]
-    ]
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return " or ".join(str(number) for number in numbers)
+    return told + [f"{run.name} failed: {run.reason[:_MOST_REASON]}" for run in failed]

@@ -15,7 +15,7 @@ from tests.study.test_queue import SLEEP, Small, states
 
 def progress(folder: Path, name: str, steps: int, here: int = 0, pace: float = 0.0) -> Progress:
     """A run of which this process has done `here` steps of `pace` seconds."""
-    made = Progress(Job(name, folder / name, (SLEEP,), steps, "cpu"))
+    made = Progress(Job(name, folder / name, (SLEEP,), steps))
     if here:
         made.step, made.began, made.looked = here, 100.0, 100.0 + pace * here
     return made
@@ -52,7 +52,7 @@ def test_a_resumed_run_goes_on_from_its_checkpoint_and_not_from_the_end_of_its_l
         (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"step": n}) + "\n" for n in range(1, last + 1)))
 
     write_steps(39)
-    resumed = Progress(Job("a/seed-0", tmp_path, (SLEEP,), 100, "cpu"))
+    resumed = Progress(Job("a/seed-0", tmp_path, (SLEEP,), 100))
     resumed.begin()
     assert (resumed.steps_here, resumed.has_learnt) == (0, False)
     write_steps(20)  # what the run does first
@@ -70,7 +70,7 @@ def test_only_what_is_clearly_too_long_is_put_off(tmp_path: Path, left: float, e
 
 
 def queue_of(folder: Path, *steps: int, most: int = 1, pace: float = 1.0) -> tuple[Queue, list[str]]:
-    jobs = [Job(f"c{n}/seed-0", folder / f"c{n}" / "seed-0", (SLEEP,), many, "cpu") for n, many in enumerate(steps)]
+    jobs = [Job(f"c{n}/seed-0", folder / f"c{n}" / "seed-0", (SLEEP,), many) for n, many in enumerate(steps)]
     queue, told = Small(jobs, Room(most), 1, "all", pace=pace), list[str]()
     queue.say = told.append
     return queue, told

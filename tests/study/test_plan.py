@@ -132,7 +132,7 @@ def test_every_cell_is_checked_before_anything_runs(tmp_path: Path) -> None:
 
 def test_jobs_go_by_rank_and_then_seed_by_seed(tmp_path: Path) -> None:
     text = "seeds = 2\nwarmup = 'w'\n[warmups.w]\n[cells.late]\nrank = 1\n[cells.a]\n[cells.b]\nseeds = [5]\n"
-    jobs = [checked.job for checked in make_jobs(plan(tmp_path, text), tmp_path / "out")]
+    jobs = make_jobs(plan(tmp_path, text), tmp_path / "out")
     assert [job.name for job in jobs] == ["warmup/w", "a/seed-0", "b/seed-5", "a/seed-1", "late/seed-0", "late/seed-1"]
     assert [job.needs for job in jobs] == ["", *["warmup/w"] * 5]
     assert "run.seed=5" in jobs[2].command
@@ -149,12 +149,12 @@ def test_settings_of_the_command_win_in_cells_and_warmups(tmp_path: Path) -> Non
     study = laid_over(read_plan(tmp_path / "s.toml"), ["run.steps=9", "sft.games=2"])
     jobs = make_jobs(study, tmp_path / "out")
     assert [(one.config.run.steps, one.config.sft.games) for one in jobs] == [(9, 2)] * len(jobs)
-    assert {one.job.name.split("/")[0] for one in jobs} == {"warmup", "a"}
+    assert {one.name.split("/")[0] for one in jobs} == {"warmup", "a"}
 
 
 def test_only_some_cells(tmp_path: Path) -> None:
     study = plan(tmp_path, GRID)
-    assert {one.job.folder.parent.name for one in make_jobs(study, tmp_path, ["ppo"])} == {"ppo"}
+    assert {one.folder.parent.name for one in make_jobs(study, tmp_path, ["ppo"])} == {"ppo"}
     with pytest.raises(ConfigError, match="no such cell"):
         make_jobs(study, tmp_path, ["pppo"])
 
@@ -173,7 +173,7 @@ COMPARES_NOTHING = ("setting", "erupted")
 def test_the_studies_that_come_with_it_can_be_run(name: str, tmp_path: Path) -> None:
     study = read_plan(STUDIES / f"{name}.toml")
     jobs = make_jobs(study, tmp_path)
-    runs = [checked for checked in jobs if checked.job.steps]
+    runs = [checked for checked in jobs if checked.steps]
     assert len(runs) == sum(len(cell.seeds) for cell in study.cells)
     assert len({str(sorted(vars(checked.config).items())) for checked in runs}) == len(runs)  # no two runs alike
     baselines = [cell for cell in study.cells if not cell.against]

@@ -44,7 +44,7 @@ class Small(Queue):
 
 
 def job(folder: Path, name: str, program: str, needs: str = "", steps: int = 2) -> Job:
-    return Job(name, folder / name, (program,), steps, "cpu", needs, (f"x={name}",))
+    return Job(name, folder / name, (program,), steps, needs, (f"x={name}",))
 
 
 def run(queue: Queue, seconds: float = 30.0) -> Queue:

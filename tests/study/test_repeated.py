@@ -29,7 +29,7 @@ def test_a_recipe_repeats_its_kept_runs(name: str, tmp_path: Path) -> None:
     assert done_before(jobs, kept) == {run.name for run in kept.runs if run.status == DONE}  # raises where they differ
     forms = {cell.tags["algorithm"] for cell in study.cells if "learn.algorithm=gigpo_mixed" in cell.settings}
     assert forms == {"gigpo"}
-    asked = {checked.config.learn.advantage for checked in jobs if checked.job.name.startswith("gigpo")}
+    asked = {checked.config.learn.advantage for checked in jobs if checked.name.startswith("gigpo")}
     made = {run.config["learn.advantage"] for run in kept.runs if run.tags["algorithm"] == "gigpo"}
     assert asked == made == {"gigpo_mixed"}
 
@@ -40,7 +40,7 @@ def test_a_study_goes_on_in_the_folder_of_an_earlier_version(tmp_path: Path) -> 
     (tmp_path / "other.toml").write_text("seeds = 1\n[cells.a]\nset = ['learn.algorithm=gigpo']\n")
     jobs, other = (make_jobs(read_plan(tmp_path / f"{name}.toml"), tmp_path / "out") for name in ("study", "other"))
     recorded = config_to_toml(with_options(jobs[0].config)).replace('"gigpo_mixed"', '"gigpo"')
-    folder = jobs[0].job.folder
+    folder = jobs[0].folder
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(recorded.replace("\nstep_weight", "\nstep_std = false\nstep_weight"))
     (folder / "metrics.jsonl").write_text("")
