@@ -21,7 +21,8 @@ from torch import Tensor
 from isentrope.agent.context import split_prefix
 from isentrope.core.engine import TAIL_BYTES, Request, Sampled
 from isentrope.core.tokenizer import ChatTokenizer
-from isentrope.models.policy import Cache, Policy
+from isentrope.models.kv_cache import Cache
+from isentrope.models.policy import Policy
 from isentrope.models.token_head import logits
 
 

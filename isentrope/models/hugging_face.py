@@ -1,6 +1,6 @@
 """Runs any Hugging Face causal language model from a local folder, with the same calls as our own model.
 
-All that is asked of the model is to take positions, an attention mask and a cache (`RowCache`), so every
+All that is asked of the model is to take positions, an attention mask and a cache (`kv_cache.Cache`), so every
 architecture with full attention works.
 """
 
@@ -18,82 +18,12 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from isentrope.core.errors import ConfigError, EngineError, writing
-from isentrope.models.llama import seen_BTT
+from isentrope.models.kv_cache import Cache, seen_BTT
 from isentrope.models.sources.cache import quiet_transformers
 from isentrope.models.sources.catalogue import unsupported
 
 ATTENTION = "isentrope"
 """The name under which `grouped_attention` is known to transformers."""
-
-
-class RowCache:
-    """Keys and values of many conversations, one row each, where transformers expects its own cache.
-
-    The model's own layers hand their keys and values to `update`, which writes them in place, each conversation at its
-    own length, and gives back all that the conversation has so far. Nothing is copied from token to token.
-    """
-
-    def __init__(self, rows: int, device: torch.device) -> None:
-        self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
-        self.layers: list[tuple[Tensor, Tensor]] = []
-        self._columns = self._moves = 0
-        self._positions = self.lengths[:, None]
-        self._rows: Tensor | None = None
-        self._seen = 0
-
-    def reserve(self, columns: int) -> None:
-        """Make room for conversations of this length."""
-        if columns > self._columns:
-            step = 512 if self.lengths.is_cuda else 64
-            self._columns = -(-max(columns, self._columns + self._columns // 2) // step) * step
-            self._moves += 1
-            for i, (keys, values) in enumerate(self.layers):  # one by one: the old and the new never stand side by side
-                self.layers[i] = (self._wider(keys), self._wider(values))
-
-    def _wider(self, old: Tensor) -> Tensor:
-        rows, heads, have, size = old.shape
-        new = torch.zeros(rows, heads, self._columns, size, dtype=old.dtype, device=old.device)
-        new[:, :, :have] = old
-        return new
-
-    def place(self) -> int:
-        return self._moves
-
-    def keep(self, rows: Tensor) -> None:
-        """Forget every conversation but these."""
-        self.lengths = self.lengths[rows]
-        self._moves += 1
-        for i, (keys, values) in enumerate(self.layers):
-            self.layers[i] = (keys[rows], values[rows])
-
-    def copy(self, sources: Tensor, targets: Tensor) -> None:
-        """Make the conversations of some rows those of others."""
-        self.lengths[targets] = self.lengths[sources]
-        longest = int(self.lengths[sources].max())
-        for store in (store for layer in self.layers for store in layer):
-            store[targets, :, :longest] = store[sources, :, :longest]
-
-    def begin(self, positions_RT: Tensor, rows: Tensor | None, seen: int) -> None:
-        """Say where the next pass writes, and how many columns it looks at."""
-        self.reserve(seen)
-        self._positions, self._rows, self._seen = positions_RT, rows, seen
-
-    def update(self, keys: Tensor, values: Tensor, layer_idx: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """Called by each layer of the model with what it computed, [rows heads new size]."""
-        if layer_idx == len(self.layers):
-            shape = (len(self.lengths), keys.shape[1], self._columns, keys.shape[3])
-            self.layers.append((keys.new_zeros(shape), values.new_zeros((*shape[:3], values.shape[3]))))
-        everyone = torch.arange(len(self.lengths), device=keys.device)
-        where = (everyone if self._rows is None else self._rows)[:, None]
-        found: list[Tensor] = []
-        for store, new in zip(self.layers[layer_idx], (keys, values), strict=True):
-            store[where, :, self._positions] = new.transpose(1, 2)
-            held = store[:, :, : self._seen]
-            found.append(held if self._rows is None else held[self._rows])
-        return found[0], found[1]
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        return self._seen
 
 
 def grouped_attention(
@@ -210,19 +140,14 @@ class HuggingFaceModel(nn.Module):
             for layer in self._layers:
                 layer.training = False
 
-    def new_cache(self, rows: int) -> RowCache:
-        return RowCache(rows, self.head_weight().device)
+    def new_cache(self, rows: int) -> Cache:
+        return Cache(rows, self.head_weight().device)
 
     def extend(
-        self, cache: RowCache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
+        self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
     ) -> Tensor:
         """As `Llama.extend`."""
-        start = cache.lengths if rows is None else cache.lengths[rows]
-        new = torch.arange(ids_RT.shape[1], device=ids_RT.device)
-        columns = int(start.max()) + len(new) if seen is None else seen
-        positions = start[:, None] + new
-        mask = torch.arange(columns, device=ids_RT.device) <= positions[:, :, None]
-        cache.begin(positions, rows, columns)
+        positions, mask = cache.begin(ids_RT.shape[1], rows, seen)
         out = self.decoder(
             input_ids=ids_RT,
             position_ids=positions,
@@ -230,12 +155,7 @@ class HuggingFaceModel(nn.Module):
             past_key_values=cache,
             use_cache=True,
         )
-        if rows is None:
-            cache.lengths += counts_R
-        else:
-            cache.lengths[rows] += counts_R
-        here = torch.arange(len(start), device=ids_RT.device)
-        return out.last_hidden_state[here, (counts_R - 1).clamp(min=0)]
+        return cache.end(out.last_hidden_state, counts_R)
 
     def _additive(self, seen_BTS: Tensor) -> Tensor:
         kind = seen_BTS.device.type

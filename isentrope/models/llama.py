@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +18,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVariableType]
 
 from isentrope.core.errors import EngineError, writing
+from isentrope.models.kv_cache import Cache, seen_BTT
+
+SETTINGS = {  # a shape's fields -> the names of Hugging Face's config.json
+    "vocabulary": "vocab_size", "width": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads", "inner": "intermediate_size", "theta": "rope_theta", "eps": "rms_norm_eps",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,68 +41,23 @@ class Shape:
     def head_size(self) -> int:
         return self.width // self.heads
 
-
-class Cache:
-    """Keys and values of R conversations, each with its own length, written in place."""
-
-    def __init__(self, shape: Shape, rows: int, like: Tensor) -> None:
-        self.shape, self.like = shape, like
-        self.lengths = torch.zeros(rows, dtype=torch.long, device=like.device)
-        self.store = self._empty(rows, 0)
-        self._moves = 0
-
-    def _empty(self, rows: int, columns: int) -> Tensor:
-        s = self.shape
-        size = (s.layers, 2, rows, s.kv_heads, columns, s.head_size)  # heads outside: three times as fast on the CPU
-        return torch.zeros(size, dtype=self.like.dtype, device=self.like.device)
-
-    def reserve(self, columns: int) -> None:
-        have = self.store.shape[4]
-        if columns > have:
-            step = 512 if self.like.is_cuda else 1
-            wanted = -(-max(columns, have + have // 2, 64) // step) * step
-            larger = self._empty(self.store.shape[2], wanted)
-            larger[:, :, :, :, :have] = self.store
-            self.store = larger
-            self._moves += 1
-
-    def place(self) -> int:
-        return self._moves
-
-    def keep(self, rows: Tensor) -> None:
-        """Forget every conversation but these."""
-        self._moves += 1
-        self.store, self.lengths = self.store[:, :, rows].contiguous(), self.lengths[rows]
-
-    def copy(self, sources: Tensor, targets: Tensor) -> None:
-        """Make the conversations of some rows those of others."""
-        self.lengths[targets] = self.lengths[sources]
-        longest = int(self.lengths[sources].max())
-        for layer in self.store[..., :longest, :]:
-            layer[:, targets] = layer[:, sources]
+    def settings(self) -> dict[str, int | float]:
+        """As a Hugging Face config.json has them."""
+        return {theirs: getattr(self, name) for name, theirs in SETTINGS.items()}
 
 
 class Block(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         s = self.shape = shape
-        kv = s.kv_heads * s.head_size
-        self.input_layernorm = nn.RMSNorm(s.width, s.eps)
+        w, kv, linear = s.width, s.kv_heads * s.head_size, partial(nn.Linear, bias=False)
+        self.input_layernorm = nn.RMSNorm(w, s.eps)
         self.self_attn = nn.ModuleDict(
-            {
-                "q_proj": nn.Linear(s.width, s.width, bias=False),
-                "k_proj": nn.Linear(s.width, kv, bias=False),
-                "v_proj": nn.Linear(s.width, kv, bias=False),
-                "o_proj": nn.Linear(s.width, s.width, bias=False),
-            }
+            {"q_proj": linear(w, w), "k_proj": linear(w, kv), "v_proj": linear(w, kv), "o_proj": linear(w, w)}
         )
-        self.post_attention_layernorm = nn.RMSNorm(s.width, s.eps)
+        self.post_attention_layernorm = nn.RMSNorm(w, s.eps)
         self.mlp = nn.ModuleDict(
-            {
-                "gate_proj": nn.Linear(s.width, s.inner, bias=False),
-                "up_proj": nn.Linear(s.width, s.inner, bias=False),
-                "down_proj": nn.Linear(s.inner, s.width, bias=False),
-            }
+            {"gate_proj": linear(w, s.inner), "up_proj": linear(w, s.inner), "down_proj": linear(s.inner, w)}
         )
 
     def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -122,15 +84,6 @@ class Block(nn.Module):
         """The layer over rows that see nothing but themselves."""
         q, k, v = self.keys_values(x, cos, sin)
         return self.finish(x, q, k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous(), mask)
-
-
-def seen_BTT(segments_BT: Tensor, parents_BT: Tensor | None) -> Tensor:
-    """Which columns of its row each token sees."""
-    columns = torch.arange(segments_BT.shape[1], device=segments_BT.device)
-    mask = segments_BT[:, :, None] == segments_BT[:, None, :]
-    if parents_BT is not None:
-        mask |= parents_BT[:, :, None] == segments_BT[:, None, :]
-    return mask & (columns[None, :, None] >= columns[None, None, :])
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -186,7 +139,7 @@ class Llama(nn.Module):
         return self._twice
 
     def new_cache(self, rows: int) -> Cache:
-        return Cache(self.shape, rows, self.embed_tokens.weight.detach())
+        return Cache(rows, self.embed_tokens.weight.device)
 
     def extend(
         self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
@@ -197,44 +150,20 @@ class Llama(nn.Module):
         a conversation's end, is never seen, and is overwritten by what comes next. `seen` is the length of the longest
         one afterwards, or more, where the caller knows it: looking it up makes a GPU wait.
         """
-        start = cache.lengths if rows is None else cache.lengths[rows]
-        width = ids_RT.shape[1]
-        seen = int(start.max()) + width if seen is None else seen
-        cache.reserve(seen)
-        positions = start[:, None] + torch.arange(width, device=ids_RT.device)
-        mask = torch.arange(seen, device=ids_RT.device)[None, None, :] <= positions[:, :, None]
-        where = torch.arange(len(start), device=ids_RT.device) if rows is None else rows
+        positions, mask = cache.begin(ids_RT.shape[1], rows, seen)
         x, (cos, sin) = self.embed_tokens(ids_RT), self._angles(positions)
         for i, block in enumerate(self.layers):
             assert isinstance(block, Block)
             q, k, v = block.keys_values(x, cos, sin)
-            keys, values = cache.store[i]
-            keys[where[:, None], :, positions] = k.to(keys.dtype)
-            values[where[:, None], :, positions] = v.to(values.dtype)
-            keys, values = keys[:, :, :seen], values[:, :, :seen]
-            if rows is not None:
-                keys, values = keys[rows], values[rows]
-            x = block.finish(x, q, keys.to(q.dtype), values.to(q.dtype), mask)
-        if rows is None:
-            cache.lengths += counts_R
-        else:
-            cache.lengths[rows] += counts_R
-        return self.norm(x[torch.arange(len(start), device=x.device), (counts_R - 1).clamp(min=0)])
+            x = block.finish(x, q, *cache.update(k.transpose(1, 2), v.transpose(1, 2), i), mask)
+        return self.norm(cache.end(x, counts_R))
 
     def save(self, folder: Path) -> None:
         """Write the model as a Hugging Face folder: config.json and model.safetensors with Llama's names."""
-        s = self.shape
         config = {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
-            "vocab_size": s.vocabulary,
-            "hidden_size": s.width,
-            "num_hidden_layers": s.layers,
-            "num_attention_heads": s.heads,
-            "num_key_value_heads": s.kv_heads,
-            "intermediate_size": s.inner,
-            "rope_theta": s.theta,
-            "rms_norm_eps": s.eps,
+            **self.shape.settings(),
             "hidden_act": "silu",
             "max_position_embeddings": 4096,
             "tie_word_embeddings": True,
@@ -251,19 +180,8 @@ class Llama(nn.Module):
     @classmethod
     def load(cls, folder: Path) -> Llama:
         try:
-            c = json.loads((folder / "config.json").read_text())
-            model = cls(
-                Shape(
-                    vocabulary=c["vocab_size"],
-                    width=c["hidden_size"],
-                    layers=c["num_hidden_layers"],
-                    heads=c["num_attention_heads"],
-                    kv_heads=c["num_key_value_heads"],
-                    inner=c["intermediate_size"],
-                    theta=c["rope_theta"],
-                    eps=c["rms_norm_eps"],
-                )
-            )
+            config = json.loads((folder / "config.json").read_text())
+            model = cls(Shape(**{name: config[theirs] for name, theirs in SETTINGS.items()}))
             weights = load_file(folder / "model.safetensors")
             model.load_state_dict({name.removeprefix("model."): value.float() for name, value in weights.items()})
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:

@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,27 +15,10 @@ from torch import Tensor, nn
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import TokenBatch, TokenStats
 from isentrope.kernels.forward import fast_states, trains_fast
+from isentrope.models.kv_cache import Cache
 from isentrope.models.token_head import token_head
 
 SAMPLED = 4096  # numbers of a tensor that its fingerprint looks at; all of them would take a minute for large models
-
-
-class Cache(Protocol):
-    """Keys and values of many conversations; made, written and read by the model alone."""
-
-    lengths: Tensor
-
-    def keep(self, rows: Tensor) -> None: ...
-
-    def copy(self, sources: Tensor, targets: Tensor) -> None:
-        """Make the conversations of some rows those of others, one for one."""
-        ...
-
-    def reserve(self, columns: int) -> None: ...
-
-    def place(self) -> int:
-        """How often the cache has moved in memory."""
-        ...
 
 
 class Backbone(Protocol):
@@ -47,10 +30,10 @@ class Backbone(Protocol):
 
     def head_weight(self) -> Tensor: ...
 
-    def new_cache(self, rows: int) -> Any: ...
+    def new_cache(self, rows: int) -> Cache: ...
 
     def extend(
-        self, cache: Any, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
+        self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
     ) -> Tensor: ...
 
     def save(self, folder: Path) -> None: ...
@@ -58,11 +41,6 @@ class Backbone(Protocol):
     def compute_twice(self) -> None:
         """Keep no activations for the backward pass but those between layers; compute the rest again."""
         ...
-
-
-def _plain_name(name: str) -> str:
-    """The name of a weight as it is without adapters around it."""
-    return name.removeprefix("inner.").replace(".base_layer", "")
 
 
 @dataclass(frozen=True)
@@ -90,7 +68,9 @@ class Policy:
     def fingerprint(self) -> str:
         """Tells weights apart that runs begin from, adapters aside: a hash over up to `SAMPLED` numbers of each."""
         told = hashlib.sha256()
-        for name, parameter in sorted((_plain_name(name), p) for name, p in self.module.named_parameters()):
+        named = dict(self.module.named_parameters())
+        plain = {name.removeprefix("inner.").replace(".base_layer", ""): p for name, p in named.items()}
+        for name, parameter in sorted(plain.items()):
             if "lora_" not in name:
                 flat = parameter.detach().flatten()
                 told.update(f"{name} {tuple(parameter.shape)}".encode())
@@ -142,8 +122,7 @@ def before(states_BTD: Tensor, batch: TokenBatch) -> Tensor:
 
 def snapshot(policy: Policy) -> Policy:
     """The policy with weights of its own, which do not learn."""
-    model = copy.deepcopy(policy.model)
-    taken = replace(policy, model=model)
+    taken = replace(policy, model=copy.deepcopy(policy.model))
     taken.module.requires_grad_(False)
     return taken
 
@@ -151,12 +130,8 @@ def snapshot(policy: Policy) -> Policy:
 @torch.no_grad()
 def follow(taken: Policy, policy: Policy) -> None:
     """Give a snapshot the weights that the policy has now."""
-    pairs = zip(_tensors(taken), _tensors(policy), strict=True)
-    for mine, theirs in pairs:
+    old, new = (chain(p.module.parameters(), p.module.buffers()) for p in (taken, policy))
+    for mine, theirs in zip(old, new, strict=True):
         mine.copy_(theirs)
     if policy.device.type == "cuda":
         torch.cuda.synchronize(policy.device)  # another thread is going to read them, perhaps on a stream of its own
-
-
-def _tensors(policy: Policy) -> chain[torch.Tensor]:
-    return chain(policy.module.parameters(), policy.module.buffers())

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from isentrope.config.schema import PolicySettings, RunSettings
 from isentrope.core.errors import EngineError
-from isentrope.models.hugging_face import RowCache
+from isentrope.models.kv_cache import Cache
 from isentrope.models.load import check_model, load_folder, load_policy
 from isentrope.models.lora.adapters import with_adapters
 from isentrope.models.lora.model import Base
@@ -48,8 +48,8 @@ def test_a_model_that_remembers_or_attends_otherwise_is_refused(tmp_path: Path, 
 def test_numbers_that_differ_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = load(make_folder(tmp_path))
     check_model(policy)
-    write = RowCache.update
-    monkeypatch.setattr(RowCache, "update", lambda cache, k, v, layer, *a, **o: write(cache, k, v * 1.1, layer))
+    write = Cache.update
+    monkeypatch.setattr(Cache, "update", lambda cache, k, v, layer, *a, **o: write(cache, k, v * 1.1, layer))
     with pytest.raises(EngineError, match="read piece by piece"):
         check_model(policy)
 
@@ -101,10 +101,10 @@ def test_adapters_are_added_to_the_weights_in_float32(tmp_path: Path) -> None:
 
 
 def test_a_cache_says_when_it_has_moved() -> None:
-    cache = RowCache(2, CPU)
+    cache = Cache(2, CPU)
     seen = [cache.place()]
     for columns in (10, 20, 100):
-        cache.begin(torch.tensor([[0], [0]]), None, columns)
+        cache.begin(1, None, columns)
         cache.update(torch.ones(2, 1, 1, 4), torch.ones(2, 1, 1, 4), 0)
         seen.append(cache.place())
     cache.keep(torch.tensor([1]))

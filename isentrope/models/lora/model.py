@@ -76,6 +76,8 @@ class LoraModel(nn.Module):
     def __init__(self, inner: Backbone, config: Any, base: Base) -> None:
         super().__init__()
         self.inner, self.base = inner, base
+        self.hidden, self.head_weight, self.compute_twice = inner.hidden, inner.head_weight, inner.compute_twice
+        self.new_cache, self.extend = inner.new_cache, inner.extend
         with torch.random.fork_rng(devices=[]):  # PEFT draws numbers of its own, which are replaced
             self.tuner: Any = peft().get_peft_model(root_of(inner), config)
         self.settle()
@@ -113,25 +115,6 @@ class LoraModel(nn.Module):
         finally:
             self.tuner.set_adapter(LEARNING)
             self.settle()
-
-    def hidden(
-        self, ids_BT: Tensor, positions_BT: Tensor, segments_BT: Tensor, parents_BT: Tensor | None = None
-    ) -> Tensor:
-        return self.inner.hidden(ids_BT, positions_BT, segments_BT, parents_BT)
-
-    def head_weight(self) -> Tensor:
-        return self.inner.head_weight()
-
-    def new_cache(self, rows: int) -> Any:
-        return self.inner.new_cache(rows)
-
-    def extend(
-        self, cache: Any, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
-    ) -> Tensor:
-        return self.inner.extend(cache, ids_RT, counts_R, rows, seen)
-
-    def compute_twice(self) -> None:
-        self.inner.compute_twice()
 
     def save(self, folder: Path) -> None:
         config: dict[str, Any] = self.tuner.peft_config[LEARNING].to_dict()
