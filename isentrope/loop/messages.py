@@ -12,7 +12,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.core.types import FAILURES, Episode
 from isentrope.loop.progress import Progress
-from isentrope.metrics.episodes import failures_by_kind
+from isentrope.metrics.episodes import ended_by
 from isentrope.models.load import LARGE
 from isentrope.models.policy import Policy
 from isentrope.runs.layout import METRICS, checkpoint_step
@@ -205,7 +205,7 @@ def failures_in_words(episodes: Sequence[Episode], metrics: Mapping[str, float])
     failed = [episode for episode in episodes if episode.stop in FAILURES]
     parts: list[str] = []
     if failed:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in failures_by_kind(episodes).items())
+        kinds = ", ".join(f"{count} {kind}" for kind, count in ended_by(FAILURES, episodes).items())
         first = " ".join(failed[0].detail.split())[:_LINE_LENGTH]
         parts.append(
             f"{len(failed)} of {len(episodes)} episodes failed and are not learnt from ({kinds}; first: {first})"

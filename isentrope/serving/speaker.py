@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isentrope.agent.context import closing
 from isentrope.agent.response_format import is_complete
 from isentrope.core.engine import Engine, Request, Sampled
 from isentrope.core.seeding import stream
@@ -190,12 +191,11 @@ class Slots:
 
 def conversation_tokens(tokenizer: ChatTokenizer, chat: Chat, memory: Memory) -> list[int]:
     """The tokens before the answer, as the agent's own context would give them."""
-    tokens, end = tokenizer.opening(chat.system, chat.said[0]), tokenizer.end_of_answer()
+    tokens = tokenizer.opening(chat.system, chat.said[0])
     for said, message in zip(chat.said[1::2], chat.said[2::2], strict=True):
         remembered = memory.recall(tokens, said)
         answer = tokenizer.answer(said) if remembered is None else remembered
-        closed = end and answer[-1:] == end[-1:]  # by the policy itself
-        tokens = [*tokens, *answer, *([] if closed else end), *tokenizer.user(message)]
+        tokens = [*tokens, *answer, *closing(tokenizer, answer), *tokenizer.user(message)]
     return tokens
 
 
