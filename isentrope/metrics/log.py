@@ -31,11 +31,15 @@ class MetricsLog:
 
     def write(self, step: int, metrics: Mapping[str, float], kind: str = "train") -> None:
         """Append one record; a key that the glossary does not know is refused."""
-        self._write(METRICS, step, metrics, kind)
+        append_record(self.run / METRICS, record_of(step, metrics, kind))
+        self._show(step, metrics)
+        self._trackers.write(step, metrics)
 
     def write_timings(self, step: int, timings: Mapping[str, float], kind: str = "train") -> None:
         """Append what the clock says: `seconds/{stage}` and `tokens_per_second/{stage}`."""
-        self._write(TIMINGS, step, timings, kind)
+        append_record(self.run / TIMINGS, record_of(step, timings, kind))
+        self._show(step, timings)
+        self._trackers.write(step, timings)
 
     def write_events(self, events: Sequence[Record]) -> None:
         """Append what happened at a step: a change of phase, an alarm, a method switched on."""
@@ -54,10 +58,8 @@ class MetricsLog:
             self._board.close()
             self._board = None
 
-    def _write(self, name: str, step: int, metrics: Mapping[str, float], kind: str) -> None:
-        """Into the log, to TensorBoard, whose writer comes with torch and is too slow to load for a report, and to the
-        trackers."""
-        append_record(self.run / name, record_of(step, metrics, kind))
+    def _show(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write TensorBoard scalars. The writer comes with torch, which is too slow to load for a report."""
         folder = self.run / TENSORBOARD
         with writing(folder):
             if self._board is None:
@@ -68,7 +70,6 @@ class MetricsLog:
                 if math.isfinite(value):
                     self._board.add_scalar(key, float(value), step)
             self._board.flush()
-        self._trackers.write(step, metrics)
 
 
 def record_of(step: int, metrics: Mapping[str, float], kind: str) -> Record:

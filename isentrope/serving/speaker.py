@@ -25,7 +25,6 @@ from isentrope.core.tokenizer import ACTION, ChatTokenizer
 from isentrope.serving.chat import BadRequest, Chat
 
 REMEMBERED = 20_000  # answers whose tokens are remembered
-_SEEDS = 2**64
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class Speaker:
 
     def _request(self, waiting: _Waiting, slot: int) -> Request:
         chat, stops = waiting.chat, [text.encode() for text in waiting.chat.stop]
-        seed = chat.seed if chat.seed is not None else secrets.randbelow(_SEEDS)
+        seed = chat.seed if chat.seed is not None else secrets.randbits(64)
         return Request(
             slot=slot,
             prompt=waiting.prompt,

@@ -94,8 +94,9 @@ def full_kernel(policy: Policy, episodes: Sequence[Episode], micro_tokens: int) 
         sequences, tokens = flatten([episode])
         for batch in micro_batches(sequences, tokens, micro_tokens=micro_tokens, device=policy.device):
             likelihood = policy.stats(batch).logp_N.sum()
+            parts: Sequence[Tensor | None] = torch.autograd.grad(likelihood, weights, allow_unused=True)
             at = 0
-            for weight, part in zip(weights, torch.autograd.grad(likelihood, weights, allow_unused=True), strict=True):
+            for weight, part in zip(weights, parts, strict=True):
                 if part is not None:
                     row[at : at + weight.numel()] += part.flatten().float()
                 at += weight.numel()
