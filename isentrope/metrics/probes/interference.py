@@ -94,13 +94,16 @@ def full_kernel(policy: Policy, episodes: Sequence[Episode], micro_tokens: int) 
         sequences, tokens = flatten([episode])
         for batch in micro_batches(sequences, tokens, micro_tokens=micro_tokens, device=policy.device):
             likelihood = policy.stats(batch).logp_N.sum()
-            parts: Sequence[Tensor | None] = torch.autograd.grad(likelihood, weights, allow_unused=True)
-            at = 0
-            for weight, part in zip(weights, parts, strict=True):
-                if part is not None:
-                    row[at : at + weight.numel()] += part.flatten().float()
-                at += weight.numel()
+            _add(row, weights, torch.autograd.grad(likelihood, weights, allow_unused=True))
     return (gradient @ gradient.T).cpu().double().numpy()
+
+
+def _add(row: Tensor, weights: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
+    at = 0
+    for weight, gradient in zip(weights, gradients, strict=True):
+        if gradient is not None:
+            row[at : at + weight.numel()] += gradient.flatten().float()
+        at += weight.numel()
 
 
 @dataclass(frozen=True)
