@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from isentrope.agent.prompts import Wording, wording
 from isentrope.config.schema import AgentSettings
 from isentrope.core.tokenizer import ACTION, ChatTokenizer, neutral
+from isentrope.core.types import Episode
 from isentrope.worlds.contract import View
 
 KEPT = 0.75  # of the limit, once turns are left out: room for several turns until it has to be done again
@@ -34,6 +35,23 @@ def split_prefix(before: Sequence[int], prompt: Sequence[int]) -> tuple[bool, li
     """Whether `prompt` starts with all of `before`, and the tokens of it that are new."""
     goes_on = continues(before, prompt)
     return goes_on, list(prompt[len(before) :] if goes_on else prompt)
+
+
+def context_lengths(episode: Episode) -> list[int]:
+    """Tokens in front of each response; a turn that continues has the earlier turns in front of it too."""
+    lengths: list[int] = []
+    before = 0
+    for turn in episode.turns:
+        length = len(turn.context_ids) + (before if turn.continues else 0)
+        lengths.append(length)
+        before = length + len(turn.response_ids)
+    return lengths
+
+
+def closing(tokenizer: ChatTokenizer, answer: Sequence[int]) -> list[int]:
+    """What closes an answer, unless the policy closed it itself."""
+    end = tokenizer.end_of_answer()
+    return [] if end and list(answer[-1:]) == end[-1:] else end
 
 
 def longest_prompt(tokenizer: ChatTokenizer, agent: AgentSettings) -> int:
@@ -92,7 +110,7 @@ class Context:
             return self._window(goal, observation, choices)
         if not self.past:
             return self._opened(self.wording.first(goal, observation, choices))
-        link = [*self._closing(), *self.tokenizer.user(self.pending[1])]
+        link = [*closing(self.tokenizer, self.past[-1].response), *self.tokenizer.user(self.pending[1])]
         self.links = [*self.links[: len(self.past) - 1], link]
         whole = [*self.tokens, *link]
         if self.limit is not None and len(whole) > self.limit:
@@ -112,11 +130,6 @@ class Context:
 
     def _opened(self, message: str) -> list[int]:
         return self.tokenizer.opening(self.wording.system(self.order, self.rules, self.tags), message)
-
-    def _closing(self) -> list[int]:
-        """What closes the last answer, unless the policy closed it itself."""
-        end, answer = self.tokenizer.end_of_answer(), self.past[-1].response
-        return [] if end and answer[-1:] == end[-1:] else end
 
     def _window(self, goal: str, observation: str, choices: tuple[str, ...] | None) -> list[int]:
         """A prompt of its own, with as many of the window's turns as fit."""

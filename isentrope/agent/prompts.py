@@ -31,7 +31,14 @@ class Wording:
 
     def system(self, order: str, rules: str, tags: tuple[str, ...] = ACTION) -> str:
         """What the agent is told before the first turn: the task's rules, and the form of a response."""
-        return _BRIEF[order] if self.brief else f"{rules or _GENERAL}\n{_form(order, tags)}"
+        if self.brief:
+            return _BRIEF[order]
+        form = _FORM[order]
+        if tags != ACTION:
+            blocks = " or ".join(f"<{tag}>…</{tag}>" for tag in tags)
+            form = form.replace("<action>the action</action>", "ACTION")
+            form += f"\nwhere ACTION is one of {blocks}; the action NAME[X] is written <NAME>X</NAME>."
+        return f"{rules or _GENERAL}\n{form}"
 
     def first(self, goal: str, observation: str, choices: Sequence[str] | None) -> str:
         if self.brief:
@@ -59,14 +66,6 @@ class Wording:
         lines += [f"[{count - len(past) + i + 1}] {seen}\n> {did}" for i, (seen, did) in enumerate(past)]
         lines.append(f"Now: {observation}{_listed(choices)}")
         return (" " if self.brief else "\n").join(lines)
-
-
-def _form(order: str, tags: tuple[str, ...]) -> str:
-    if tags == ACTION:
-        return _FORM[order]
-    blocks = " or ".join(f"<{tag}>…</{tag}>" for tag in tags)
-    form = _FORM[order].replace("<action>the action</action>", "ACTION")
-    return f"{form}\nwhere ACTION is one of {blocks}; the action NAME[X] is written <NAME>X</NAME>."
 
 
 def _listed(choices: Sequence[str] | None) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from isentrope.core.stats import Share, mean_and_std, share_of
-from isentrope.core.types import Episode
+from isentrope.core.types import CUTS, Episode
 from isentrope.metrics.entropy import key_part
-from isentrope.metrics.episodes import cut_off, lost_to_faults
+from isentrope.metrics.episodes import ended_by, lost_to_faults
 
 PAPERS_ORDER = ("pick", "look", "clean", "heat", "cool", "two")  # the columns of the papers' household tables
 
@@ -85,7 +85,7 @@ def measure(
         means["valid_ratio"] = _mean([turn.valid for turn in turns])
         if tokens_known:
             means["response_tokens"] = _mean([len(turn.response_ids) for turn in turns])
-    return of_outcomes(outcomes, means, lost_to_faults(episodes), cut_off(episodes))
+    return of_outcomes(outcomes, means, lost_to_faults(episodes), ended_by(CUTS, episodes))
 
 
 def of_outcomes(

@@ -75,13 +75,14 @@ def evaluate_model(
             with model_session(config, folder).collector() as collector:
                 if config.engine.kind == "openai":
                     served = str(getattr(collector.engine, "model", ""))
-                    progress.say(
-                        f"asking {served} at {config.engine.url}"
-                    )  # an address with a secret was refused before
+                    # an address with a secret was refused before
+                    progress.say(f"asking {served} at {config.engine.url}")
                 try:
                     evaluations.append(_evaluation(collector, plan, exam, step, progress))
                 except BaseException:  # an interrupt too: what was sampled until then was paid for
-                    _say_spent(progress, collector.engine.notes())
+                    if spent := collector.engine.notes():
+                        told = ", ".join(f"{key.replace('_', ' ')}: {value:,.6g}" for key, value in spent.items())
+                        progress.say(f"broken off; until then {told}")
                     raise
                 notes.append(collector.engine.notes())
     told = model or served or config.engine.model or config.policy.model
@@ -95,12 +96,6 @@ def evaluate_model(
         evaluations=tuple(evaluations),
         notes=tuple(notes),
     )
-
-
-def _say_spent(progress: Progress, notes: Mapping[str, float]) -> None:
-    if notes:
-        told = ", ".join(f"{key.replace('_', ' ')}: {value:,.6g}" for key, value in notes.items())
-        progress.say(f"broken off; until then {told}")
 
 
 def _candidates(config: RunConfig, model: str | None, which: str | int | None) -> list[tuple[int | None, str | None]]:
@@ -162,9 +157,8 @@ def _games(collector: Collector, split: str, all_games: bool) -> int:
     settings = collector.config.eval
     if not all_games:
         return settings.games
-    size = (
-        collector.world.size(split) if split in collector.world.splits() else 1
-    )  # the collector refuses an unknown split
+    # the collector refuses an unknown split
+    size = collector.world.size(split) if split in collector.world.splits() else 1
     if size is None:
         raise TaskError(
             f"{collector.world.name} makes up the games of {split!r} without end, so there is no 'all' of them; "

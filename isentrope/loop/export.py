@@ -46,7 +46,9 @@ read this folder, other programs have to be given token ids.
 
 def model_card(source: Path, folder: Path, made: Path, dtype: str, parameters: int, has_tokenizer: bool) -> str:
     """`source` is what the user named, `folder` the model folder in it, `made` the new one."""
-    run = _run_of(folder)
+    run = folder.resolve().parents[2] if len(folder.resolve().parents) > 2 else None
+    if run is None or checkpoint_step(folder.parent.name) is None or not recorded_config(run):
+        run = None  # it is not the policy of a run's checkpoint
     header = ["---", "library_name: transformers", "pipeline_tag: text-generation", "tags: [isentrope]", "---"]
     lines = [*header, "", f"# {source.resolve().name}", ""]
     kind = json.loads((made / "config.json").read_text()).get("model_type", "unknown")
@@ -56,12 +58,6 @@ def model_card(source: Path, folder: Path, made: Path, dtype: str, parameters: i
     if run:
         lines += ["## Recipe", "", "```toml", _plain(config_to_toml(_config(run))).strip(), "```", ""]
     return "\n".join(lines)
-
-
-def _run_of(folder: Path) -> Path | None:
-    """The run that a checkpoint's policy folder belongs to."""
-    run = folder.resolve().parents[2] if len(folder.resolve().parents) > 2 else None
-    return run if run and checkpoint_step(folder.parent.name) is not None and recorded_config(run) else None
 
 
 def _config(run: Path) -> RunConfig:
@@ -137,8 +133,8 @@ def export(source: Path, out: Path, dtype: str = "bfloat16", step: int | None = 
         part.mkdir(parents=True)
         try:
             policy.save(part)
-            standard = _has_tokenizer(part)
-            _write_generation_config(part, policy)
+            standard = (part / "tokenizer.json").is_file()
+            _write_generation_config(part / "generation_config.json", policy)
             (part / "README.md").write_text(model_card(source, folder, part, dtype, parameters, standard), "utf-8")
             share_as(part / "README.md")
             flush_folder(part)
@@ -178,13 +174,8 @@ def _check_space(out: Path, wanted: int) -> None:
         )
 
 
-def _has_tokenizer(folder: Path) -> bool:
-    return (folder / "tokenizer.json").is_file()
-
-
-def _write_generation_config(folder: Path, policy: Policy) -> None:
+def _write_generation_config(path: Path, policy: Policy) -> None:
     """The model's own, with the tokens at which an answer ends here: other engines would talk on without them."""
-    path = folder / "generation_config.json"
     config: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     config |= {"eos_token_id": sorted(policy.tokenizer.eos_ids), "pad_token_id": policy.tokenizer.pad_id}
     path.write_text(json.dumps(config, indent=2) + "\n")

@@ -83,14 +83,6 @@ def _instances(collector: Collector) -> list[Instance]:
     return collector.instances("train", settings.games, settings.first_game, "sft.first_game")
 
 
-def _solved(collector: Collector, won: list[Episode]) -> dict[str, float]:
-    """Known from the settings and the games kept, so that a run resumed before its first checkpoint knows it too."""
-    settings = collector.config.sft
-    if settings.source != "own":
-        return {}
-    return {"rft/solved": len(won) / (len(_instances(collector)) * settings.samples)}
-
-
 def _imitate_all(run: RunSession, optimiser: Optimiser, collector: Collector, games: list[Episode]) -> dict[str, float]:
     config, progress, path = run.config, run.progress, run.folder.path
     per_pass = math.ceil(len(games) / config.sft.batch_games)
@@ -111,7 +103,10 @@ def _imitate_all(run: RunSession, optimiser: Optimiser, collector: Collector, ga
         loss, norm = imitate(run.policy, optimiser, batch, rate, config.learn.micro_tokens, config.sft.all_tokens)
         done = update + 1
         seen = {"sft/loss": loss, "sft/epoch": done / per_pass, "grad_norm": norm, "lr": rate}
-        log.write(done, seen | (_solved(collector, games) if update == 0 else {}), kind="sft")
+        if update == 0 and config.sft.source == "own":
+            # from the settings and the games kept, so that a run resumed before its first checkpoint knows it too
+            seen["rft/solved"] = len(games) / (len(_instances(collector)) * config.sft.samples)
+        log.write(done, seen, kind="sft")
         every, metrics = config.run.eval_every, {}
         if done == total or (every and done % every == 0):
             collector.refresh()

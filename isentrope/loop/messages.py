@@ -12,18 +12,12 @@ from isentrope.config.schema import RunConfig
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.core.types import FAILURES, Episode
 from isentrope.loop.progress import Progress
-from isentrope.metrics.episodes import failures_by_kind
+from isentrope.metrics.episodes import ended_by
 from isentrope.models.load import LARGE
 from isentrope.models.policy import Policy
 from isentrope.runs.layout import METRICS, checkpoint_step
 from isentrope.runs.log import read_records
 from isentrope.runs.writer import RunFolder
-
-# Checks whether other programs keep the CPU cores busy.
-#
-# Threads that compute together wait for the last of them, so one that finds no free core holds up all: small matrix
-# products on a CPU become many times slower. Linux tells it, other systems do not.
-
 
 CROWDED = 0.25  # seconds of waiting in a second; with free cores it is about 0.01
 _TASKS = Path("/proc/self/task")
@@ -42,7 +36,11 @@ def waited(tasks: Path = _TASKS) -> float | None:
 
 
 class Cores:
-    """How long threads waited for a core, in seconds a second, from one look to the next."""
+    """How long threads waited for a core, in seconds a second, from one look to the next.
+
+    Threads that compute together wait for the last of them, so one that finds no free core holds up all: small matrix
+    products on a CPU become many times slower. Linux tells it, other systems do not.
+    """
 
     def __init__(self, tasks: Path = _TASKS) -> None:
         self._tasks = tasks
@@ -111,12 +109,6 @@ def check_prompt(config: RunConfig) -> None:
         )
 
 
-def _size(policy: Policy, config: RunConfig) -> str:
-    learning = sum(p.numel() / 1e6 for p in policy.module.parameters() if p.requires_grad)
-    adapted = f", {learning:.2g} million learn" if config.policy.lora_rank else ""
-    return f"{policy.size / 1e6:.3g} million parameters{adapted}"
-
-
 def warn_of_rate(progress: Progress, policy: Policy, rate: float) -> None:
     """For imitation."""
     learning = sum(p.numel() for p in policy.module.parameters() if p.requires_grad)
@@ -136,7 +128,10 @@ def say_start(progress: Progress, config: RunConfig, policy: Policy, folder: Run
         progress.say(f"{nothing} at {folder.path}: beginning a new run")
     elif found:
         progress.say(f"{folder.path}: going on from {found.name}")
-    what = f"{config.policy.model} ({_size(policy, config)}, {policy.device}) in {config.task.world}"
+    learning = sum(p.numel() / 1e6 for p in policy.module.parameters() if p.requires_grad)
+    size = f"{policy.size / 1e6:.3g} million parameters"
+    size += f", {learning:.2g} million learn" if config.policy.lora_rank else ""
+    what = f"{config.policy.model} ({size}, {policy.device}) in {config.task.world}"
     if folder.kind != "train":
         whose = "its own successes" if folder.kind == "rft" else "an expert's games"
         progress.say(f"{folder.kind}: {what} imitates {whose}; folder {folder.path}")
@@ -205,7 +200,7 @@ def failures_in_words(episodes: Sequence[Episode], metrics: Mapping[str, float])
     failed = [episode for episode in episodes if episode.stop in FAILURES]
     parts: list[str] = []
     if failed:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in failures_by_kind(episodes).items())
+        kinds = ", ".join(f"{count} {kind}" for kind, count in ended_by(FAILURES, episodes).items())
         first = " ".join(failed[0].detail.split())[:_LINE_LENGTH]
         parts.append(
             f"{len(failed)} of {len(episodes)} episodes failed and are not learnt from ({kinds}; first: {first})"

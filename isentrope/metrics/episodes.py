@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from isentrope.agent.context import context_lengths
 from isentrope.core.stats import wilson
 from isentrope.core.types import CUTS, FAILURES, FAULTS, Episode
 from isentrope.learning.tokens import step_tokens
@@ -58,11 +59,11 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
     metrics |= {f"games/{kind}": float(count) for kind, count in kinds.items()}
     if "valid_ratio" in validity:
         metrics["valid_ratio"] = validity["valid_ratio"]
-    metrics |= {f"cut/{stop}": float(count) for stop, count in cut_off(episodes).items()}
+    metrics |= {f"cut/{stop}": float(count) for stop, count in ended_by(CUTS, episodes).items()}
     faults = lost_to_faults(episodes)
     if faults:
         metrics["failures"] = float(faults)
-        metrics |= {f"failures/{kind}": float(count) for kind, count in failures_by_kind(episodes).items()}
+        metrics |= {f"failures/{kind}": float(count) for kind, count in ended_by(FAILURES, episodes).items()}
     return {f"eval/{key_part(split)}/{key}": value for key, value in metrics.items()}
 
 
@@ -71,19 +72,10 @@ def lost_to_faults(episodes: Sequence[Episode]) -> int:
     return sum(episode.stop in FAULTS and not episode.success for episode in episodes)
 
 
-def failures_by_kind(episodes: Sequence[Episode]) -> dict[str, int]:
-    """How many episodes each of FAILURES ended; those that ended none are left out."""
-    return _stops(episodes, FAILURES)
-
-
-def cut_off(episodes: Sequence[Episode]) -> dict[str, int]:
-    """How many episodes each of CUTS ended; those that ended none are left out."""
-    return _stops(episodes, CUTS)
-
-
-def _stops(episodes: Sequence[Episode], kinds: Sequence[str]) -> dict[str, int]:
+def ended_by(stops_asked: Sequence[str], episodes: Sequence[Episode]) -> dict[str, int]:
+    """How many episodes each of these (FAILURES, CUTS) ended; those that ended none are left out."""
     stops = Counter(episode.stop for episode in episodes)
-    return {stop: stops[stop] for stop in kinds if stops[stop]}
+    return {stop: stops[stop] for stop in stops_asked if stops[stop]}
 
 
 def outcome_metrics(episodes: Sequence[Episode]) -> Metrics:
@@ -99,42 +91,27 @@ def outcome_metrics(episodes: Sequence[Episode]) -> Metrics:
         "success/all": mean([episode.success for episode in episodes]),
         **{f"stop/{reason}": count / len(episodes) for reason, count in stops.items()},
         "failures": float(sum(episode.stop in FAILURES for episode in episodes)),
-        **{f"failures/{kind}": float(count) for kind, count in failures_by_kind(episodes).items()},
+        **{f"failures/{kind}": float(count) for kind, count in ended_by(FAILURES, episodes).items()},
     }
 
 
 def length_metrics(episodes: Sequence[Episode]) -> Metrics:
     turns = [turn for episode in episodes for turn in episode.turns]
-    contexts = [length for episode in episodes for length in _context_lengths(episode)]
-    spans = {
-        "response/think_tokens": [turn.think_span for turn in turns],
-        "response/action_tokens": [turn.action_span for turn in turns],
-    }
-    metrics = {
-        "episode/turns": mean([len(episode.turns) for episode in episodes]),
-        "episode/tokens": mean([sum(len(turn.response_ids) for turn in episode.turns) for episode in episodes]),
-    }
-    if turns:
-        metrics["response/tokens"] = mean([len(turn.response_ids) for turn in turns])
-        metrics["context/tokens"] = mean(contexts)
-        metrics["context/dropped"] = mean([turn.dropped for turn in turns])
-        metrics["context/shortened"] = mean([turn.dropped > 0 for turn in turns])
-    for key, found in spans.items():
-        lengths = [span[1] - span[0] for span in found if span is not None]
-        metrics |= known_means({key: lengths})
-    return metrics | _lengths_by_outcome(episodes)
-
-
-def _lengths_by_outcome(episodes: Sequence[Episode]) -> Metrics:
-    """An episode that broke is neither solved nor failed."""
-    ended = {
-        "solved": [episode for episode in episodes if episode.success],
-        "failed": [episode for episode in episodes if not episode.success and episode.stop not in FAILURES],
-    }
+    solved = [episode for episode in episodes if episode.success]
+    # An episode that broke is neither solved nor failed.
+    failed = [episode for episode in episodes if not episode.success and episode.stop not in FAILURES]
     return known_means(
         {
-            f"response/outcome/{name}": [len(turn.response_ids) for episode in some for turn in episode.turns]
-            for name, some in ended.items()
+            "episode/turns": [len(episode.turns) for episode in episodes],
+            "episode/tokens": [sum(len(turn.response_ids) for turn in episode.turns) for episode in episodes],
+            "response/tokens": [len(turn.response_ids) for turn in turns],
+            "context/tokens": [length for episode in episodes for length in context_lengths(episode)],
+            "context/dropped": [turn.dropped for turn in turns],
+            "context/shortened": [turn.dropped > 0 for turn in turns],
+            "response/think_tokens": [end - start for start, end in filter(None, (t.think_span for t in turns))],
+            "response/action_tokens": [end - start for start, end in filter(None, (t.action_span for t in turns))],
+            "response/outcome/solved": [len(turn.response_ids) for episode in solved for turn in episode.turns],
+            "response/outcome/failed": [len(turn.response_ids) for episode in failed for turn in episode.turns],
         }
     )
 
@@ -150,14 +127,3 @@ def validity_metrics(episodes: Sequence[Episode]) -> Metrics:
         **{f"mended/{key_part(code)}": float(count) for code, count in mended.items()},
         **{f"verdict/{reason}": count / len(turns) for reason, count in faults.items()},
     }
-
-
-def _context_lengths(episode: Episode) -> list[int]:
-    """Tokens in front of each response; a turn that continues has the earlier turns in front of it too."""
-    lengths: list[int] = []
-    before = 0
-    for turn in episode.turns:
-        length = len(turn.context_ids) + (before if turn.continues else 0)
-        lengths.append(length)
-        before = length + len(turn.response_ids)
-    return lengths

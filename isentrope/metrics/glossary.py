@@ -28,291 +28,219 @@ class Entry:
         return None if found is None else found.groupdict()
 
 
-INSTRUMENTS: dict[str, tuple[Entry, ...]] = {
-    "the instruments": (
-        Entry(
-            "entropy/turns/{first}", "nats", "Mean response entropy from turn {first} of an episode up to its double."
-        ),
-        Entry("entropy/kind/{kind}", "nats", "Mean token entropy of the episodes of the task type {kind}."),
-        Entry("entropy/outcome/solved", "nats", "Mean token entropy of the episodes that solved their task."),
-        Entry("entropy/outcome/failed", "nats", "Mean token entropy of the episodes in which the policy failed."),
-        Entry("surprisal/token", "nats", "Minus the log-probability of a sampled token, mean over all tokens."),
-        Entry(
-            "surprisal/relative", "nats", "Surprisal of a token minus the entropy it was drawn at, mean over tokens."
-        ),
-        Entry("likelihood/valid", "nats", "Log-probability of a token, mean over the tokens of valid responses."),
-        Entry("likelihood/solved", "nats", "Log-probability of a token, mean over the tokens of solved episodes."),
-        Entry(
-            "likelihood/failed", "nats", "Log-probability of a token, mean over episodes in which the policy failed."
-        ),
-        Entry(
-            "temperature/mean", "temperature", "Mean temperature that the response tokens were sampled at; 0: greedy."
-        ),
-        Entry(
-            "temperature/not_one",
-            "share",
-            "Share of the response tokens whose entropy and log-prob were measured at another temperature than 1.",
-        ),
-        Entry("degeneracy/duplication", "share", "Share of the sentences that stand more than once in their response."),
-        Entry("degeneracy/loops", "share", "Share of the responses in which a stretch of tokens is repeated in a row."),
-        Entry("degeneracy/hallucinated", "share", "Share of the actions that were refused and name what is not there."),
-        Entry("degeneracy/repeated_actions", "share", "Share of the later turns with the action of the turn before."),
-        Entry("degeneracy/judge", "0 to 10", "How degenerate another model finds the episodes: 0 is clean."),
-    ),
-    "the course of the run": (
-        Entry(
-            "drift/predicted",
-            "nats, unscaled",
-            "Forecast of the next change of entropy: mean of A · (S - H), tokens weighed as the update weighed them.",
-        ),
-        Entry("drift/measured", "nats", "Token entropy of this step minus that of the step before."),
-        Entry("drift/agreement", "share", "Share of the drifts so far that had the sign of the forecast before."),
-        Entry("drift/correlation", "correlation", "Correlation of forecast and measured drift over the steps so far."),
-        Entry("degeneracy/length_drift", "ratio", "Tokens of a response over their mean in the first five steps."),
-        Entry("phase", "phase", "Phase of the entropy curve: 0 descent, 1 eruption, 2 subsidence."),
-        Entry("alarm/{name}", "alarm", "1 at a step at which the alarm {name} was given."),
-    ),
-    "the probes": (
-        Entry("probe/delta_h", "nats", "How much thinking lowers the entropy of the same action, at the same states."),
-        Entry("probe/action_entropy", "nats", "Mean token entropy of the probed actions, after their thoughts."),
-        Entry(
-            "probe/action_entropy_without", "nats", "Mean token entropy of the probed actions, the thoughts left out."
-        ),
-        Entry("probe/states", "states", "States on which thinking was probed: the same ones every time."),
-        Entry("probe/similarity/solved", "cosine", "Similarity of the hidden states of two solved episodes, mean."),
-        Entry("probe/similarity/failed", "cosine", "Similarity of the hidden states of two failed episodes, mean."),
-        Entry(
-            "probe/similarity/between", "cosine", "Similarity of the hidden states of a solved and a failed episode."
-        ),
-        Entry("probe/accuracy", "share", "Share of held-out episodes whose outcome a linear probe tells right."),
-        Entry("probe/majority", "share", "Share of the more frequent outcome: what a probe has to beat."),
-        Entry(
-            "probe/interference/sum",
-            "squared norm",
-            "Σ_j A_j c_j of a group, mean over groups: below 0, learning lowers the likelihood of its episodes.",
-        ),
-        Entry(
-            "probe/interference/positive_per_token",
-            "squared norm",
-            "c_j with gradients taken a token, over episodes with positive advantage.",
-        ),
-        Entry(
-            "probe/interference/negative_per_token",
-            "squared norm",
-            "c_j with gradients taken a token, over episodes with negative advantage.",
-        ),
-        Entry(
-            "probe/interference/{sign}",
-            "squared norm",
-            "c_j: mean product of an episode's gradient with those of its group, over those with {sign} advantage.",
-        ),
-        Entry("probe/seconds", "seconds", "What the probes of the step took."),
-    ),
-}
+# Where numbers come from, and what comes from there: key | unit | meaning, which may go on in the next line. An exact
+# key stands before the pattern that would match it too.
+_TABLE = """
+the loop
+  step | steps | Number of the training step: one rollout and one update each.
+  plan/stage | stage | Stage of ActRe: 1 acts before thinking, 2 thinks before acting.
+  plan/action_temperature | temperature | Temperature of the branching tokens in ActRe's first stage.
+  plan/{name} | as the method says | {name}, set for the step's rollout by a method.
+  resample/attempts | attempts | Times that groups were played in the step by dynamic sampling.
+  resample/dropped | groups | Groups played and dropped because their episodes did equally well.
+  resample/missing | groups | Groups that the step had to learn without after the last attempt.
+the rollout
+  engine/cached | share | vLLM: share of the prompts' tokens it already held since the step before.
+  engine/rows | responses | Native engine: mean number of responses that a step of the model went on with.
+  engine/steps | steps | Native engine: steps of the model, each a token more for all responses under way.
+  engine/prefills | passes | Native engine: passes in which new prompts were read.
+  engine/read | tokens | Native engine: prompt tokens that had to be read.
+  engine/held | share | Native engine: share of the prompts' tokens that it held already or shared.
+  return/mean | reward | Mean over episodes of the sum of their rewards.
+  return/std | reward | Standard deviation of the returns over the episodes of the step.
+  success/all | share | Share of the episodes that solved their task.
+  success/{kind} | share | Share of the episodes of the task type {kind} that solved their task.
+  episode/turns | turns | Mean number of turns of an episode.
+  episode/tokens | tokens | Mean number of sampled tokens of an episode, all its responses together.
+  response/tokens | tokens | Mean number of tokens of a response.
+  response/outcome/solved | tokens | Mean number of tokens of a response, in solved episodes.
+  response/outcome/failed | tokens | Mean number of tokens of a response, in episodes that were not solved and did not
+      break.
+  response/think_tokens | tokens | Mean number of tokens between the think tags.
+  response/action_tokens | tokens | Mean number of tokens between the action tags.
+  context/tokens | tokens | Mean number of tokens in front of a response, earlier turns included.
+  context/dropped | turns | Mean number of earlier turns left out in front of a response, for length.
+  context/shortened | share | Share of the turns in front of which earlier turns were left out.
+  valid_ratio | share | Share of the turns whose response was a valid action.
+  verdict/{reason} | share | Share of the turns whose response was refused for the reason {reason}.
+  stop/{reason} | share | Share of the episodes that ended for the reason {reason}.
+  failures | episodes | Episodes lost because a task or a server hung, died or broke its contract.
+  failures/task_error | episodes | Episodes lost because the task raised an error.
+  failures/time_limit | episodes | Episodes lost because a step took longer than task.step_seconds.
+  failures/worker_died | episodes | Episodes lost with the worker process or task server they ran in.
+  failures/garbage | episodes | Episodes lost to an answer of the task that could not be used.
+  failures/engine_error | episodes | Episodes lost because the policy's engine had no answer.
+  mended/text_cut | turns | Turns to which the task answered with an observation so long that it was cut.
+  mended/actions_cut | turns | Turns to which the task answered with a list of actions so long that it was cut.
+  mended/info_cut | turns | Turns to which the task answered with extra figures that had to be cut.
+  mended/encoding | turns | Turns to which the task answered with characters that do not exist: replaced.
+  tasks/workers_replaced | workers | Worker processes that hung or died in the step and were replaced.
+  tasks/replayed | episodes | Times an episode was played again because its worker fell under it.
+  tasks/threads_left | threads | Threads left behind with a task that hung.
+  tasks/servers_lost | servers | Times that a task server was lost.
+  entropy/token | nats | Entropy of the next-token distribution, mean over all response tokens.
+  entropy/think | nats | Mean token entropy between the think tags.
+  entropy/action | nats | Mean token entropy between the action tags.
+  entropy/other | nats | Mean token entropy outside thoughts and actions: tags, stray text, thoughts that were never
+      closed.
+  entropy/response | nats | Mean over responses of the mean token entropy of a response.
+  entropy/concentration | share | Share of all entropy that is in the twentieth of the responses with most of it; high:
+      a few are noise.
+  entropy/turn | nats | Token entropy averaged over a turn, then over turns, then over episodes.
+  entropy/episode | nats | Mean over episodes of the mean token entropy of an episode.
+  entropy/first10 | nats | Mean over episodes of the entropy of their first ten response tokens.
+  entropy/last10 | nats | Mean over episodes of the entropy of their last ten response tokens.
+  surprisal/response | nats | Minus the log-probability of a response, mean over responses.
+the update
+  loss/policy | loss | The policy-gradient loss, mean over the step's updates.
+  loss/kl | loss | The weighted KL term of the loss, mean over the step's updates.
+  loss/total | loss | All terms of the loss together, mean over the step's updates.
+  loss/{method} | loss | The term that the method {method} adds to the loss.
+  kl/k1 | nats | KL to the reference policy per token, estimated as d = log-prob - reference log-prob.
+  kl/k2 | nats | KL to the reference policy per token, estimated as d²/2.
+  kl/k3 | nats | KL to the reference policy per token, estimated as exp(-d) - 1 + d.
+  kl/old | nats | KL (k3) to the policy that sampled the step, per token.
+  clip/fraction | share | Share of the tokens whose gradient was cut by the clip, on either side.
+  clip/low | share | Share of the tokens clipped below 1 - clip_low.
+  clip/high | share | Share of the tokens clipped above 1 + clip_high.
+  ratio/min | ratio | Smallest ratio of new to old probability over the step's tokens.
+  ratio/max | ratio | Largest ratio of new to old probability over the step's tokens.
+  ratio/mean | ratio | Mean ratio of new to old probability over the step's tokens.
+  advantage/mean | advantage | Mean advantage over the step's response tokens, before methods.
+  advantage/std | advantage | Standard deviation of the advantage over the step's response tokens.
+  advantage/zero_groups | share | Share of the groups with equal returns, which teach nothing.
+  gigpo/shared | share | Share of the turns whose state another turn of their group was in too.
+  gigpo/step_part | advantage | Mean size, without sign, of what GiGPO's comparison of steps adds.
+  overlong/mean | reward | Mean reward taken off a response because it was long.
+  overlong/share | share | Share of the responses that had reward taken off because they were long.
+  grad_norm | norm | Norm of the gradient before clipping, mean over the step's updates.
+  lr | per update | Learning rate, mean over the step's updates.
+  update/skipped | updates | Updates left out since the start of the run: loss or gradient, or every token's numbers,
+      were not finite.
+  update/masked | share | Share of the episodes not learnt from because they were cut off.
+  update/dropped_tokens | tokens | Tokens left out of the step's updates: a log-prob, entropy, value or advantage was
+      not finite.
+  update/dropped_share | share | The same as a share of the step's response tokens.
+  update/count | updates | Updates tried in the step, those left out included.
+  mismatch/logp_mean | nats | Mean difference, without sign, of sampler's and trainer's log-probs.
+  mismatch/logp_max | nats | Largest difference, without sign, of sampler's and trainer's log-probs.
+  mismatch/ratio_mean | ratio | Mean ratio of the trainer's to the sampler's probability; with rollouts ahead their
+      weights differ too.
+  mismatch/ratio_max | ratio | Largest ratio of the trainer's to the sampler's probability.
+  mismatch/truncated | share | Share of the tokens whose ratio is above learn.mismatch_cap.
+  mismatch/recomputed | 0 or 1 | Whether old_logprobs = auto computed the old log-probs again.
+  mismatch/kl | nats | KL divergence of the sampler from the trainer (k3); with rollouts ahead their weights differ too.
+the instruments
+  entropy/turns/{first} | nats | Mean response entropy from turn {first} of an episode up to its double.
+  entropy/kind/{kind} | nats | Mean token entropy of the episodes of the task type {kind}.
+  entropy/outcome/solved | nats | Mean token entropy of the episodes that solved their task.
+  entropy/outcome/failed | nats | Mean token entropy of the episodes in which the policy failed.
+  surprisal/token | nats | Minus the log-probability of a sampled token, mean over all tokens.
+  surprisal/relative | nats | Surprisal of a token minus the entropy it was drawn at, mean over tokens.
+  likelihood/valid | nats | Log-probability of a token, mean over the tokens of valid responses.
+  likelihood/solved | nats | Log-probability of a token, mean over the tokens of solved episodes.
+  likelihood/failed | nats | Log-probability of a token, mean over episodes in which the policy failed.
+  temperature/mean | temperature | Mean temperature that the response tokens were sampled at; 0: greedy.
+  temperature/not_one | share | Share of the response tokens whose entropy and log-prob were measured at another
+      temperature than 1.
+  degeneracy/duplication | share | Share of the sentences that stand more than once in their response.
+  degeneracy/loops | share | Share of the responses in which a stretch of tokens is repeated in a row.
+  degeneracy/hallucinated | share | Share of the actions that were refused and name what is not there.
+  degeneracy/repeated_actions | share | Share of the later turns with the action of the turn before.
+  degeneracy/judge | 0 to 10 | How degenerate another model finds the episodes: 0 is clean.
+the course of the run
+  drift/predicted | nats, unscaled | Forecast of the next change of entropy: mean of A · (S - H), tokens weighed as the
+      update weighed them.
+  drift/measured | nats | Token entropy of this step minus that of the step before.
+  drift/agreement | share | Share of the drifts so far that had the sign of the forecast before.
+  drift/correlation | correlation | Correlation of forecast and measured drift over the steps so far.
+  degeneracy/length_drift | ratio | Tokens of a response over their mean in the first five steps.
+  phase | phase | Phase of the entropy curve: 0 descent, 1 eruption, 2 subsidence.
+  alarm/{name} | alarm | 1 at a step at which the alarm {name} was given.
+the probes
+  probe/delta_h | nats | How much thinking lowers the entropy of the same action, at the same states.
+  probe/action_entropy | nats | Mean token entropy of the probed actions, after their thoughts.
+  probe/action_entropy_without | nats | Mean token entropy of the probed actions, the thoughts left out.
+  probe/states | states | States on which thinking was probed: the same ones every time.
+  probe/similarity/solved | cosine | Similarity of the hidden states of two solved episodes, mean.
+  probe/similarity/failed | cosine | Similarity of the hidden states of two failed episodes, mean.
+  probe/similarity/between | cosine | Similarity of the hidden states of a solved and a failed episode.
+  probe/accuracy | share | Share of held-out episodes whose outcome a linear probe tells right.
+  probe/majority | share | Share of the more frequent outcome: what a probe has to beat.
+  probe/interference/sum | squared norm | Σ_j A_j c_j of a group, mean over groups: below 0, learning lowers the
+      likelihood of its episodes.
+  probe/interference/positive_per_token | squared norm | c_j with gradients taken a token, over episodes with positive
+      advantage.
+  probe/interference/negative_per_token | squared norm | c_j with gradients taken a token, over episodes with negative
+      advantage.
+  probe/interference/{sign} | squared norm | c_j: mean product of an episode's gradient with those of its group, over
+      those with {sign} advantage.
+  probe/seconds | seconds | What the probes of the step took.
+the critic
+  critic/loss | loss | The critic's squared error, clipped and halved, mean over the step's updates.
+  critic/value | reward | Mean value that the critic gives to the step's response tokens.
+  critic/explained | share | Share of the returns' variance that the critic foresaw: 1 is perfect.
+  critic/grad_norm | norm | Norm of the critic's gradient before clipping.
+the methods
+  epo/coefficient | weight | EPO's λ, the weight of bonus and penalty.
+  epo/beta | weight | EPO's β_k, the weight of the smoothing penalty against the bonus.
+  epo/history | nats | EPO's H̄: mean token entropy over all earlier steps.
+  epo/outside | share | Share of the step's tokens whose entropy lies outside of EPO's band.
+  epo/penalty | loss | EPO's smoothing penalty (α included, λ and β not).
+  ea/added | advantage | Advantage that EA adds to a token, mean over the step's tokens.
+  seal/bce | nats | Cross-entropy of SEAL's classifier, mean over tokens.
+  seal/accuracy | share | Share of the tokens whose episode's outcome SEAL's classifier tells right.
+  aem/weight_min | weight | Smallest weight that AEM gave to a response of the step.
+  aem/weight_max | weight | Largest weight that AEM gave to a response of the step.
+  aem/left_out | share | Share of the tokens whose advantage AEM set to 0 (`leave_out`).
+  actre/branching | share | Share of the action tokens that ActRe sampled at the higher temperature.
+  actre/threshold | nats | Entropy from which a token is a branching one at ActRe's next step.
+an evaluation
+  eval/{split}/success | share | Share of the games of the {split} split that were solved.
+  eval/{split}/success/{kind} | share | Share of the {split} games of type {kind} that were solved.
+  eval/{split}/low | share | Lower end of the success's 95 % interval (Wilson) on {split} games.
+  eval/{split}/high | share | Upper end of the success's 95 % interval (Wilson) on {split} games.
+  eval/{split}/games | games | Games of the {split} split that were played.
+  eval/{split}/games/{kind} | games | Games of type {kind} of the {split} split that were played.
+  eval/{split}/return | reward | Mean return on the {split} split.
+  eval/{split}/turns | turns | Mean number of turns of a game on the {split} split.
+  eval/{split}/failures | games | Games of {split} lost to a fault or to the clock: not solved.
+  eval/{split}/failures/{kind} | games | Games of {split} that ended with a failure of the kind {kind}.
+  eval/{split}/cut/{stop} | games | Games of {split} that ended as {stop}: clock or context_limit.
+  eval/{split}/valid_ratio | share | Share of the turns on {split} games that were valid actions.
+a server
+  engine/requests | requests | Responses that the server was asked for, those that failed included.
+  engine/retries | requests | Times that a request to the server was made again after a fault.
+  engine/failed | requests | Requests that the server left without an answer in the end.
+  engine/prompt_tokens | tokens | Prompt tokens that the server says it read.
+  engine/sampled_tokens | tokens | Tokens that the server says it sampled.
+  engine/uncounted | requests | Answers of which the server did not say how many tokens they took.
+  engine/cost | as the prices | The server's tokens at engine.price_in and engine.price_out.
+the imitation
+  sft/loss | nats | Mean cross-entropy of the imitated tokens: an expert's, or the policy's own.
+  sft/epoch | epochs | Passes over the imitated games so far.
+  rft/solved | share | Share of the policy's own games that it solved: those are imitated.
+the clock
+  seconds/{stage} | seconds | Time spent in the stage {stage}.
+  rollout_seconds/engine | seconds | Of the rollout: the engine sampled.
+  rollout_seconds/tasks | seconds | Of the rollout: the engine had nothing to do and waited for tasks.
+  rollout_seconds/host | seconds | Of the rollout: prompts, parsing and records, the engine idle.
+  rollout_seconds/tasks_idle | seconds | Of the engine's time: no task was played, all waited for it.
+  cores/waited | seconds/s | Threads of this process, ready to run, waited for a core so long (Linux).
+  tokens_per_second/{stage} | tokens/s | Tokens that the stage {stage} worked through per second.
+"""
 
-# Where a number comes from -> its entries. An exact key stands before the pattern that would match it too.
-GLOSSARY: dict[str, tuple[Entry, ...]] = {
-    "the loop": (
-        Entry("step", "steps", "Number of the training step: one rollout and one update each."),
-        Entry("plan/stage", "stage", "Stage of ActRe: 1 acts before thinking, 2 thinks before acting."),
-        Entry("plan/action_temperature", "temperature", "Temperature of the branching tokens in ActRe's first stage."),
-        Entry("plan/{name}", "as the method says", "{name}, set for the step's rollout by a method."),
-        Entry("resample/attempts", "attempts", "Times that groups were played in the step by dynamic sampling."),
-        Entry("resample/dropped", "groups", "Groups played and dropped because their episodes did equally well."),
-        Entry("resample/missing", "groups", "Groups that the step had to learn without after the last attempt."),
-    ),
-    "the rollout": (
-        Entry("engine/cached", "share", "vLLM: share of the prompts' tokens it already held since the step before."),
-        Entry(
-            "engine/rows", "responses", "Native engine: mean number of responses that a step of the model went on with."
-        ),
-        Entry(
-            "engine/steps", "steps", "Native engine: steps of the model, each a token more for all responses under way."
-        ),
-        Entry("engine/prefills", "passes", "Native engine: passes in which new prompts were read."),
-        Entry("engine/read", "tokens", "Native engine: prompt tokens that had to be read."),
-        Entry("engine/held", "share", "Native engine: share of the prompts' tokens that it held already or shared."),
-        Entry("return/mean", "reward", "Mean over episodes of the sum of their rewards."),
-        Entry("return/std", "reward", "Standard deviation of the returns over the episodes of the step."),
-        Entry("success/all", "share", "Share of the episodes that solved their task."),
-        Entry("success/{kind}", "share", "Share of the episodes of the task type {kind} that solved their task."),
-        Entry("episode/turns", "turns", "Mean number of turns of an episode."),
-        Entry("episode/tokens", "tokens", "Mean number of sampled tokens of an episode, all its responses together."),
-        Entry("response/tokens", "tokens", "Mean number of tokens of a response."),
-        Entry("response/outcome/solved", "tokens", "Mean number of tokens of a response, in solved episodes."),
-        Entry(
-            "response/outcome/failed",
-            "tokens",
-            "Mean number of tokens of a response, in episodes that were not solved and did not break.",
-        ),
-        Entry("response/think_tokens", "tokens", "Mean number of tokens between the think tags."),
-        Entry("response/action_tokens", "tokens", "Mean number of tokens between the action tags."),
-        Entry("context/tokens", "tokens", "Mean number of tokens in front of a response, earlier turns included."),
-        Entry("context/dropped", "turns", "Mean number of earlier turns left out in front of a response, for length."),
-        Entry("context/shortened", "share", "Share of the turns in front of which earlier turns were left out."),
-        Entry("valid_ratio", "share", "Share of the turns whose response was a valid action."),
-        Entry("verdict/{reason}", "share", "Share of the turns whose response was refused for the reason {reason}."),
-        Entry("stop/{reason}", "share", "Share of the episodes that ended for the reason {reason}."),
-        Entry("failures", "episodes", "Episodes lost because a task or a server hung, died or broke its contract."),
-        Entry("failures/task_error", "episodes", "Episodes lost because the task raised an error."),
-        Entry("failures/time_limit", "episodes", "Episodes lost because a step took longer than task.step_seconds."),
-        Entry("failures/worker_died", "episodes", "Episodes lost with the worker process or task server they ran in."),
-        Entry("failures/garbage", "episodes", "Episodes lost to an answer of the task that could not be used."),
-        Entry("failures/engine_error", "episodes", "Episodes lost because the policy's engine had no answer."),
-        Entry(
-            "mended/text_cut", "turns", "Turns to which the task answered with an observation so long that it was cut."
-        ),
-        Entry(
-            "mended/actions_cut",
-            "turns",
-            "Turns to which the task answered with a list of actions so long that it was cut.",
-        ),
-        Entry("mended/info_cut", "turns", "Turns to which the task answered with extra figures that had to be cut."),
-        Entry(
-            "mended/encoding", "turns", "Turns to which the task answered with characters that do not exist: replaced."
-        ),
-        Entry("tasks/workers_replaced", "workers", "Worker processes that hung or died in the step and were replaced."),
-        Entry("tasks/replayed", "episodes", "Times an episode was played again because its worker fell under it."),
-        Entry("tasks/threads_left", "threads", "Threads left behind with a task that hung."),
-        Entry("tasks/servers_lost", "servers", "Times that a task server was lost."),
-        Entry("entropy/token", "nats", "Entropy of the next-token distribution, mean over all response tokens."),
-        Entry("entropy/think", "nats", "Mean token entropy between the think tags."),
-        Entry("entropy/action", "nats", "Mean token entropy between the action tags."),
-        Entry(
-            "entropy/other",
-            "nats",
-            "Mean token entropy outside thoughts and actions: tags, stray text, thoughts that were never closed.",
-        ),
-        Entry("entropy/response", "nats", "Mean over responses of the mean token entropy of a response."),
-        Entry(
-            "entropy/concentration",
-            "share",
-            "Share of all entropy that is in the twentieth of the responses with most of it; high: a few are noise.",
-        ),
-        Entry("entropy/turn", "nats", "Token entropy averaged over a turn, then over turns, then over episodes."),
-        Entry("entropy/episode", "nats", "Mean over episodes of the mean token entropy of an episode."),
-        Entry("entropy/first10", "nats", "Mean over episodes of the entropy of their first ten response tokens."),
-        Entry("entropy/last10", "nats", "Mean over episodes of the entropy of their last ten response tokens."),
-        Entry("surprisal/response", "nats", "Minus the log-probability of a response, mean over responses."),
-    ),
-    "the update": (
-        Entry("loss/policy", "loss", "The policy-gradient loss, mean over the step's updates."),
-        Entry("loss/kl", "loss", "The weighted KL term of the loss, mean over the step's updates."),
-        Entry("loss/total", "loss", "All terms of the loss together, mean over the step's updates."),
-        Entry("loss/{method}", "loss", "The term that the method {method} adds to the loss."),
-        Entry("kl/k1", "nats", "KL to the reference policy per token, estimated as d = log-prob - reference log-prob."),
-        Entry("kl/k2", "nats", "KL to the reference policy per token, estimated as d²/2."),
-        Entry("kl/k3", "nats", "KL to the reference policy per token, estimated as exp(-d) - 1 + d."),
-        Entry("kl/old", "nats", "KL (k3) to the policy that sampled the step, per token."),
-        Entry("clip/fraction", "share", "Share of the tokens whose gradient was cut by the clip, on either side."),
-        Entry("clip/low", "share", "Share of the tokens clipped below 1 - clip_low."),
-        Entry("clip/high", "share", "Share of the tokens clipped above 1 + clip_high."),
-        Entry("ratio/min", "ratio", "Smallest ratio of new to old probability over the step's tokens."),
-        Entry("ratio/max", "ratio", "Largest ratio of new to old probability over the step's tokens."),
-        Entry("ratio/mean", "ratio", "Mean ratio of new to old probability over the step's tokens."),
-        Entry("advantage/mean", "advantage", "Mean advantage over the step's response tokens, before methods."),
-        Entry("advantage/std", "advantage", "Standard deviation of the advantage over the step's response tokens."),
-        Entry("advantage/zero_groups", "share", "Share of the groups with equal returns, which teach nothing."),
-        Entry("gigpo/shared", "share", "Share of the turns whose state another turn of their group was in too."),
-        Entry("gigpo/step_part", "advantage", "Mean size, without sign, of what GiGPO's comparison of steps adds."),
-        Entry("overlong/mean", "reward", "Mean reward taken off a response because it was long."),
-        Entry("overlong/share", "share", "Share of the responses that had reward taken off because they were long."),
-        Entry("grad_norm", "norm", "Norm of the gradient before clipping, mean over the step's updates."),
-        Entry("lr", "per update", "Learning rate, mean over the step's updates."),
-        Entry(
-            "update/skipped",
-            "updates",
-            "Updates left out since the start of the run: loss or gradient, or every token's numbers, were not finite.",
-        ),
-        Entry("update/masked", "share", "Share of the episodes not learnt from because they were cut off."),
-        Entry(
-            "update/dropped_tokens",
-            "tokens",
-            "Tokens left out of the step's updates: a log-prob, entropy, value or advantage was not finite.",
-        ),
-        Entry("update/dropped_share", "share", "The same as a share of the step's response tokens."),
-        Entry("update/count", "updates", "Updates tried in the step, those left out included."),
-        Entry("mismatch/logp_mean", "nats", "Mean difference, without sign, of sampler's and trainer's log-probs."),
-        Entry("mismatch/logp_max", "nats", "Largest difference, without sign, of sampler's and trainer's log-probs."),
-        Entry(
-            "mismatch/ratio_mean",
-            "ratio",
-            "Mean ratio of the trainer's to the sampler's probability; with rollouts ahead their weights differ too.",
-        ),
-        Entry("mismatch/ratio_max", "ratio", "Largest ratio of the trainer's to the sampler's probability."),
-        Entry("mismatch/truncated", "share", "Share of the tokens whose ratio is above learn.mismatch_cap."),
-        Entry("mismatch/recomputed", "0 or 1", "Whether old_logprobs = auto computed the old log-probs again."),
-        Entry(
-            "mismatch/kl",
-            "nats",
-            "KL divergence of the sampler from the trainer (k3); with rollouts ahead their weights differ too.",
-        ),
-    ),
-    **INSTRUMENTS,
-    "the critic": (
-        Entry("critic/loss", "loss", "The critic's squared error, clipped and halved, mean over the step's updates."),
-        Entry("critic/value", "reward", "Mean value that the critic gives to the step's response tokens."),
-        Entry("critic/explained", "share", "Share of the returns' variance that the critic foresaw: 1 is perfect."),
-        Entry("critic/grad_norm", "norm", "Norm of the critic's gradient before clipping."),
-    ),
-    "the methods": (
-        Entry("epo/coefficient", "weight", "EPO's λ, the weight of bonus and penalty."),
-        Entry("epo/beta", "weight", "EPO's β_k, the weight of the smoothing penalty against the bonus."),
-        Entry("epo/history", "nats", "EPO's H̄: mean token entropy over all earlier steps."),
-        Entry("epo/outside", "share", "Share of the step's tokens whose entropy lies outside of EPO's band."),
-        Entry("epo/penalty", "loss", "EPO's smoothing penalty (α included, λ and β not)."),
-        Entry("ea/added", "advantage", "Advantage that EA adds to a token, mean over the step's tokens."),
-        Entry("seal/bce", "nats", "Cross-entropy of SEAL's classifier, mean over tokens."),
-        Entry("seal/accuracy", "share", "Share of the tokens whose episode's outcome SEAL's classifier tells right."),
-        Entry("aem/weight_min", "weight", "Smallest weight that AEM gave to a response of the step."),
-        Entry("aem/weight_max", "weight", "Largest weight that AEM gave to a response of the step."),
-        Entry("aem/left_out", "share", "Share of the tokens whose advantage AEM set to 0 (`leave_out`)."),
-        Entry("actre/branching", "share", "Share of the action tokens that ActRe sampled at the higher temperature."),
-        Entry("actre/threshold", "nats", "Entropy from which a token is a branching one at ActRe's next step."),
-    ),
-    "an evaluation": (
-        Entry("eval/{split}/success", "share", "Share of the games of the {split} split that were solved."),
-        Entry("eval/{split}/success/{kind}", "share", "Share of the {split} games of type {kind} that were solved."),
-        Entry("eval/{split}/low", "share", "Lower end of the success's 95 % interval (Wilson) on {split} games."),
-        Entry("eval/{split}/high", "share", "Upper end of the success's 95 % interval (Wilson) on {split} games."),
-        Entry("eval/{split}/games", "games", "Games of the {split} split that were played."),
-        Entry("eval/{split}/games/{kind}", "games", "Games of type {kind} of the {split} split that were played."),
-        Entry("eval/{split}/return", "reward", "Mean return on the {split} split."),
-        Entry("eval/{split}/turns", "turns", "Mean number of turns of a game on the {split} split."),
-        Entry("eval/{split}/failures", "games", "Games of {split} lost to a fault or to the clock: not solved."),
-        Entry(
-            "eval/{split}/failures/{kind}", "games", "Games of {split} that ended with a failure of the kind {kind}."
-        ),
-        Entry("eval/{split}/cut/{stop}", "games", "Games of {split} that ended as {stop}: clock or context_limit."),
-        Entry("eval/{split}/valid_ratio", "share", "Share of the turns on {split} games that were valid actions."),
-    ),
-    "a server": (
-        Entry("engine/requests", "requests", "Responses that the server was asked for, those that failed included."),
-        Entry("engine/retries", "requests", "Times that a request to the server was made again after a fault."),
-        Entry("engine/failed", "requests", "Requests that the server left without an answer in the end."),
-        Entry("engine/prompt_tokens", "tokens", "Prompt tokens that the server says it read."),
-        Entry("engine/sampled_tokens", "tokens", "Tokens that the server says it sampled."),
-        Entry("engine/uncounted", "requests", "Answers of which the server did not say how many tokens they took."),
-        Entry("engine/cost", "as the prices", "The server's tokens at engine.price_in and engine.price_out."),
-    ),
-    "the imitation": (
-        Entry("sft/loss", "nats", "Mean cross-entropy of the imitated tokens: an expert's, or the policy's own."),
-        Entry("sft/epoch", "epochs", "Passes over the imitated games so far."),
-        Entry("rft/solved", "share", "Share of the policy's own games that it solved: those are imitated."),
-    ),
-    "the clock": (
-        Entry("seconds/{stage}", "seconds", "Time spent in the stage {stage}."),
-        Entry("rollout_seconds/engine", "seconds", "Of the rollout: the engine sampled."),
-        Entry("rollout_seconds/tasks", "seconds", "Of the rollout: the engine had nothing to do and waited for tasks."),
-        Entry("rollout_seconds/host", "seconds", "Of the rollout: prompts, parsing and records, the engine idle."),
-        Entry("rollout_seconds/tasks_idle", "seconds", "Of the engine's time: no task was played, all waited for it."),
-        Entry("cores/waited", "seconds/s", "Threads of this process, ready to run, waited for a core so long (Linux)."),
-        Entry("tokens_per_second/{stage}", "tokens/s", "Tokens that the stage {stage} worked through per second."),
-    ),
-}
 
+def _glossary(table: str) -> dict[str, tuple[Entry, ...]]:
+    glossary: dict[str, tuple[Entry, ...]] = {}
+    for section in re.split(r"\n(?=\S)", table.strip()):
+        source, *rows = re.split(r"\n  (?=\S)", section)
+        glossary[source] = tuple(Entry(*" ".join(row.split()).split(" | ")) for row in rows)
+    return glossary
+
+
+GLOSSARY = _glossary(_TABLE)
 _ENTRIES: dict[str, Entry] = {entry.key: entry for section in GLOSSARY.values() for entry in section}
-_SOURCE: dict[str, str] = {entry.key: source for source, section in GLOSSARY.items() for entry in section}
 
 
 def entry_of(key: str) -> Entry:
@@ -334,9 +262,3 @@ def sentence(key: str) -> str:
     for name, value in (entry.match(key) or {}).items():
         text = text.replace("{" + name + "}", value)
     return text
-
-
-def explain(key: str) -> str:
-    """What the key means, its unit and where it comes from."""
-    entry = entry_of(key)
-    return f"{sentence(key)} Unit: {entry.unit}. From {_SOURCE[entry.key]}."

@@ -25,20 +25,20 @@ from isentrope.metrics.surprisal import predicted_drift
 from isentrope.runs.log import Record
 from isentrope.runs.token_texts import TokenTexts
 
-# Compares the forecast of entropy's drift with what followed: running agreement and correlation.
-#
-# At step t the forecast P_t (`surprisal.py`) is made from what step t learns from. At step t + 1 the drift
-# D = H_{t+1} - H_t is measured, H being the mean token entropy. Each such pair counts once:
-#
-#     agreement     share of the pairs in which P and D have the same sign; a pair in which one is 0 has no sign
-#     correlation   Pearson's, of P and D, over all pairs so far, from the third on
-
-
 ENOUGH = 3  # pairs: two always lie on a line
 
 
 class Drift:
-    """Feed it every step's metrics. Its state survives a restart, so a resumed run writes the same numbers."""
+    """Compares the forecast of entropy's drift with what followed: running agreement and correlation.
+
+    At step t the forecast P_t (`surprisal.py`) is made from what step t learns from. At step t + 1 the drift
+    D = H_{t+1} - H_t is measured, H being the mean token entropy. Each such pair counts once:
+
+        agreement     share of the pairs in which P and D have the same sign; a pair in which one is 0 has no sign
+        correlation   Pearson's, of P and D, over all pairs so far, from the third on
+
+    Feed it every step's metrics. Its state survives a restart, so a resumed run writes the same numbers.
+    """
 
     def __init__(self) -> None:
         self.entropy: float | None = None  # of the step before

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode, Scores
@@ -69,14 +68,6 @@ def analyze(run: Path) -> Analysis:
     return found
 
 
-def step_episodes(run: Path, step: int) -> list[Episode] | None:
-    """All episodes that were played at a step, in their order; None if they were not stored."""
-    path, dropped = train_path(run, step), dropped_path(run, step)
-    if not path.exists():
-        return None
-    return read_episodes(path) + (read_episodes(dropped) if dropped.exists() else [])
-
-
 def _training(run: Path, recorded: dict[tuple[int, str], Record], found: Analysis) -> None:
     try:
         words = read_token_texts(run)
@@ -88,10 +79,11 @@ def _training(run: Path, recorded: dict[tuple[int, str], Record], found: Analysi
     for step in sorted(step for step, kind in recorded if kind == "train"):
         record = recorded[step, "train"]
         before = _numbers(record)
-        episodes = step_episodes(run, step)
-        if episodes is None:
+        if not train_path(run, step).exists():
             observer.running.look(step, before)
             continue
+        played = (train_path(run, step), dropped_path(run, step))  # in this order
+        episodes = [episode for path in played if path.exists() for episode in read_episodes(path)]
         scores = _scores(run, step, episodes)
         if scores is None:
             without.append(step)
@@ -102,7 +94,9 @@ def _training(run: Path, recorded: dict[tuple[int, str], Record], found: Analysi
         excused |= {"drift/predicted"} if scores is None else set[str]()
         _compare(found, record, metrics | seen.metrics, "train", excused)
     if without:
-        found.missing.append(f"drift/predicted at {_steps(without)}: no scores were stored beside the episodes")
+        several = f"{len(without)} steps ({without[0]} to {without[-1]})"
+        steps = several if len(without) > 1 else f"step {without[0]}"
+        found.missing.append(f"drift/predicted at {steps}: no scores were stored beside the episodes")
 
 
 def _evaluations(run: Path, recorded: dict[tuple[int, str], Record], found: Analysis) -> None:
@@ -156,10 +150,6 @@ def _numbers(record: Record) -> dict[str, float | None]:
     return {key: value for key, value in record.items() if key not in ("step", "kind", "nonfinite")}
 
 
-def _steps(steps: list[int]) -> str:
-    return f"{len(steps)} steps ({steps[0]} to {steps[-1]})" if len(steps) > 1 else f"step {steps[0]}"
-
-
 def lines(found: Analysis, most: int = 10) -> Iterator[str]:
     """The analysis in words."""
     yield (
@@ -171,12 +161,9 @@ def lines(found: Analysis, most: int = 10) -> Iterator[str]:
     if len(found.differing) > most:
         yield f"  and {len(found.differing) - most} more"
     if found.new:
-        yield f"not recorded by the run: {_listed(found.new)}"
+        yield f"not recorded by the run: {', '.join(sorted(found.new))}"
     if found.left:
-        yield f"recorded, but made by the update or the model and not to be had from episodes: {_listed(found.left)}"
+        left = ", ".join(sorted(found.left))
+        yield f"recorded, but made by the update or the model and not to be had from episodes: {left}"
     for reason in found.missing:
         yield f"could not be computed: {reason}"
-
-
-def _listed(keys: dict[str, Any]) -> str:
-    return ", ".join(sorted(keys))

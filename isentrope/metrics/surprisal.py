@@ -22,7 +22,7 @@ plain mean. With `token`, and with `constant`, all weights of a mini-batch are t
 learnt from: after all methods. Where it and w_j are the same for all tokens of a response, its terms add up to
 w A · (S - C), with C = Σ_j H_j, whose expectation is the response's own entropy (Theorem 3.2.1).
 The forecast has no scale (the learning rate is not in it), and an ordinary gradient step need not follow it; that is
-why it is compared with the drift that was measured (`drift.py`).
+why it is compared with the drift that was measured (`observe.py`).
 """
 
 from __future__ import annotations

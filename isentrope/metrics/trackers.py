@@ -242,7 +242,11 @@ class Trackers:
 
     def _open(self, name: str, opened: dict[str, Tracker]) -> None:
         idents = self._idents()
-        tracker = MAKERS[name](Session(self._run, self._config(), idents.get(name)))
+        try:
+            config = read_config(self._run)[1]
+        except RunError:
+            config = {}
+        tracker = MAKERS[name](Session(self._run, config, idents.get(name)))
         opened[name] = tracker
         if idents.get(name) != tracker.ident:
             write_atomically(self._run / TRACKERS, (json.dumps(idents | {name: tracker.ident}) + "\n").encode())
@@ -254,9 +258,3 @@ class Trackers:
             return {}
         known = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
         return {name: value for name, value in known.items() if isinstance(value, str)}
-
-    def _config(self) -> dict[str, Any]:
-        try:
-            return read_config(self._run)[1]
-        except RunError:
-            return {}

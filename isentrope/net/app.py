@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isentrope.config.validate import is_local
+from isentrope.net.keys import host_of
 from isentrope.net.server import Limits
 
 SKIPPED = 16 * 2**20  # bytes of a body that is too long, which are read and dropped
@@ -62,8 +62,8 @@ class Door:
 def _may_enter(hosts: tuple[bytes, ...], origins: tuple[bytes, ...], local: bool) -> bool:
     if len(hosts) > 1 or len(origins) > 1:
         return False
-    host = _host("//" + b"".join(hosts).decode("latin-1"))
-    pages = [_host(origin.decode("latin-1")) for origin in origins]
+    host = host_of("//" + b"".join(hosts).decode("latin-1"))
+    pages = [host_of(origin.decode("latin-1")) for origin in origins]
     if not local:
         return all(page == host != "" for page in pages)
     return is_local(host) and all(map(is_local, pages))
@@ -165,14 +165,6 @@ async def json_object(request: Request) -> dict[str, Any]:
 
 def headers_of(scope: Scope, name: bytes) -> list[bytes]:
     return [value for key, value in scope["headers"] if key == name]
-
-
-def _host(address: str) -> str:
-    """The host in an address; empty if there is none, as in the origin "null"."""
-    try:
-        return urlsplit(address).hostname or ""
-    except ValueError:
-        return ""
 
 
 async def _check_length(scope: Scope, receive: Receive, most: int) -> None:

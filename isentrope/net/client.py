@@ -102,7 +102,8 @@ class Client:
         deadline, line = time.monotonic() + seconds, line or Line()
         attempt = 0
         while True:
-            connection = self._kept_connection() if attempt == 0 else None
+            with self._lock:
+                connection = self._kept.pop() if self._kept and attempt == 0 else None
             attempt += connection is None  # one that was kept may have been closed meanwhile: that does not count
             connection = connection or self._new_connection()
             try:
@@ -124,10 +125,6 @@ class Client:
                 connection.close()
             self._kept.clear()
 
-    def _kept_connection(self) -> HTTPConnection | None:
-        with self._lock:
-            return self._kept.pop() if self._kept else None
-
     def _new_connection(self) -> HTTPConnection:
         host, port, proxy = self._host, self._port, self._proxy
         if proxy is not None:
@@ -143,7 +140,7 @@ class Client:
         self, connection: HTTPConnection, path: str, data: bytes | None, deadline: float, line: Line
     ) -> Answer:
         def timed(opened: socket.socket, debuglevel: int = 0, method: str | None = None) -> HTTPResponse:
-            return HTTPResponse(cast("Any", _Timed(opened, deadline)), debuglevel, method)
+            return HTTPResponse(cast("Any", _Reader(opened, deadline)), debuglevel, method)
 
         cast("Any", connection).response_class = timed
         connection.timeout = max(0.01, deadline - time.monotonic())
@@ -185,20 +182,15 @@ class Client:
         return bytes(body)
 
 
-class _Timed:
+class _Reader(io.RawIOBase):
     """A socket from which a response is read until a deadline."""
 
     def __init__(self, opened: socket.socket, deadline: float) -> None:
         self._socket, self._deadline = opened, deadline
+        self._file = opened.makefile("rb", 0)  # which keeps the socket open until it is read
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Reader(self._socket, self._deadline))
-
-
-class _Reader(io.RawIOBase):
-    def __init__(self, opened: socket.socket, deadline: float) -> None:
-        self._socket, self._deadline = opened, deadline
-        self._file = opened.makefile("rb", 0)  # which keeps the socket open until it is read
+        return io.BufferedReader(self)
 
     def readable(self) -> bool:
         return True

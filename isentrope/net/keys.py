@@ -33,7 +33,7 @@ class Key:
             )
         if setting not in ("", AUTO) and setting not in os.environ:
             raise EngineError(_missing(setting))
-        host = _host(url) or ""
+        host = host_of(url)  # an address without one is refused by check_address
         usual = setting == AUTO and (host == "api.openai.com" or is_local(host))
         self._variable = _USUAL if usual else "" if setting == AUTO else setting
         self._text = os.environ.get(self._variable, "").strip() if self._variable else ""
@@ -113,8 +113,9 @@ def _missing(setting: str) -> str:
     )
 
 
-def _host(url: str) -> str | None:
+def host_of(address: str) -> str:
+    """The host in an address; empty if there is none, as in the origin "null"."""
     try:
-        return urlsplit(url).hostname
-    except ValueError:  # refused by check_address
-        return None
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""

@@ -12,12 +12,11 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
@@ -60,6 +59,10 @@ class Server:
         limits: Limits | None = None,
         each_second: Callable[[], None] | None = None,
     ) -> None:
+        async def notify() -> None:
+            if each_second is not None:
+                each_second()
+
         limits = limits or Limits()
         self._socket = listen(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
@@ -70,7 +73,7 @@ class Server:
             ws_max_size=limits.body,
             timeout_keep_alive=int(limits.read_seconds) + 1,
             timeout_graceful_shutdown=limits.stop_seconds,
-            callback_notify=None if each_second is None else _awaitable(each_second),
+            callback_notify=notify if each_second else None,
             timeout_notify=0,
             log_config=None,
             log_level="error",
@@ -86,7 +89,7 @@ class Server:
 
     def run(self) -> None:
         """Until SIGINT, which becomes a KeyboardInterrupt, or SIGTERM, which becomes a SystemExit."""
-        before = signal.signal(signal.SIGTERM, _leave)
+        before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
         try:
             self._server.run(sockets=[self._socket])
         finally:
@@ -219,14 +222,3 @@ class _Joined:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
-
-
-def _awaitable(act: Callable[[], None]) -> Callable[[], Awaitable[None]]:
-    async def awaitable() -> None:
-        act()
-
-    return awaitable
-
-
-def _leave(signal_number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + signal_number)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from isentrope.agent.context import Context, split_prefix
-from isentrope.agent.response_format import parse_response, write_response
+from isentrope.agent.context import context_lengths
+from isentrope.agent.response_format import write_response
 from isentrope.config.schema import AgentSettings, TaskSettings
+from isentrope.core.engine import Sampled
 from isentrope.core.errors import TaskError
 from isentrope.core.tokenizer import ChatTokenizer
-from isentrope.core.types import Episode, Turn
-from isentrope.worlds.contract import Expert, Instance, Step, View, World
+from isentrope.core.types import Episode, RolloutPlan
+from isentrope.rollout.episode import Rules, Seat
+from isentrope.worlds.contract import Expert, Instance, World
 
 
 def demonstrations(
@@ -35,75 +39,31 @@ def demonstrations(
 
 def longest_sequence(episode: Episode) -> int:
     """Tokens of the longest conversation: the whole episode, or its longest turn if turns are prompted anew."""
-    longest = length = 0
-    for turn in episode.turns:
-        length = (length if turn.continues else 0) + len(turn.context_ids) + len(turn.response_ids)
-        longest = max(longest, length)
-    return longest
+    lengths = zip(context_lengths(episode), episode.turns, strict=True)
+    return max((length + len(turn.response_ids) for length, turn in lengths), default=0)
 
 
 def demonstrate(
     world: World, expert: Expert, tokenizer: ChatTokenizer, agent: AgentSettings, task: TaskSettings, instance: Instance
 ) -> Episode:
-    """One game of a scripted player."""
-    context = Context.of(tokenizer, agent, agent.order)
-    turns: list[Turn] = []
-    success, stop = False, "turn_limit"
-    play = world.open()
-    view = play.start(instance)
-    goal = view.goal
+    """One game of a scripted player, as a rollout records its own, but without a clock and a price of invalid moves."""
+    task = replace(task, episode_seconds=math.inf, invalid_reward=0.0)
+    rules = Rules(tokenizer, agent, task, RolloutPlan(agent.order), 0, "expert")
+    game = world.open()
+    view = game.start(instance)
+    play = rules.seated(Seat(instance, 0, 0), view)
     expert.start(view, instance)
-    for _ in range(task.max_turns):
-        move = expert.act(view)
-        prompt = context.prompt(view)
-        if context.limit is not None and len(prompt) > context.limit:
-            stop = "context_limit"
+    while not play.stop:
+        move = expert.act(play.view)
+        play.prompt, limit = play.context.prompt(play.view), play.context.limit
+        if limit is not None and len(play.prompt) > limit:
+            play.stop = "context_limit"
             break
-        ids = tokenizer.answer(write_response(agent.order, move.thought, move.action, agent.action_tags))
-        step = play.step(move.action)
-        turns.append(_turn(context, view, prompt, ids, move.action, step, task.success_reward))
-        context.answered(prompt, ids, move.action)
-        view, success = step.view, success or step.success
-        if step.terminated or step.truncated:
-            stop = "terminated" if step.terminated else "truncated"
-            break
-    play.close()
-    return Episode(
-        world=instance.world,
-        split=instance.split,
-        index=instance.index,
-        kind=instance.kind,
-        goal=goal,
-        group=0,
-        member=0,
-        order=agent.order,
-        turns=tuple(turns),
-        success=success,
-        stop=stop,
-    )
-
-
-def _turn(
-    context: Context, view: View, prompt: list[int], ids: list[int], action: str, step: Step, success_reward: float
-) -> Turn:
-    parsed = parse_response(context.tokenizer.pieces(ids), context.order, "tag", context.tags)
-    continues, new = split_prefix(context.tokens, prompt)
-    nothing = np.zeros(len(ids), dtype=np.float32)
-    return Turn(
-        observation=view.text,
-        admissible=view.admissible,
-        anchor="",
-        context_ids=np.array(new, dtype=np.int32),
-        continues=continues,
-        response_ids=np.array(ids, dtype=np.int32),
-        logprobs=nothing,
-        entropies=nothing,
-        temperatures=nothing + 1,
-        think_span=parsed.think_span,
-        action_span=parsed.action_span,
-        action=action,
-        verdict="ok" if step.valid else "inadmissible",
-        stop="tag",
-        reward=success_reward * step.reward,
-        dropped=context.dropped,
-    )
+        response = write_response(agent.order, move.thought, move.action, agent.action_tags)
+        ids = np.array(tokenizer.answer(response), dtype=np.int32)
+        nothing = np.zeros(len(ids), dtype=np.float32)
+        answer = Sampled(ids, nothing, nothing, nothing + 1, "tag")
+        said = replace(rules.read(answer), action=move.action, verdict="ok")
+        rules.record(play, answer, said, game.step(move.action))
+    game.close()
+    return rules.episode(play)

@@ -14,7 +14,7 @@ import numpy as np
 
 from isentrope.agent.context import Context
 from isentrope.agent.prompts import NO_ACTION
-from isentrope.agent.response_format import Parsed, closing_tags, parse_response
+from isentrope.agent.response_format import Parsed, closing_tags, is_complete, parse_response
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.core.engine import Request, Sampled
 from isentrope.core.seeding import Streams
@@ -69,17 +69,10 @@ class Rules:
         seed: int,
         name: str,
     ) -> None:
-        self.tokenizer, self.agent, self.task, self.plan, self.seed, self.name = (
-            tokenizer,
-            agent,
-            task,
-            plan,
-            seed,
-            name,
-        )
+        self.tokenizer, self.agent, self.task = tokenizer, agent, task
+        self.plan, self.seed, self.name = plan, seed, name
         self._streams = Streams()
-        self._closings = closing_tags(plan.order, agent.action_tags)
-        self._stop = partial(_ends, self._closings)
+        self._stop = partial(is_complete, plan.order, tags=agent.action_tags)
 
     def seated(self, seat: Seat, view: View | Failure) -> Play:
         """The episode from its first view on; its clock begins now."""
@@ -109,7 +102,7 @@ class Rules:
             uniforms=self._streams.uniforms(agent.max_response, self.seed, *names),
             temperature=plan.temperature,
             stop=self._stop,
-            closings=self._closings,
+            closings=closing_tags(plan.order, agent.action_tags),
             temperature_of=(
                 rule(self.tokenizer, play.view.admissible, plan.temperature, agent.action_tags) if rule else None
             ),
@@ -130,7 +123,8 @@ class Rules:
         if isinstance(step, Step):
             reward += self.task.success_reward * step.reward
             mended += step.view.mended
-            play.score = _score(step, play.score)
+            score = step.info.get("score")  # the task gives it itself; the last one is the episode's
+            play.score = float(score) if isinstance(score, int | float) else play.score
         play.turns.append(
             Turn(
                 observation=play.view.text,
@@ -190,16 +184,6 @@ class Rules:
             detail=play.detail,
             score=play.score,
         )
-
-
-def _ends(closing: tuple[bytes, ...], tail: bytes) -> bool:
-    return tail.rstrip().endswith(closing)
-
-
-def _score(step: Step, before: float | None) -> float | None:
-    """The score the task gives itself, the last one of the episode."""
-    score = step.info.get("score")
-    return float(score) if isinstance(score, int | float) else before
 
 
 def _anchor(view: View) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -77,9 +76,7 @@ class Prefetch:
     def __enter__(self) -> Prefetch:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -93,8 +90,11 @@ class Prefetch:
         if self._coming is None:
             return {}
         rollout = self._coming.result()
-        packed = {name: _as_tensor(pack_episodes(getattr(rollout.groups, name))) for name in ("kept", "dropped")}
-        return packed | {"sampled": rollout.groups.metrics, "metrics": rollout.metrics}
+        state: dict[str, Any] = {"sampled": rollout.groups.metrics, "metrics": rollout.metrics}
+        for name in ("kept", "dropped"):
+            packed = np.frombuffer(pack_episodes(getattr(rollout.groups, name)), dtype=np.uint8)
+            state[name] = torch.from_numpy(packed.copy())
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if state:
@@ -102,7 +102,3 @@ class Prefetch:
             kept, dropped = (unpack_episodes(data, "the checkpoint") for data in packed)
             self._coming = Future()
             self._coming.set_result(Rollout(Groups(kept, dropped, state["sampled"]), state["metrics"], {}))
-
-
-def _as_tensor(data: bytes) -> torch.Tensor:
-    return torch.from_numpy(np.frombuffer(data, dtype=np.uint8).copy())

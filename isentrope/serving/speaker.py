@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isentrope.agent.context import closing
 from isentrope.agent.response_format import is_complete
 from isentrope.core.engine import Engine, Request, Sampled
 from isentrope.core.seeding import stream
@@ -24,7 +25,6 @@ from isentrope.core.tokenizer import ACTION, ChatTokenizer
 from isentrope.serving.chat import BadRequest, Chat
 
 REMEMBERED = 20_000  # answers whose tokens are remembered
-_SEEDS = 2**64
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Speaker:
 
     def _request(self, waiting: _Waiting, slot: int) -> Request:
         chat, stops = waiting.chat, [text.encode() for text in waiting.chat.stop]
-        seed = chat.seed if chat.seed is not None else secrets.randbelow(_SEEDS)
+        seed = chat.seed if chat.seed is not None else secrets.randbits(64)
         return Request(
             slot=slot,
             prompt=waiting.prompt,
@@ -190,12 +190,11 @@ class Slots:
 
 def conversation_tokens(tokenizer: ChatTokenizer, chat: Chat, memory: Memory) -> list[int]:
     """The tokens before the answer, as the agent's own context would give them."""
-    tokens, end = tokenizer.opening(chat.system, chat.said[0]), tokenizer.end_of_answer()
+    tokens = tokenizer.opening(chat.system, chat.said[0])
     for said, message in zip(chat.said[1::2], chat.said[2::2], strict=True):
         remembered = memory.recall(tokens, said)
         answer = tokenizer.answer(said) if remembered is None else remembered
-        closed = end and answer[-1:] == end[-1:]  # by the policy itself
-        tokens = [*tokens, *answer, *([] if closed else end), *tokenizer.user(message)]
+        tokens = [*tokens, *answer, *closing(tokenizer, answer), *tokenizer.user(message)]
     return tokens
 
 

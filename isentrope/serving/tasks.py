@@ -112,14 +112,11 @@ class TaskApi:
 
     def _instances(self, request: Request) -> Table:
         query = request.query_params
-        first, count = (_number(query.get(name, "")) for name in ("first", "count"))
+        numbers = [query.get(name, "") for name in ("first", "count")]
+        if not all(text.isdecimal() and len(text) <= 18 for text in numbers):
+            raise Refusal("first and count: expected integers from 0 on")
+        first, count = map(int, numbers)
         if count > MAX_COUNT:
             raise Refusal(f"count = {count}: at most {MAX_COUNT} at once")
         listed = [self._sessions.instance(query.get("split", ""), first + i) for i in range(count)]
         return {"instances": [instance_to_table(instance) for instance in listed]}
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or len(text) > 18:
-        raise Refusal("first and count: expected integers from 0 on")
-    return int(text)

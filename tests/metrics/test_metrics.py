@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from isentrope.core.stats import wilson
 from isentrope.core.types import FAILURES, Episode, Turn
 from isentrope.metrics.episodes import eval_metrics, rollout_metrics
-from isentrope.metrics.glossary import explain
+from isentrope.metrics.glossary import sentence
 from tests.builders.episodes import episode
 from tests.builders.turns import turn
 
@@ -240,7 +240,7 @@ def test_against_naive_loops(episodes: list[Episode]) -> None:
         assert sum(value for key, value in found.items() if key.startswith(group)) == pytest.approx(total)
     assert all(math.isfinite(value) for value in found.values())
     for key in found:
-        explain(key)
+        sentence(key)
 
 
 def test_failures_and_what_was_mended_are_counted_by_kind() -> None:
@@ -256,7 +256,7 @@ def test_failures_and_what_was_mended_are_counted_by_kind() -> None:
     }  # fmt: skip
     assert eval_metrics("seen", episodes)["eval/seen/failures/garbage"] == 2.0
     for key in found:
-        explain(key)
+        sentence(key)
 
 
 def test_eval_by_hand() -> None:
@@ -273,4 +273,4 @@ def test_eval_by_hand() -> None:
         }
     )  # fmt: skip
     for key in found:
-        explain(key)
+        sentence(key)

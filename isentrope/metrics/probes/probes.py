@@ -21,6 +21,7 @@ from isentrope.config.schema import InstrumentSettings
 from isentrope.core.types import Episode, Floats
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import episode_slices, flatten, step_tokens
+from isentrope.metrics.means import Metrics
 from isentrope.metrics.probes.interference import EpisodeStates, Group, full_kernel, interference_metrics, kernel
 from isentrope.metrics.probes.think import State, choose_states, delta_h, pack_states, unpack_states
 from isentrope.models.policy import Policy, before
@@ -65,7 +66,9 @@ def probe_accuracy(mean_ED: Matrix, solved_E: NDArray[np.bool_], games: Sequence
 
     The probe is a ridge regression from the standardised means to +1 (solved) and -1 (failed); the sign decides.
     """
-    fold_E = _folds(games)
+    # Games are dealt out to folds in a fixed order, and all episodes of one go together.
+    number = {game: i for i, game in enumerate(sorted(set(games), key=repr))}
+    fold_E = np.array([number[game] % FOLDS for game in games], dtype=np.int64)
     if fold_E.max(initial=0) == 0 or solved_E.all() or not solved_E.any():
         return None
     label_E = np.where(solved_E, 1.0, -1.0)
@@ -77,12 +80,6 @@ def probe_accuracy(mean_ED: Matrix, solved_E: NDArray[np.bool_], games: Sequence
     return right / len(label_E)
 
 
-def _folds(games: Sequence[Hashable]) -> NDArray[np.int64]:
-    """The fold of each episode: games are dealt out in a fixed order, and all episodes of one go together."""
-    number = {game: i for i, game in enumerate(sorted(set(games), key=repr))}
-    return np.array([number[game] % FOLDS for game in games], dtype=np.int64)
-
-
 def _ridge(known_ED: Matrix, label_E: Matrix, asked_ED: Matrix) -> Matrix:
     """Predictions for `asked_ED`. Solved among episodes, not among features: there are far fewer of them."""
     mean_D, spread_D = known_ED.mean(0), known_ED.std(0)
@@ -92,9 +89,6 @@ def _ridge(known_ED: Matrix, label_E: Matrix, asked_ED: Matrix) -> Matrix:
     penalty = RIDGE * max(float(np.trace(gram_EE)) / len(known), 1e-12)
     weight_E = cast("Any", np.linalg).solve(gram_EE + penalty * np.eye(len(known)), label_E - label_E.mean())
     return asked @ (known.T @ weight_E) + label_E.mean()
-
-
-Metrics = dict[str, float]
 
 
 class Probes:
@@ -114,18 +108,14 @@ class Probes:
         """All probes. `advantages` has one number per response token, in the order of episodes, turns and tokens."""
         begin = time.monotonic()
         with_tokens = [episode for episode in episodes if any(len(turn.response_ids) for turn in episode.turns)]
+        missing = self.settings.probe_states - len(self.states)
         with undisturbed(policy):
-            self._fill(policy, with_tokens)
+            if missing > 0:  # until there are enough; from then on they stay the same
+                self.states += choose_states(with_tokens, policy.tokenizer, missing)
             metrics = delta_h(policy, self.states, self.micro_tokens)
             metrics |= self._read_groups(policy, with_tokens, _per_episode(with_tokens, advantages))
         self.timings = {"probe/seconds": time.monotonic() - begin}
         return metrics
-
-    def _fill(self, policy: Policy, episodes: Sequence[Episode]) -> None:
-        """Choose states until there are enough; from then on they stay the same."""
-        missing = self.settings.probe_states - len(self.states)
-        if missing > 0:
-            self.states += choose_states(episodes, policy.tokenizer, missing)
 
     def _read_groups(
         self, policy: Policy, episodes: Sequence[Episode], advantage_E: NDArray[np.float64] | None
@@ -141,17 +131,16 @@ class Probes:
             read += chosen
             if advantage_E is not None:
                 tokens_G = np.array([len(state.target_N) for state in states], dtype=np.float64)
-                groups.append(Group(self._kernel(policy, chosen, states), advantage_E[members], tokens_G))
+                if self.settings.probe_gradient == "all":
+                    products = full_kernel(policy, chosen, self.micro_tokens)
+                else:
+                    products = kernel(states, policy.model.head_weight())
+                groups.append(Group(products, advantage_E[members], tokens_G))
         if not read:
             return {}
         solved_E = np.array([episode.success for episode in read])
         games = [(episode.world, episode.split, episode.index) for episode in read]
         return similarity_metrics(np.concatenate(means), solved_E, games) | interference_metrics(groups)
-
-    def _kernel(self, policy: Policy, episodes: Sequence[Episode], states: list[EpisodeStates]) -> NDArray[np.float64]:
-        if self.settings.probe_gradient == "all":
-            return full_kernel(policy, episodes, self.micro_tokens)
-        return kernel(states, policy.model.head_weight())
 
     def _groups(self, episodes: Sequence[Episode]) -> list[list[int]]:
         """Places of the episodes of the first groups, by the numbers of group and member."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,6 @@ from isentrope.core.types import Episode, Ints, Turn
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.models.policy import Policy
-
-_THINK = re.compile(rb"<think>.*?</think>", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -52,20 +50,15 @@ def choose_states(episodes: Sequence[Episode], tokenizer: ChatTokenizer, count: 
     Drawn, not simply the first: those would all be turns of one or two games.
     """
     ordered = sorted(episodes, key=lambda episode: (episode.group, episode.member))
-    found = [(e, t) for e, episode in enumerate(ordered) for t, turn in enumerate(episode.turns) if _has_both(turn)]
-    states: list[State] = []
+    found = [
+        (episode, place)
+        for episode in ordered
+        for place, turn in enumerate(episode.turns)
+        if turn.valid and all(span and span[1] > span[0] for span in (turn.think_span, turn.action_span))
+    ]
     drawn: list[int] = stream(0, "probe/states").permutation(len(found)).tolist()
-    for e, t in (found[number] for number in drawn):
-        if len(states) == count:
-            break
-        state = make_state(ordered[e], t, tokenizer)
-        states += [state] if state else []
-    return states
-
-
-def _has_both(turn: Turn) -> bool:
-    spans = (turn.think_span, turn.action_span)
-    return turn.valid and all(span is not None and span[1] > span[0] for span in spans)
+    states = (make_state(*found[number], tokenizer) for number in drawn)
+    return list(islice((state for state in states if state), count))
 
 
 def make_state(episode: Episode, place: int, tokenizer: ChatTokenizer) -> State | None:
@@ -74,11 +67,13 @@ def make_state(episode: Episode, place: int, tokenizer: ChatTokenizer) -> State 
     assert turn.action_span is not None
     first, end = turn.action_span
     response = _Response(turn.response_ids, tokenizer)
-    thought = response.thought()
-    if thought is None:
+    found = re.search(rb"<think>.*?</think>", response.text, re.DOTALL)
+    if found is None:
         return None
+    thought = found.span()  # from the start of <think> to the end of </think>
     thinks_first = response.starts[first] >= thought[1]
-    opening = response.skip_space(thought[1] if thinks_first else 0)
+    before = response.text[thought[1] if thinks_first else 0 :]
+    opening = len(response.text) - len(before.lstrip())  # where the next block opens
     if opening > response.starts[first]:
         return None
     tag = response.cut(opening, response.starts[first])
@@ -98,15 +93,6 @@ class _Response:
         self.pieces = tokenizer.pieces([int(i) for i in ids])
         self.text = b"".join(self.pieces)
         self.starts = [0, *accumulate(len(piece) for piece in self.pieces)]
-
-    def thought(self) -> tuple[int, int] | None:
-        """From the start of <think> to the end of </think>."""
-        found = _THINK.search(self.text)
-        return found.span() if found else None
-
-    def skip_space(self, at: int) -> int:
-        """Where the next block opens."""
-        return len(self.text) - len(self.text[at:].lstrip())
 
     def cut(self, begin: int, end: int) -> Ints:
         """The tokens of the bytes from `begin` to `end`; a token that reaches over an edge is encoded anew in part."""
