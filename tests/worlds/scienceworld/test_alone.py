@@ -26,6 +26,7 @@ GAMES: list[tuple[str, int, str, list[str]]] = [
     ]),
     ("power-component", 1, "easy", ["teleport to workshop", "look around", "connect battery anode to wire", "0"]),
 ]  # fmt: skip
+LISTED = GAMES if EXPLORE else (GAMES[0], GAMES[-1])  # without simplifications and with them: a list takes long
 
 
 def begin(simulator: Simulator, game: tuple[str, int, str, list[str]]) -> Reading:
@@ -38,12 +39,12 @@ def alone(world: ScienceWorld, game: tuple[str, int, str, list[str]]) -> tuple[l
     for action in game[3]:
         seen.append(simulator.step(action))
         simulator.objects()
-    valid = simulator.valid_actions()
+    valid = simulator.valid_actions() if game in LISTED else []
     world.machines.give(simulator)
     return seen, valid
 
 
-@pytest.mark.slow(8)
+@pytest.mark.slow(7)
 def test_turn_by_turn_with_others_in_one_process(world: ScienceWorld) -> None:
     expected = [alone(world, game) for game in GAMES]
     simulators = [world.machines.take() for _ in GAMES]
@@ -56,7 +57,8 @@ def test_turn_by_turn_with_others_in_one_process(world: ScienceWorld) -> None:
                 simulator.objects()
     for simulator, game, readings, (before, valid) in zip(simulators, GAMES, seen, expected, strict=True):
         assert readings == before, game[0]
-        assert simulator.valid_actions() == valid, game[0]  # simplifications decide which actions there are
+        if game in LISTED:
+            assert simulator.valid_actions() == valid, game[0]  # simplifications decide which actions there are
     assert simulators[-1].valid_actions() == expected[-1][1]  # however often it is asked
     for simulator in simulators:
         world.machines.give(simulator)
@@ -91,13 +93,17 @@ def test_members_of_a_group_play_the_same_game(world: ScienceWorld) -> None:
             member.close()
 
 
-@pytest.mark.slow(8)
-def test_scores_and_ends_are_those_of_the_packages_own_wrapper(world: ScienceWorld) -> None:
+@pytest.mark.slow(6)
+def test_scores_and_ends_are_those_of_the_packages_own_wrapper(
+    world: ScienceWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The gold path, a failure and the move limit, by `ScienceWorldEnv.step` and by ours."""
     from scienceworld import ScienceWorldEnv
 
-    limit = 40  # a short one: after each step the wrapper lists every possible action, which takes long
+    limit = 40
     env: Any = ScienceWorldEnv("", envStepLimit=limit)
+    if not EXPLORE:  # after each step it lists every possible action, which takes long and is not compared
+        monkeypatch.setattr(env, "get_valid_action_object_combinations", list)
     simulator = world.machines.take()
     gold = simulator.gold_path("find-living-thing", 7, "easy")
     other = simulator.gold_path("chemistry-mix", 2, "")
@@ -124,17 +130,20 @@ def test_scores_and_ends_are_those_of_the_packages_own_wrapper(world: ScienceWor
     env.close()
 
 
-@pytest.mark.slow(15)
-def test_gold_episodes_in_parallel_all_score_100(world: ScienceWorld) -> None:
-    """8 threads over 2 processes. Without the lock some come out wrong; the first test here is about random numbers.
+@pytest.mark.slow(9)
+def test_gold_episodes_in_parallel_all_score_100(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six threads over 2 processes. Without the lock some come out wrong; the first test here is about random numbers.
 
-    `make explore` has forty games of nearly all tasks, `make test` twelve of those that are soon solved."""
+    `make explore` has forty games of nearly all tasks, `make test` six of those that are soon solved."""
     slow = ("mendelian-genetics-unknown-plant", "inclined-plane-friction-unnamed-surfaces", "grow-fruit", "melt",
             "inclined-plane-friction-named-surfaces", "measure-melting-point-unknown-substance")  # fmt: skip
-    tasks = tuple(task for task in TASKS if task not in slow) if EXPLORE else world.options.tasks
+    quick = ("find-animal", "find-living-thing", "lifespan-longest-lived")
+    tasks = tuple(task for task in TASKS if task not in slow) if EXPLORE else quick
     hint = "templates" if EXPLORE else "none"
+    if not EXPLORE:
+        monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # not optimised for a few seconds
     world = ScienceWorld(ScienceWorldOptions(tasks=tasks, jvms=2, moves=400, hint=hint, call_seconds=120))
-    games = 40 if EXPLORE else 12
+    games = 40 if EXPLORE else 6
     todo = [world.instance("train", index) for index in range(games)]
     scores: dict[Instance, float | str | bool] = {}
     lock = threading.Lock()
@@ -156,7 +165,7 @@ def test_gold_episodes_in_parallel_all_score_100(world: ScienceWorld) -> None:
             scores[instance] = step.info["score"] if step.success else f"{step.info} {step.view.text}"
         task.close()
 
-    threads = [threading.Thread(target=play) for _ in range(8)]
+    threads = [threading.Thread(target=play) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
