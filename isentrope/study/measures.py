@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean, median
 
 from isentrope.analysis.success import NOT_TRAINING, Points, Window, best, converged, seconds_of, steps_to, tokens_by
@@ -83,9 +84,10 @@ def entropy_range(run: StudyRun, _: Plan) -> float | None:
     return max(values) - min(values) if len(values) > 1 else None
 
 
-def eruptions(steps: Sequence[int], entropies: Sequence[float]) -> list[float]:
+@lru_cache(maxsize=16)  # several measures of a run ask for them
+def eruptions(steps: tuple[int, ...], entropies: tuple[float, ...]) -> tuple[float, ...]:
     """The amplitudes, in nats, of the eruptions that the phase detector finds in an entropy curve."""
-    return [rise.amplitude for rise in find_phases(steps, entropies).eruptions]
+    return tuple(rise.amplitude for rise in find_phases(steps, entropies).eruptions)
 
 
 def eruption_count(run: StudyRun, _: Plan) -> float | None:
