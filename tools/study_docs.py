@@ -44,10 +44,9 @@ def page_of(folder: Path) -> str:
     return page or f"# {folder.name}\n\n<!-- results -->\n<!-- /results -->\n"
 
 
-def made(folder: Path, page: str) -> dict[str, str]:
+def made(data: StudyData, folder: Path, page: str) -> dict[str, str]:
     """The files of a kept study by their path below its folder. `page` is its README, whose results are put in."""
-    data = read_study(folder / COMPACT)
-    drawn, grid = list(_shown(data)), make_grid(data)
+    drawn, grid = list(shown(data)), make_grid(data)
     try:
         readme = filled(page, {"results": _results(data, drawn, grid is not None)})
     except ValueError as error:
@@ -63,11 +62,10 @@ def _file(drawn: Drawn) -> str:
     return f"{CURVES}/{drawn.name}.svg"
 
 
-def _shown(data: StudyData) -> Iterator[Drawn]:
+def shown(data: StudyData) -> Iterator[Drawn]:
+    """The charts that its page has."""
     bases = SHOWN.get(data.name)
-    for drawn in charts(data):
-        if drawn.chart.key != VALID and (bases is None or drawn.family.base in bases):
-            yield drawn
+    return charts(data, lambda family, key: key != VALID and (bases is None or family.base in bases))
 
 
 def _results(data: StudyData, drawn: list[Drawn], has_grid: bool) -> str:
@@ -103,7 +101,7 @@ def _when(data: StudyData) -> str:
 
 def write(folder: Path) -> list[Path]:
     """Charts that there no longer are go."""
-    files = made(folder, page_of(folder))
+    files = made(read_study(folder / COMPACT), folder, page_of(folder))
     for old in (folder / CURVES).glob("*.svg"):
         if f"{CURVES}/{old.name}" not in files:
             old.unlink()

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 DRAWS = 10_000
 EXACT = 5  # seeds up to which all resamples are listed: 5^5 = 3,125
 _SEED = 20250
+_NUMBERS_AT_ONCE = 2**20  # of resamples that are in memory together
 _NORMAL = 1.959963984540054  # the normal quantile of 97.5 %
 
 Vector = NDArray[np.float64]
@@ -223,16 +224,27 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Difference | None:
 def bootstrap(values: Sequence[float], t: float | None = None) -> Mean:
     """The mean over seeds with its 95 % interval. `values` has one number a seed, at least one. `t` stands in for
     Student's quantile where results have to stay as they were."""
-    mean, std = mean_and_std(values)
-    count = len(values)
-    if std is None:
-        return Mean(mean, None, count)
+    return _bootstraps([values], t)[0]
+
+
+def _bootstraps(rows: Sequence[Sequence[float]], t: float | None = None) -> list[Mean]:
+    """The same of many rows, all of the same length, whose resamples are drawn together."""
+    count = len(rows[0])
+    if count < 2:
+        return [Mean(mean_and_std(row)[0], None, count) for row in rows]
     t = student_quantile(0.95, count - 1) if t is None else t
-    half = t * std / math.sqrt(count)
     tail = NormalDist().cdf(-math.sqrt(count / (count - 1)) * t)
-    means = np.asarray(values, dtype=np.float64)[_resamples(count)].mean(axis=1)
-    low, high = (float(end) for end in np.quantile(means, [tail, 1 - tail]))
-    return Mean(mean, Interval(min(low, mean - half), max(high, mean + half)), count)
+    resamples, table = _resamples(count), np.asarray(rows, dtype=np.float64)
+    found: list[Mean] = []
+    at_once = max(1, _NUMBERS_AT_ONCE // resamples.size)
+    for first in range(0, len(rows), at_once):
+        means = np.take(table[first : first + at_once], resamples, axis=1).mean(axis=2)
+        lows, highs = np.quantile(means, [tail, 1 - tail], axis=1).tolist()
+        for row, low, high in zip(rows[first : first + at_once], lows, highs, strict=True):
+            mean, std = mean_and_std(row)
+            half = t * (std or 0.0) / math.sqrt(count)
+            found.append(Mean(mean, Interval(min(low, mean - half), max(high, mean + half)), count))
+    return found
 
 
 @cache
@@ -260,7 +272,8 @@ class Band:
 def band(curves: Sequence[tuple[Sequence[int], Sequence[float]]]) -> Band:
     tables = [dict(zip(steps, values, strict=True)) for steps, values in curves]
     shared = sorted(set(tables[0]).intersection(*tables[1:])) if tables else []
-    return Band(tuple(shared), tuple(bootstrap([table[step] for table in tables]) for step in shared))
+    rows = [[table[step] for table in tables] for step in shared]
+    return Band(tuple(shared), tuple(_bootstraps(rows)) if rows else ())
 
 
 # -- distributions, from scipy, with types

@@ -47,11 +47,7 @@ def shaped(methods: Sequence[Method], step: int, tokens: StepTokens, advantage_N
         with calling(method, "shape"):
             given = method.shape(step, tokens, advantage_N)
             new_N, recorded = (given.advantage_N, given.metrics) if isinstance(given, Shaped) else (given, {})
-            if not isinstance(new_N, np.ndarray) or new_N.shape != advantage_N.shape or new_N.dtype.kind != "f":
-                raise ValueError(
-                    f"gave {_told(new_N)}: expected floats of shape {advantage_N.shape}, one for each token"
-                )
-            advantage_N = new_N.astype(np.float32, copy=False)
+            advantage_N = _one_for_each_token(new_N, advantage_N.shape)
             metrics |= _numbers(recorded)
     return advantage_N, metrics
 
@@ -136,6 +132,12 @@ def _numbers(metrics: object) -> Metrics:
         if not isinstance(key, str) or not isinstance(value, (int, float, np.number)):
             raise ValueError(f"gave the metric {key!r} = {value!r:.60}: expected a name and a number")
     return {str(key): float(value) for key, value in metrics.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _one_for_each_token(value: object, shape: tuple[int, ...]) -> Floats:
+    if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype.kind != "f":
+        raise ValueError(f"gave {_told(value)}: expected {shape[0]} floats, one for each token")
+    return value.astype(np.float32, copy=False)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _told(value: object) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -243,6 +244,7 @@ GLOSSARY = _glossary(_TABLE)
 _ENTRIES: dict[str, Entry] = {entry.key: entry for section in GLOSSARY.values() for entry in section}
 
 
+@lru_cache(maxsize=4096)  # a run writes the same hundred keys at every step
 def entry_of(key: str) -> Entry:
     """The entry that a key is written under; KeyError, with the nearest name, for an unknown one."""
     exact = _ENTRIES.get(key)

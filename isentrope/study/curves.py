@@ -8,12 +8,13 @@ plan alone, so a chart keeps its name when runs are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from isentrope.analysis.success import Points
 from isentrope.charts.chart import COLORS, Chart, Panel, Series, smoothed
 from isentrope.charts.svg import picture
 from isentrope.charts.text import file_name, short
@@ -110,8 +111,9 @@ class Drawn:
     chart: Chart
 
 
-def charts(data: StudyData) -> Iterator[Drawn]:
-    """Success, entropy and validity of each family of cells of which there is something to see."""
+def charts(data: StudyData, wanted: Callable[[Family, str], bool] = lambda family, key: True) -> Iterator[Drawn]:
+    """Success, entropy and validity of each family of cells of which there is something to see. Those of which family
+    and metric are not `wanted` are left out; the others have the names that they have beside them."""
     plan = data.study.plan
     titles = {  # of a chart, and in the name of its file
         f"eval/{plan.split}/success": (f"Success on {plan.split} games", "success"),
@@ -124,15 +126,21 @@ def charts(data: StudyData) -> Iterator[Drawn]:
         for key, (title, name) in titles.items():
             measured_rarely, shares = key.startswith("eval/"), key != ENTROPY
             heat = {cell.name: noted.get(cell.name) for cell in family.cells if key == ENTROPY}
-            drawn = [_series(data, cell, key, number, heat.get(cell.name)) for number, cell in enumerate(family.cells)]
-            series = [one for one in drawn if one is not None]
-            if not series:
+            measured = [_measured(data, cell, key) for cell in family.cells]
+            if not any(measured):
                 continue
+            name = _free(f"{file_name(family.name)}-{name}", taken)
+            if not wanted(family, key):
+                continue
+            series = [
+                _series(curves, cell, key, number, heat.get(cell.name))
+                for number, (cell, curves) in enumerate(zip(family.cells, measured, strict=True))
+                if curves
+            ]
             notes = [SMOOTH] if not measured_rarely else []
             notes += [BAND] if any(one.low is not None for one in series) else []
             notes += footnotes(heat)
             series = series if measured_rarely else moving_means(series if shares else within_sight(series))
-            name = _free(f"{file_name(family.name)}-{name}", taken)
             unit = "" if shares else unit_of(key)
             panels, note = [Panel(series)], "; ".join(notes)
             title = f"{title}: {family.name}"
@@ -160,11 +168,13 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
-def _series(data: StudyData, cell: Cell, key: str, number: int, note: str | None) -> Series | None:
+def _measured(data: StudyData, cell: Cell, key: str) -> list[Points]:
+    """A metric in each finished run of a cell that has it."""
     curves = [run.series(key) for run in data.cell(cell.name, DONE)]
-    curves = [curve for curve in curves if curve[0]]
-    if not curves:
-        return None
+    return [curve for curve in curves if curve[0]]
+
+
+def _series(curves: Sequence[Points], cell: Cell, key: str, number: int, note: str | None) -> Series:
     found = band(curves)
     several = len(curves) >= LEAST_SEEDS
     return Series(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean, median
 
 from isentrope.analysis.success import NOT_TRAINING, Points, Window, best, converged, seconds_of, steps_to, tokens_by
@@ -78,12 +79,13 @@ def of_values(key: str, number: Callable[[Sequence[float]], float | None], least
     return lambda run, _: number(values) if len(values := run.series(key)[1]) >= least else None
 
 
-def eruptions(steps: Sequence[int], entropies: Sequence[float]) -> list[float]:
+@lru_cache(maxsize=16)  # several measures of a run ask for them
+def eruptions(steps: tuple[int, ...], entropies: tuple[float, ...]) -> tuple[float, ...]:
     """The amplitudes, in nats, of the eruptions that the phase detector finds in an entropy curve."""
-    return [rise.amplitude for rise in find_phases(steps, entropies).eruptions]
+    return tuple(rise.amplitude for rise in find_phases(steps, entropies).eruptions)
 
 
-def of_eruptions(number: Callable[[list[float]], float]) -> Of:
+def of_eruptions(number: Callable[[Sequence[float]], float]) -> Of:
     """A number of the amplitudes of a run's eruptions."""
     return lambda run, _: number(eruptions(*points)) if (points := run.series(ENTROPY))[0] else None
 

@@ -2,7 +2,8 @@
 
     python -m tests.loop.killer     reads lines of JSON, [MODEL, OUT, KIND, POINT, COUNT]; answers with the exit code
 
-POINT "none" runs to the end, resuming what is there. Children are forked from one process that has loaded torch once.
+POINT "none" runs to the end, resuming what is there. Children are forked from one process that has made a run already:
+what a first run loads and prepares takes as long as the run itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +33,7 @@ from isentrope.models.policy import Policy
 from isentrope.rollout.collector import Runner
 from isentrope.runs import checkpoints, episodes
 from isentrope.runs.log import _line
-from tests.builders.toy_runs import toy_config
+from tests.builders.toy_runs import WARM_MODEL, toy_config
 
 
 def die() -> None:
@@ -107,14 +109,16 @@ POINTS: dict[str, Callable[[int], None]] = {
 }
 
 
+# Four steps, with a checkpoint after the second and the fourth
+SHORT = ("run.steps=4", "run.eval_every=2", "run.checkpoint_every=2", "run.keep_last=1")
 KINDS: dict[str, tuple[str, ...]] = {
     "train": (),
     "sft": (),
-    "rft": ("sft.source=own",),
+    "rft": ("sft.source=own", "sft.games=12", "sft.epochs=6"),
     "methods": (
         "methods=['actre', 'epo', 'seal', 'aem', 'ea', 'entropy_bonus', 'higher_temperature']",
         "method.actre.branching=entropy",
-        "method.actre.switch=4",
+        "method.actre.switch=3",
         "agent.context=window",
     ),
     "ppo": ("learn.algorithm=ppo", "critic.warmup=1", "critic.lr=1e-2"),
@@ -130,7 +134,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "learn.mismatch=truncate",
         "methods=['actre', 'entropy_bonus', 'higher_temperature']",
         "method.actre.branching=entropy",
-        "method.actre.switch=4",
+        "method.actre.switch=3",
     ),
     "alarms": (
         "run.steps=8",
@@ -144,12 +148,14 @@ KINDS: dict[str, tuple[str, ...]] = {
 def run(model: str, out: str, kind: str, point: str, count: int) -> None:
     POINTS[point](count)
     start = imitate.warm_up if kind in ("sft", "rft") else train.train
-    config = toy_config(Path(model), *KINDS[kind])
+    config = toy_config(Path(model), *SHORT, *KINDS[kind])
     start(config, Path(out), resume=(Path(out) / "config.toml").exists(), quiet=True)
 
 
 def main() -> None:
     torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as place:
+        train.train(toy_config(WARM_MODEL, "run.steps=1"), Path(place) / "first", quiet=True)
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

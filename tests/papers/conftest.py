@@ -15,19 +15,15 @@ from isentrope.papers.first.rules import first_edition
 from isentrope.papers.record import Finding
 from isentrope.study import measures
 from isentrope.study.read import StudyData, read_study
+from tests.builders.kept_studies import kept_study
 from tools import claims_docs
 
 RUNS = claims_docs.DOCS / "runs"
 
 
-@cache
-def kept_study(folder: Path) -> StudyData:
-    return read_study(folder)
-
-
 def read_once(paths: Sequence[Path]) -> list[StudyData]:
     """As `read_studies`; what lies under docs/runs is read a first time only."""
-    return [kept_study(path) if path.parent == RUNS else read_study(path) for path in paths]
+    return [kept_study(path.name) if path.parent == RUNS else read_study(path) for path in paths]
 
 
 @cache
@@ -52,7 +48,7 @@ def _once() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def first_studies() -> list[StudyData]:
     """Those that the first edition was applied to."""
-    return [kept_study(RUNS / name) for name in claims_docs.FIRST_STUDIES]
+    return [kept_study(name) for name in claims_docs.FIRST_STUDIES]
 
 
 @pytest.fixture(scope="session")

@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
-import shutil
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from isentrope.charts.text import signed
 from isentrope.core.errors import RunError
-from isentrope.study.compact import COMPACT, write_compact
-from isentrope.study.curves import charts, families
+from isentrope.study.compact import write_compact
+from isentrope.study.curves import families
 from isentrope.study.grid import PICTURE, make_grid
 from isentrope.study.plan import read_plan
 from isentrope.study.read import read_study
+from tests.builders.kept_studies import kept_study
 from tests.builders.run_folders import cell, make_study, whole_run
 from tests.charts.drawn import drawn_of
-from tools.study_docs import PAGE, SHOWN, kept_studies, made, page_of, write
+from tools.study_docs import PAGE, SHOWN, kept_studies, made, page_of, shown, write
 
 REBUILD = "is not what runs.jsonl.xz gives; write it again: python -m tools.study_docs"
 STUDIES = Path(__file__).parents[2] / "recipes" / "studies"
 EMPTY = "# By hand\n\n<!-- results -->\n<!-- /results -->\n"
 
 
-@pytest.mark.slow(3)
-@pytest.mark.parametrize("folder", kept_studies(), ids=lambda folder: folder.name)
-def test_tables_and_curves_are_made_from_the_compact_file_alone(folder: Path, tmp_path: Path) -> None:
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    shutil.copy(folder / COMPACT, alone)
-    files = made(alone, page_of(folder))
+@cache
+def made_once(folder: Path) -> dict[str, str]:
+    """From the compact file, and from nothing else in the folder but the page that is filled in."""
+    return made(kept_study(folder.name), folder, page_of(folder))
+
+
+each_study = pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(folder, id=folder.name, marks=[pytest.mark.slow(10)] if folder.name == "household" else [])
+        for folder in kept_studies()
+    ],
+)
+
+
+@each_study
+def test_tables_and_curves_are_made_from_the_compact_file_alone(folder: Path) -> None:
+    files = made_once(folder)
     for name, text in files.items():
         assert (folder / name).is_file(), f"{folder / name} {REBUILD}"
         if not name.endswith(".svg"):
@@ -38,18 +50,16 @@ def test_tables_and_curves_are_made_from_the_compact_file_alone(folder: Path, tm
     assert drawn == {name for name in files if name.endswith(".svg")}, f"{folder}: the set of curves {REBUILD}"
 
 
-@pytest.mark.parametrize("folder", kept_studies(), ids=lambda folder: folder.name)
+@each_study
 def test_curves_have_the_lines_and_names_of_their_cells(folder: Path) -> None:
     """Built, not compared: how a picture looks may change, what it shows may not."""
-    data, files = read_study(folder / COMPACT), made(folder, page_of(folder))
-    shown = {f"curves/{one.name}.svg": one.chart for one in charts(data)}
-    for name, text in files.items():
-        if name in shown:
-            drawn, series = drawn_of(text), shown[name].series
-            assert drawn.texts[0] == shown[name].named
-            assert {line.name for line in series} <= set(drawn.texts)
-            assert drawn.lines >= 2 * len(series)  # in the chart and in its legend
-            assert drawn.bands == sum(line.low is not None for line in series)
+    data, files = kept_study(folder.name), made_once(folder)
+    for one in shown(data):
+        drawn, series = drawn_of(files[f"curves/{one.name}.svg"]), one.chart.series
+        assert drawn.texts[0] == one.chart.named
+        assert {line.name for line in series} <= set(drawn.texts)
+        assert drawn.lines >= 2 * len(series)  # in the chart and in its legend
+        assert drawn.bands == sum(line.low is not None for line in series)
     grid = make_grid(data)
     told = drawn_of(files[f"curves/{PICTURE}"]).texts if grid is not None else []
     for change in grid.changes if grid is not None else ():
@@ -88,7 +98,7 @@ def test_more_runs_change_what_is_made_and_nothing_by_hand(tmp_path: Path) -> No
     assert "by baseline: 1 of a" in before
     assert "![Success on unseen games: a](curves/a-success.svg)" in before
     kept(tmp_path, 3)
-    assert made(folder, before)["tables.md"] != (folder / "tables.md").read_text()
+    assert made(read_study(folder), folder, before)["tables.md"] != (folder / "tables.md").read_text()
     (folder / "curves" / "old.svg").touch()
     write(folder)
     assert "6 of 7 runs" in (folder / PAGE).read_text()
@@ -105,5 +115,6 @@ def test_a_study_that_has_just_come_gets_a_page(tmp_path: Path) -> None:
 
 
 def test_a_page_without_a_place_for_results_is_refused(tmp_path: Path) -> None:
+    folder = kept(tmp_path, 1)
     with pytest.raises(RunError, match="needs one <!-- results -->"):
-        made(kept(tmp_path, 1), "# By hand\n")
+        made(read_study(folder), folder, "# By hand\n")

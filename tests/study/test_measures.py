@@ -23,6 +23,6 @@ def test_an_eruption_is_counted_with_its_height() -> None:
     """Level 0.2, then 1.0 for ten steps, then back."""
     numbers = random.Random(1)
     curve = [level + numbers.gauss(0, 0.005) for level in [0.2] * 40 + [1.0] * 10 + [0.2] * 40]
-    assert eruptions(range(1, 91), curve) == [pytest.approx(0.8, abs=0.03)]
+    assert eruptions(tuple(range(1, 91)), tuple(curve)) == (pytest.approx(0.8, abs=0.03),)
     assert len(find_phases(range(1, 91), curve).eruptions) == 1
-    assert eruptions(range(1, 41), curve[:40]) == eruptions((), ()) == []
+    assert eruptions(tuple(range(1, 41)), tuple(curve[:40])) == eruptions((), ()) == ()

@@ -11,8 +11,9 @@ from isentrope.core.errors import RunError
 from isentrope.methods.options import with_options
 from isentrope.study.jobs import make_jobs
 from isentrope.study.plan import laid_over, read_plan
-from isentrope.study.read import DONE, read_study
+from isentrope.study.read import DONE
 from isentrope.study.run import check_begun, done_before
+from tests.builders.kept_studies import kept_study
 
 ROOT = Path(__file__).parents[2]
 STUDIES = ("household", "alfworld")  # those with GiGPO, whose runs were made in the form that is called mixed now
@@ -21,7 +22,7 @@ STUDIES = ("household", "alfworld")  # those with GiGPO, whose runs were made in
 @pytest.mark.slow(4)
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_recipe_repeats_its_kept_runs(name: str, tmp_path: Path) -> None:
-    kept = read_study(ROOT / "docs" / "runs" / name)
+    kept = kept_study(name)
     study = read_plan(ROOT / "recipes" / "studies" / f"{name}.toml")
     if name == "alfworld":  # the place of its games is given on the command line
         study = laid_over(study, ["task.options.games=games.jsonl.zst"])
