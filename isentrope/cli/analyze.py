@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from isentrope.core.text import plain
+
 
 def analyze(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
@@ -31,13 +33,11 @@ def analyze(
 
     Exit code 1 if a number differs.
     """
-    from isentrope.core.text import plain
-    from isentrope.metrics.recompute import analyze as analyse
-    from isentrope.metrics.recompute import lines
+    from isentrope.metrics import recompute
 
-    found = analyse(run)
+    found = recompute.analyze(run)
     records = found.records
-    for line in lines(found):
+    for line in recompute.lines(found):
         typer.echo(plain(line))
     if judge is not None:
         from isentrope.metrics.judge import Judge, judge_run

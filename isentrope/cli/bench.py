@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.analysis.tables import rich_table
+from isentrope.cli.options import terminal
+from isentrope.core.text import shown
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-
-    from isentrope.bench.suite import Machine, Outcome
+    from isentrope.bench.suite import Outcome
 
 
 def bench(
@@ -33,59 +33,33 @@ def bench(
     """
     import time
 
-    from rich.console import Console
+    from isentrope.bench.results import table_of
+    from isentrope.bench.suite import arguments, chosen, run, this_machine
 
-    from isentrope.bench.suite import chosen, run, this_machine
-
-    console, machine, wanted = Console(highlight=False), this_machine(), chosen(names or ())
+    console, machine, wanted = terminal(), this_machine(), chosen(names or ())
     if only_list:
-        _list(console, [one.name for one in wanted], machine, quick)
+        rows: list[tuple[str, str, str]] = []
+        for one in wanted:
+            given = arguments(one, machine, quick)
+            here = f"left out: {given}" if isinstance(given, str) else " ".join(["runs", *given])
+            rows.append((one.name, one.what, here))
+        console.print(rich_table(("bench", "measures", "here"), rows))
         return
     folder = out / time.strftime("%Y-%m-%d-%H%M%S")
     outcomes: list[Outcome] = []
     for one in wanted:
         with console.status(f"{one.name}: {one.what} (up to {one.minutes:g} minutes)"):
-            outcomes.append(run(one, machine, quick, folder, limit))
-        _show(console, outcomes[-1])
-    _sum_up(console, outcomes, folder)
-    if any(one.failed or (one.result and not one.result.met) for one in outcomes):
-        raise typer.Exit(1)
-
-
-def _list(console: Console, names: Sequence[str], machine: Machine, quick: bool) -> None:
-    from isentrope.analysis.tables import rich_table
-    from isentrope.bench.suite import arguments, chosen
-
-    rows: list[tuple[str, str, str]] = []
-    for one in chosen(names):
-        given = arguments(one, machine, quick)
-        here = f"left out: {given}" if isinstance(given, str) else " ".join(["runs", *given])
-        rows.append((one.name, one.what, here))
-    console.print(rich_table(("bench", "measures", "here"), rows))
-
-
-def _show(console: Console, outcome: Outcome) -> None:
-    from isentrope.bench.results import table_of
-    from isentrope.core.text import shown
-
-    if outcome.result is not None:
-        console.print(table_of(outcome.result))
-        return
-    state = "failed" if outcome.failed else "left out"
-    console.print(shown(f"{outcome.bench.name}: {state}: {outcome.reason}"))
-
-
-def _sum_up(console: Console, outcomes: Sequence[Outcome], folder: Path) -> None:
-    from isentrope.core.text import shown
-
-    rows = [row for one in outcomes if one.result for row in one.result.rows if row.met is not None]
-    met = sum(bool(row.met) for row in rows)
-    measured = [one for one in outcomes if one.result is not None]
-    if not measured:
+            outcome = run(one, machine, quick, folder, limit)
+        outcomes.append(outcome)
+        state = "failed" if outcome.failed else "left out"
+        console.print(table_of(outcome.result) if outcome.result else shown(f"{one.name}: {state}: {outcome.reason}"))
+    results = [one.result for one in outcomes if one.result is not None]
+    bars = [row.met for result in results for row in result.rows if row.met is not None]
+    if results:
+        told = f"{sum(bars)} of {len(bars)} bars met" if bars else "no bars here"
+        seconds = sum(one.seconds for one in outcomes)
+        console.print(shown(f"{told}, {seconds:.0f} s. {results[0].machine}. Results: {folder}"))
+    else:
         console.print("Nothing was measured.")
-        return
-    result = measured[0].result
-    assert result is not None
-    seconds = sum(one.seconds for one in outcomes)
-    told = f"{met} of {len(rows)} bars met" if rows else "no bars here"
-    console.print(shown(f"{told}, {seconds:.0f} s. {result.machine}. Results: {folder}"))
+    if any(one.failed for one in outcomes) or not all(result.met for result in results):
+        raise typer.Exit(1)

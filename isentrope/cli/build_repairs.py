@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.cli.options import terminal
+from isentrope.core.text import shown
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -29,15 +32,12 @@ def build_repairs(
 
     Everything runs in the sandbox. A bug is kept if tests that passed twice fail now, twice alike.
     """
-    from rich.console import Console
-
     from isentrope.core.errors import TaskError
-    from isentrope.core.text import shown
     from isentrope.sandbox.base import Limits
     from isentrope.worlds.code_repair.build import Builder, check_archives
     from isentrope.worlds.code_repair.problem import write_repairs
 
-    console = Console(highlight=False)
+    console = terminal()
     check_archives(archives)
     builders = [Builder(archive, seed, Limits(seconds=seconds), sandbox, image) for archive in archives]
     made: list[Repair] = []
@@ -55,8 +55,6 @@ def _build(builder: Builder, wanted: int, console: Console) -> list[Repair]:
     from collections import Counter
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from isentrope.core.text import shown
 
     made: list[Repair] = []
     whys: Counter[str] = Counter()

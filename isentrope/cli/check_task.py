@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from isentrope.cli.options import RecipeOption, SetOption, WorldArgument, for_world
+from isentrope.cli.options import RecipeOption, SetOption, WorldArgument, for_world, terminal
+from isentrope.core.errors import TaskError
+from isentrope.core.text import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,8 +24,6 @@ _SHOWN = 5  # queries that differ most
 def check_rankings(products: Path | None, rankings: Path | None, world: str, console: Console) -> bool:
     """Compare the shop's search with recorded rankings: print top-1 agreement and top-10 overlap; False if either is
     below the bar."""
-    from isentrope.core.errors import TaskError
-    from isentrope.core.text import shown
     from isentrope.worlds.webshop.catalogue import open_official
     from isentrope.worlds.webshop.rankings import compare, read_rankings
 
@@ -72,10 +72,7 @@ def check_task(
 
     Exit code 1 if something does not hold.
     """
-    config = for_world(recipe, world, sets)
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    config, console = for_world(recipe, world, sets), terminal()
     if transcripts is not None:
         fine = _replay(transcripts, config.task.world, console)
     elif products is not None or rankings is not None:
@@ -86,8 +83,7 @@ def check_task(
         made = open_world(config.task)
         turns = max_turns or max(100, config.task.max_turns)
         fine = _conformance(made, games, turns, (config.task.world, config.task.options), console)
-        close = getattr(made, "close", None)
-        if close is not None:
+        if close := getattr(made, "close", None):
             close()
     if not fine:
         raise typer.Exit(1)
@@ -96,7 +92,6 @@ def check_task(
 def _conformance(
     world: World, games: int, max_turns: int, remake: tuple[str, Mapping[str, Any]], console: Console
 ) -> bool:
-    from isentrope.core.text import shown
     from isentrope.worlds.conformance.suite import iter_findings
 
     fine = True
@@ -118,8 +113,6 @@ def _replay(transcripts: Path, world: str, console: Console) -> bool:
     """Replay recorded games; each game's first difference is shown as it is found."""
     from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from isentrope.core.errors import TaskError
-    from isentrope.core.text import shown
     from isentrope.worlds.household.transcripts import check_transcripts
 
     if world != "household":

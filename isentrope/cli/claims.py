@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.analysis.tables import rich_table
+from isentrope.cli.options import print_or_write
+from isentrope.core.text import shown
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -70,11 +74,9 @@ def claims(
     if form is Form.text and out is None:
         _show(ledger, checked, details or bool(only) or not studies)
         return
-    from isentrope.cli.options import print_or_write
     from isentrope.papers.pages import to_json, to_markdown
 
-    text = to_json(ledger, checked) if form is Form.json else to_markdown(ledger, checked)
-    print_or_write(text, out)
+    print_or_write((to_json if form is Form.json else to_markdown)(ledger, checked), out)
 
 
 def _wrapped(text: str) -> str:
@@ -97,8 +99,6 @@ def _show(ledger: Ledger, checked: Sequence[Computed], details: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from isentrope.analysis.tables import rich_table
-    from isentrope.core.text import shown
     from isentrope.papers.pages import summary
     from isentrope.papers.record import Verdict
     from isentrope.papers.words import MARKS, brief, comment, counts_of, effects
@@ -110,14 +110,9 @@ def _show(ledger: Ledger, checked: Sequence[Computed], details: bool) -> None:
         for found in line.findings:
             counts = [counts_of(found)] if found.runs else []
             model = f"\n{found.model}" if found.model else ""
-            rows.append(
-                [
-                    line.claim.id,
-                    shown(line.claim.says),
-                    shown(f"{MARKS[found.verdict]} {found.verdict}{model}", colours[found.verdict]),
-                    shown("\n".join([*effects(found), *counts, comment(found)] if details else brief(found))),
-                ]
-            )
+            verdict = shown(f"{MARKS[found.verdict]} {found.verdict}{model}", colours[found.verdict])
+            told = shown("\n".join([*effects(found), *counts, comment(found)] if details else brief(found)))
+            rows.append([line.claim.id, shown(line.claim.says), verdict, told])
     console.print(rich_table(("", "claim", "verdict", "found: effect [95 % interval]"), rows, show_lines=True))
     if checked:
         small = [

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from isentrope.cli.options import RecipeArgument, SetOption
+from isentrope.cli.options import RecipeArgument, SetOption, load, table_of_names
+from isentrope.core.text import shown
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from isentrope.config.describe import SettingInfo
-    from isentrope.config.schema import RunConfig
 
 
 def config(
@@ -25,10 +25,9 @@ def config(
     """List all settings; with a RECIPE or --set, the values they come to, changed ones marked."""
     from rich.console import Console
 
-    from isentrope.cli.options import load
     from isentrope.config.describe import describe, describe_settings
     from isentrope.config.text import config_to_toml
-    from isentrope.methods.options import with_options
+    from isentrope.methods.options import owners, with_options
 
     if world is not None:
         from isentrope.worlds.registry import world_options
@@ -43,20 +42,13 @@ def config(
     elif recipe is None and not sets:
         Console().print(settings_table(describe_settings(), None))
     else:
-        rows = with_owners(list(describe_settings()), resolved)
+        # the options of the world and of the methods stand in the place of their tables
+        instead: dict[str, list[SettingInfo]] = {}
+        for path, kind in owners(resolved).items():
+            if path == "task.options" or resolved.methods:
+                instead.setdefault(path if path == "task.options" else "method", []).extend(describe(kind, path))
+        rows = [new for row in describe_settings() for new in instead.get(row.path) or [row]]
         Console().print(settings_table(rows, resolved_values(resolved)))
-
-
-def with_owners(rows: list[SettingInfo], resolved: RunConfig) -> list[SettingInfo]:
-    """The rows with the options of the world and of the methods in the place of their tables."""
-    from isentrope.config.describe import describe
-    from isentrope.methods.options import owners
-
-    known = owners(resolved)
-    options = {path: list(describe(kind, path)) for path, kind in known.items()}
-    methods = [row for path, rows in options.items() if path != "task.options" for row in rows]
-    instead = {"task.options": options.get("task.options"), "method": methods if known and resolved.methods else None}
-    return [new for row in rows for new in (instead.get(row.path) or [row])]
 
 
 def resolved_values(section: object, path: str = "") -> dict[str, str]:
@@ -79,13 +71,7 @@ def resolved_values(section: object, path: str = "") -> dict[str, str]:
 
 
 def settings_table(rows: Iterable[SettingInfo], values: dict[str, str] | None) -> Table:
-    from rich.table import Column, Table
-
-    from isentrope.core.text import shown
-
-    titles = ("default" if values is None else "value", "allowed", "meaning")
-    columns = [Column(title, overflow="fold") for title in titles]  # nothing is cut off on a narrow terminal
-    table = Table(Column("setting", no_wrap=True), *columns, show_lines=False)
+    table = table_of_names("setting", "default" if values is None else "value", "allowed", "meaning")
     section = None
     for info in rows:
         if section not in (None, info.path.rpartition(".")[0]):

@@ -10,16 +10,15 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from packaging.requirements import Requirement
 
 from isentrope import __version__
+from isentrope.cli.options import terminal
 from isentrope.core.process import usable_cores
-
-if TYPE_CHECKING:
-    from isentrope.runs.folder import Run
+from isentrope.core.text import plain, shown
 
 # -- extras of the package
 
@@ -81,15 +80,11 @@ def _declared() -> dict[str, list[Requirement]]:
     return found
 
 
-def absent(extra: str) -> list[str]:
-    return [one.name for one in asked_for(extra) if _version(one) is None]
-
-
 def unfit(extra: str) -> list[str]:
     """What is installed in another version than the extra asks for, or does not import."""
     found: list[str] = []
     for one in asked_for(extra):
-        version = _version(one)
+        version = _version(one.name)
         if version is None:
             continue
         if not one.specifier.contains(version, prereleases=True):
@@ -102,15 +97,9 @@ def unfit(extra: str) -> list[str]:
     return found
 
 
-def present(extra: str) -> str:
-    here = [f"{one.name} {_version(one)}" for one in asked_for(extra)]
-    more = f" and {len(here) - NAMED} more" if len(here) > NAMED else ""
-    return ", ".join(here[:NAMED]) + more
-
-
-def _version(requirement: Requirement) -> str | None:
+def _version(name: str) -> str | None:
     try:
-        return metadata.version(requirement.name)
+        return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
 
@@ -133,8 +122,9 @@ class Sign(NamedTuple):
 
 
 def examine() -> dict[str, list[Sign]]:
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     return {
-        "Installed": [Sign("isentrope", "ok", __version__), Sign("python", "ok", _python()), *map(_core, CORE)],
+        "Installed": [Sign("isentrope", "ok", __version__), Sign("python", "ok", python), *map(_core, CORE)],
         "Extras": _extras(),
         "Machine": [_cores(), _memory(), _disk()],
         "Torch": _torch(),
@@ -142,15 +132,9 @@ def examine() -> dict[str, list[Sign]]:
     }
 
 
-def _python() -> str:
-    return f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-
-
 def _core(name: str) -> Sign:
-    try:
-        return Sign(name, "ok", metadata.version(name))
-    except metadata.PackageNotFoundError:
-        return Sign(name, "broken", "not installed", f"{_pip()} install {name}")
+    version = _version(name)
+    return Sign(name, "ok", version) if version else Sign(name, "broken", "not installed", f"{_pip()} install {name}")
 
 
 def _extras() -> list[Sign]:
@@ -161,24 +145,21 @@ def _extras() -> list[Sign]:
 
 
 def _extra(name: str, purpose: str) -> Sign:
-    install = f"{_pip()} install {_ourselves()}[{name}]'"
-    missing, wrong = absent(name), unfit(name)
+    # pip knows this package as the folder of its sources, where it is run from them
+    install = f"{_pip()} install " + (f"-e '{SOURCES.parent}" if SOURCES.is_file() else "'isentrope") + f"[{name}]'"
+    versions = {one.name: _version(one.name) for one in asked_for(name)}
+    missing, wrong = [package for package, version in versions.items() if version is None], unfit(name)
     if wrong:
         return Sign(f"[{name}]", "warning", "; ".join(wrong), install)
     if missing:
         lacking = ", ".join(missing[:NAMED]) + (", …" if missing[NAMED:] else "")
         return Sign(f"[{name}]", "missing", f"for {purpose}; not here: {lacking}", install)
-    return Sign(f"[{name}]", "ok", present(name))
+    here = ", ".join([f"{package} {version}" for package, version in versions.items()][:NAMED])
+    return Sign(f"[{name}]", "ok", here + (f" and {len(versions) - NAMED} more" if len(versions) > NAMED else ""))
 
 
 def _pip() -> str:
     return f"{sys.executable} -m pip"
-
-
-def _ourselves() -> str:
-    """How pip knows this package: as the folder of its sources, where it is run from them."""
-    sources = Path(__file__).parents[2]
-    return f"-e '{sources}" if (sources / "pyproject.toml").is_file() else "'isentrope"
 
 
 def _cores() -> Sign:
@@ -194,21 +175,16 @@ def _memory() -> Sign:
         total, free = kibibytes["MemTotal"] / 2**20, kibibytes["MemAvailable"] / 2**20
     except (OSError, KeyError, ValueError, IndexError):
         return Sign("memory", "warning", "unknown on this system")
+    detail = f"{free:.1f} of {total:.1f} GiB free"
     if free < 2:
-        return Sign(
-            "memory",
-            "warning",
-            f"{free:.1f} of {total:.1f} GiB free",
-            "close something: even small runs use 1 to 2 GiB",
-        )
-    return Sign("memory", "ok", f"{free:.1f} of {total:.1f} GiB free")
+        return Sign("memory", "warning", detail, "close something: even small runs use 1 to 2 GiB")
+    return Sign("memory", "ok", detail)
 
 
 def _disk() -> Sign:
     free = shutil.disk_usage(".").free / 2**30
-    if free < 1:
-        return Sign("disk", "warning", f"{free:.1f} GiB free here", "choose another place with --out")
-    return Sign("disk", "ok", f"{free:.1f} GiB free here")
+    state, advice = ("warning", "choose another place with --out") if free < 1 else ("ok", "")
+    return Sign("disk", state, f"{free:.1f} GiB free here", advice)
 
 
 def _torch() -> list[Sign]:
@@ -218,32 +194,25 @@ def _torch() -> list[Sign]:
         device = load.choose_device("auto")
         dtype = "float32, bfloat16 for large models" if device.type == "cuda" else "float32"
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else "no GPU in use"
-        signs = [
-            Sign("device", "ok", f"{device} ({name}), {dtype}"),
-            Sign("threads", "ok", str(torch.get_num_threads())),
-        ]
+        threads = Sign("threads", "ok", str(torch.get_num_threads()))
         torch.manual_seed(0)
         left, right = torch.randn(2, 256, 256).unbind()
         difference = ((left.to(device) @ right.to(device)).cpu() - (left.double() @ right.double())).abs().max().item()
     except Exception as error:  # whatever is wrong with torch is what the user came here to learn
-        return [
-            Sign(
-                "torch", "broken", f"{type(error).__name__}: {error}"[:200], f"{_pip()} install --force-reinstall torch"
-            )
-        ]
+        advice = f"{_pip()} install --force-reinstall torch"
+        return [Sign("torch", "broken", f"{type(error).__name__}: {error}"[:200], advice)]
     fine = difference < 0.1  # TF32 on a GPU is off by about 0.02 here
     advice = "" if fine else "this torch computes wrongly on this machine: try another version, or run.device=cpu"
-    return [*signs, Sign("matrix product", "ok" if fine else "broken", f"largest error {difference:.1e}", advice)]
+    product = Sign("matrix product", "ok" if fine else "broken", f"largest error {difference:.1e}", advice)
+    return [Sign("device", "ok", f"{device} ({name}), {dtype}"), threads, product]
 
 
 def _program(name: str) -> Sign:
     commands, purpose = PROGRAMS[name]
-    for command in commands:
-        path = shutil.which(command)
-        if path:
-            return Sign(name, "ok", path)
-    return Sign(
-        name, "missing", f"only for {purpose}", f"apt-get install {'default-jre-headless' if name == 'java' else name}"
+    found = next(filter(None, map(shutil.which, commands)), None)
+    package = "default-jre-headless" if name == "java" else name
+    return (
+        Sign(name, "ok", found) if found else Sign(name, "missing", f"only for {purpose}", f"apt-get install {package}")
     )
 
 
@@ -272,17 +241,15 @@ def _look_at_runs(runs: list[Path], as_json: bool) -> None:
     import json
     from textwrap import wrap
 
-    from rich.console import Console
-
     from isentrope.core.errors import RunError
-    from isentrope.core.text import plain, shown
     from isentrope.diagnosis.doctor import Diagnosis, diagnose
     from isentrope.diagnosis.remedies import Finding
+    from isentrope.report.story import open_run
 
     found: list[Diagnosis] = []
     for run in runs:
         try:
-            found.append(diagnose(opened(run)))
+            found.append(diagnose(open_run(run)))
         except RunError as error:
             if len(runs) == 1:
                 raise
@@ -290,7 +257,7 @@ def _look_at_runs(runs: list[Path], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([diagnosis.data() for diagnosis in found], indent=2))
         return
-    console = Console(highlight=False)
+    console = terminal()
     for number, (run, diagnosis) in enumerate(zip(runs, found, strict=True)):
         if number:
             console.print()
@@ -300,32 +267,17 @@ def _look_at_runs(runs: list[Path], as_json: bool) -> None:
         typer.echo("\n".join(lines))
 
 
-def opened(path: Path) -> Run:
-    """A run folder, read for a diagnosis."""
-    from isentrope.report.story import check_run
-    from isentrope.runs.folder import Run
-
-    run = Run.open(path)
-    check_run(run)
-    return run
-
-
 def _look_at_machine() -> None:
-    from rich.console import Console
     from rich.table import Table
-
-    from isentrope.core.text import shown
 
     styles = {"ok": "green", "missing": "yellow", "warning": "yellow", "broken": "bold red"}
     table = Table("", "", "", "what to do", box=None, show_header=False)
     broken = False
     for title, signs in examine().items():
         table.add_row(shown(title, "bold"))
-        for sign in signs:
-            table.add_row(
-                shown(f"  {sign.name}"), shown(sign.state, styles[sign.state]), shown(sign.detail), shown(sign.advice)
-            )
-            broken = broken or sign.state == "broken"
-    Console(highlight=False).print(table)
+        for name, state, detail, advice in signs:
+            table.add_row(shown(f"  {name}"), shown(state, styles[state]), shown(detail), shown(advice))
+            broken = broken or state == "broken"
+    terminal().print(table)
     if broken:
         raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -10,17 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isentrope.cli.options import RecipeOption, SetOption, recipe_or_run, say_loading_by
+from isentrope.cli.options import RecipeOption, SetOption, recipe_or_run, say_loading_by, terminal
+from isentrope.core.text import shown
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
-    from isentrope.analysis.measure import SplitResult
-    from isentrope.analysis.record import Record
-    from isentrope.config.schema import RunConfig
+    from isentrope.analysis.measure import Evaluation
     from isentrope.core.stats import Share
-    from isentrope.loop.evaluate import Exam
 
 CUT_BY = {"clock": "cut off by the clock", "context_limit": "out of context"}
 
@@ -77,85 +73,55 @@ def evaluate(
         raise typer.BadParameter("name a model or a run, or give a --recipe", param_hint="MODEL_OR_RUN")
     if step is not None and checkpoint is not None:
         raise typer.BadParameter("give one of --step and --checkpoint", param_hint="--step")
-    say_loading_by(recipe, Path(model) if model else None, sets, model)
-    config = _settings(recipe, model, sets, {
-        "eval.games": _number(games), "eval.temperature": temperature, "run.seed": seed, "eval.first_game": first_game,
-    })  # fmt: skip
+    run = Path(model) if model else None
+    say_loading_by(recipe, run, sets, model)
+    count = None if games == "all" else games
+    if count is not None and (not count.isascii() or not count.isdigit() or int(count) == 0):
+        raise typer.BadParameter(f"{games!r} is neither a number of games nor all", param_hint="--games")
+    given = {"eval.games": count, "eval.temperature": temperature, "run.seed": seed, "eval.first_game": first_game}
+    laid = [f"{key}={value}" for key, value in given.items() if value is not None]  # checked like any other setting
+    config = recipe_or_run(recipe, run, [*(sets or []), *laid])
     if split:
         config = replace(config, eval=replace(config.eval, splits=tuple(split)))
-    from isentrope.loop.evaluate import Exam
-
-    form = order.value if order else None
-    which = step if step is not None else checkpoint.value if checkpoint else None
-    _evaluate(config, model, Exam(games == "all", episodes, form, which, save_episodes), name, out)
-
-
-def _evaluate(config: RunConfig, model: str | None, exam: Exam, name: str | None, out: Path | None) -> None:
-    """Evaluate, write the record to `out`, and print the tables."""
-    from rich.console import Console
-
     from isentrope.analysis.record import write_record
-    from isentrope.loop.evaluate import evaluate_model
+    from isentrope.loop.evaluate import Exam, evaluate_model
     from isentrope.loop.messages import check_prompt
 
     if config.engine.kind != "openai":
         if model is not None:
             config = replace(config, policy=replace(config.policy, model=model))
         check_prompt(config)
+    which = step if step is not None else checkpoint.value if checkpoint else None
+    exam = Exam(games == "all", episodes, order.value if order else None, which, save_episodes)
     record = evaluate_model(config, model, exam, name)
     if out is not None:
         write_record(out, record)
         typer.echo(f"wrote {out}", err=True)
-    show(record, Console(highlight=False))
-
-
-def _number(games: str | None) -> int | None:
-    if games is None or games == "all":
-        return None
-    if not games.isascii() or not games.isdigit() or int(games) == 0:
-        raise typer.BadParameter(f"{games!r} is neither a number of games nor all", param_hint="--games")
-    return int(games)
-
-
-def _settings(
-    recipe: Path | None, model: str | None, sets: list[str] | None, options: Mapping[str, object]
-) -> RunConfig:
-    """The settings, the command's own options laid over them: they are checked like any other."""
-    laid = [f"{key}={value}" for key, value in options.items() if value is not None]
-    return recipe_or_run(recipe, Path(model) if model else None, [*(sets or []), *laid])
-
-
-def show(record: Record, console: Console) -> None:
-    """The tables, and what the engine has to say of its work."""
-    from isentrope.core.text import shown
-
+    console = terminal()
     for evaluation, notes in zip(record.evaluations, record.notes, strict=True):
-        title = record.name if evaluation.step is None else f"{record.name}, step {evaluation.step}"
-        console.print(results_table(title, evaluation.splits))
-        for key, value in notes.items():
+        console.print(results_table(record.name, evaluation))
+        for key, value in notes.items():  # what the engine has to say of its work
             console.print(shown(f"{key.replace('_', ' ')}: {value:,.6g}"))
 
 
-def results_table(title: str, splits: Mapping[str, SplitResult]) -> Table:
+def results_table(name: str, evaluation: Evaluation) -> Table:
     """One block of rows per split: all games, each type, the mean over types, then what else was measured."""
     from rich.table import Table
 
-    from isentrope.core.text import shown
-
+    title = name if evaluation.step is None else f"{name}, step {evaluation.step}"
     table = Table("split", "type", title=shown(title), title_justify="left")
     for heading in ("games", "episodes", "success", "95 % interval"):
         table.add_column(heading, justify="right")
-    for split, result in splits.items():
+    for split, result in evaluation.splits.items():
         table.add_row(shown(split, "bold"), "all", *_cells(result.success))
         for kind, share in result.kinds.items():
             table.add_row("", shown(kind), *_cells(share))
         if result.average is not None:
             table.add_row("", "mean of types", "", "", f"{100 * result.average:.1f} %", "")
         table.add_section()
-        for name, value in result.means.items():
-            percent = name in ("score", "valid_ratio")
-            text = f"{100 * value:.1f} %" if percent else f"{value:.2f}"
-            table.add_row("", name.replace("_", " "), "", "", text, "")
+        for kind, value in result.means.items():
+            text = f"{100 * value:.1f} %" if kind in ("score", "valid_ratio") else f"{value:.2f}"
+            table.add_row("", kind.replace("_", " "), "", "", text, "")
         if result.failures:
             table.add_row("", "lost to a fault", "", str(result.failures), "", "")
         for stop, count in result.cut.items():

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from isentrope.cli.options import say_loading
+from isentrope.core.text import shown
 
 
 class ExportDtype(StrEnum):
@@ -29,7 +30,6 @@ def export(
     say_loading(str(source))
     from rich.console import Console
 
-    from isentrope.core.text import shown
     from isentrope.loop.export import export as write
 
     made = write(source, out, dtype.value, step)

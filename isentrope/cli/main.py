@@ -15,9 +15,6 @@ import typer
 from isentrope import __version__
 from isentrope.core.errors import EngineError, IsentropeError
 
-# Errors of a command as one message and an exit code.
-
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -28,8 +25,6 @@ _TITLES = {
     "TrainError": "Training",
     "RunError": "Run folder",
 }
-
-
 _TO_SAVE_MEMORY = (
     "To need less memory: a smaller learn.micro_tokens or learn.gradient_checkpointing=true (both may be changed with "
     "--resume), a smaller rollout.batch or agent.max_context, or adapters (policy.lora_rank); isentrope models MODEL "
@@ -50,7 +45,8 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except RuntimeError as error:
             if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported here
                 raise
-            show_error(EngineError(f"{_first_line(error)}. {_TO_SAVE_MEMORY}"))
+            first_sentence = str(error).split("\n")[0].split(". ")[0]
+            show_error(EngineError(f"{first_sentence}. {_TO_SAVE_MEMORY}"))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             hint = " The run continues with --resume." if "resume" in inspect.signature(command).parameters else ""
@@ -68,10 +64,6 @@ def show_error(error: IsentropeError) -> None:
 
     title = _TITLES.get(type(error).__name__, "Error")
     Console(stderr=True).print(Panel(shown(str(error)), title=title, title_align="left", border_style="red"))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n")[0].split(". ")[0]
 
 
 app = typer.Typer(

@@ -61,7 +61,7 @@ class Sheet:
 
 def sheets() -> dict[str, Sheet]:
     """By name: the algorithms, then the methods."""
-    return {name: algorithm_sheet(name) for name in ALGORITHMS} | {name: method_sheet(name) for name in METHODS}
+    return {name: _algorithm(name) for name in ALGORITHMS} | {name: _method(name) for name in METHODS}
 
 
 def sheet(name: str) -> Sheet:
@@ -71,35 +71,28 @@ def sheet(name: str) -> Sheet:
     return known[name]
 
 
-def algorithm_sheet(name: str) -> Sheet:
+def _algorithm(name: str) -> Sheet:
     algorithm = ALGORITHMS[name]
     learn = replace(LearnSettings(), algorithm=name, **algorithm.settings)
-    return Sheet(
-        name=name,
-        kind="algorithm",
-        summary=algorithm.summary,
-        paper=algorithm.paper,
-        knobs=tuple(_algorithm_knobs(learn)),
-        metrics=tuple(_algorithm_metrics(learn)),
-        page=f"algorithms/{name}.md",
-        command=_algorithm_command(name, learn),
-    )
+    changes = [f"learn.algorithm={name}"]
+    if "aggregation" in algorithm.settings:  # the demo recipe has one of its own, which wins over the algorithm's,
+        changes.append(f"learn.aggregation={learn.aggregation}")
+    if learn.loss == "policy_gradient":  # and a number of updates too
+        changes.append("learn.mini_batches=1")
+    if learn.advantage == "gae":  # the default rate is one for language models, far too small for the pocket model
+        changes += ["critic.lr=1e-3", "critic.warmup=2"]
+    command = f"isentrope train recipes/demo.toml --out runs/{name} " + " ".join(f"--set {one}" for one in changes)
+    knobs, metrics, page = tuple(_algorithm_knobs(learn)), tuple(_algorithm_metrics(learn)), f"algorithms/{name}.md"
+    return Sheet(name, "algorithm", algorithm.summary, algorithm.paper, knobs, metrics, page, command)
 
 
-def method_sheet(name: str) -> Sheet:
+def _method(name: str) -> Sheet:
     kind = METHODS[name]
     metrics = [f"loss/{name}"] if kind.loss is not Method.loss else []
     metrics += [*_PLANNED.get(name, ()), *glossary_keys(f"{name}/")]
-    return Sheet(
-        name=name,
-        kind="method",
-        summary=kind.summary,
-        paper=kind.paper,
-        knobs=tuple(plain_knobs(kind.options_class, f"method.{name}")),
-        metrics=tuple(metrics),
-        page=f"methods/{name}.md",
-        command=f"isentrope train recipes/demo.toml --out runs/{name} --set methods={name}",
-    )
+    knobs = tuple(plain_knobs(kind.options_class, f"method.{name}"))
+    command = f"isentrope train recipes/demo.toml --out runs/{name} --set methods={name}"
+    return Sheet(name, "method", kind.summary, kind.paper, knobs, tuple(metrics), f"methods/{name}.md", command)
 
 
 def _algorithm_knobs(learn: LearnSettings) -> Iterator[Knob]:
@@ -119,32 +112,18 @@ def _algorithm_knobs(learn: LearnSettings) -> Iterator[Knob]:
 
 
 def _algorithm_metrics(learn: LearnSettings) -> Iterator[str]:
-    if learn.loss != "policy_gradient":
-        yield from glossary_keys("clip/")
-    if learn.kl:
-        yield from ("loss/kl", *glossary_keys("kl/k"))
-    if learn.advantage == "gae":
-        yield from glossary_keys("critic/")
-    if learn.advantage in GIGPO_FORMS:
-        yield from glossary_keys("gigpo/")
-    if learn.resample:
-        yield from glossary_keys("resample/")
-    if learn.overlong:
-        yield from glossary_keys("overlong/")
-    if learn.mask_truncated:
-        yield "update/masked"
-
-
-def _algorithm_command(name: str, learn: LearnSettings) -> str:
-    """The demo recipe has an aggregation and a number of updates of its own, which win over the algorithm's."""
-    changes = [f"learn.algorithm={name}"]
-    if "aggregation" in ALGORITHMS[name].settings:
-        changes.append(f"learn.aggregation={learn.aggregation}")
-    if learn.loss == "policy_gradient":
-        changes.append("learn.mini_batches=1")
-    if learn.advantage == "gae":  # the default rate is one for language models, far too small for the pocket model
-        changes += ["critic.lr=1e-3", "critic.warmup=2"]
-    return f"isentrope train recipes/demo.toml --out runs/{name} " + " ".join(f"--set {change}" for change in changes)
+    parts = {
+        "clip/": learn.loss != "policy_gradient",
+        "loss/kl": learn.kl,
+        "kl/k": learn.kl,
+        "critic/": learn.advantage == "gae",
+        "gigpo/": learn.advantage in GIGPO_FORMS,
+        "resample/": learn.resample,
+        "overlong/": learn.overlong,
+        "update/masked": learn.mask_truncated,
+    }
+    for beginning, switched_on in parts.items():
+        yield from glossary_keys(beginning) if switched_on else ()
 
 
 def plain_knobs(options: type[Any], path: str) -> Iterator[Knob]:

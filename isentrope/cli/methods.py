@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.cli.options import table_of_names, terminal
+from isentrope.core.text import shown
+
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from isentrope.cli.method_sheets import Sheet
 
@@ -22,68 +23,38 @@ def methods(
     ] = None,
 ) -> None:
     """List the algorithms and the entropy methods; with a NAME, its settings, its metrics and a command to try."""
-    from rich.console import Console
-
     from isentrope.cli.method_sheets import sheet, sheets
 
-    console = Console(highlight=False)
+    console = terminal()
     if name is not None:
         _show(sheet(name), console)
         return
-    every = sheets().values()
     for kind, title in TITLES.items():
-        console.print(_list(title, [one for one in every if one.kind == kind]))
+        table = table_of_names("name", "meaning", "paper", title=title)
+        for one in sheets().values():
+            if one.kind == kind:
+                table.add_row(shown(one.name, "cyan"), shown(one.summary), shown(one.paper))
+        console.print(table)
     console.print("isentrope methods NAME says more. Imitation: isentrope sft, isentrope rft.")
 
 
-def _list(title: str, sheets: Iterable[Sheet]) -> Table:
-    from rich.table import Column, Table
-
-    from isentrope.core.text import shown
-
-    columns = [Column(name, overflow="fold") for name in ("meaning", "paper")]
-    table = Table(Column("name", no_wrap=True), *columns, title=title, title_justify="left")
-    for one in sheets:
-        table.add_row(shown(one.name, "cyan"), shown(one.summary), shown(one.paper))
-    return table
-
-
 def _show(sheet: Sheet, console: Console) -> None:
-    from isentrope.core.text import shown
+    """For an algorithm, what a setting is with it stands beside what it is otherwise; changed ones are marked."""
+    from isentrope.metrics.glossary import entry_of, sentence
 
     console.print(shown(f"{sheet.name} ({sheet.kind})", "bold"))
     console.print(shown(f"{sheet.summary[0].upper()}{sheet.summary[1:]}."))
     source = "Evidence" if sheet.paper.startswith("docs/") else "Paper"
     console.print(shown(f"{source}: {sheet.paper}\n"))
-    console.print(_knobs(sheet) if sheet.knobs else shown("It has no settings.\n"))
-    console.print(_metrics(sheet) if sheet.metrics else shown("It adds no metrics.\n"))
-    console.print(shown(f"Page: docs/{sheet.page}"))
-    console.print("Try:  ", shown(sheet.command, "bold"), soft_wrap=True, sep="")
-
-
-def _knobs(sheet: Sheet) -> Table:
-    """For an algorithm, what a setting is with it beside what it is otherwise; changed ones are marked."""
-    from rich.table import Column, Table
-
-    from isentrope.core.text import shown
-
     algorithm = sheet.kind == "algorithm"
-    values = ["with it", "default"] if algorithm else ["default"]
-    columns = [Column(name, overflow="fold") for name in (*values, "allowed", "meaning")]  # nothing is cut off
-    table = Table(Column("setting", no_wrap=True), *columns)
+    settings = table_of_names("setting", *(["with it"] if algorithm else []), "default", "allowed", "meaning")
     for info, value in sheet.knobs:
         here = [shown(value, "bold green" if value != info.default else "")] if algorithm else []
-        table.add_row(shown(info.path, "cyan"), *here, shown(info.default), shown(info.allowed), shown(info.doc))
-    return table
-
-
-def _metrics(sheet: Sheet) -> Table:
-    from rich.table import Column, Table
-
-    from isentrope.core.text import shown
-    from isentrope.metrics.glossary import entry_of, sentence
-
-    table = Table(Column("metric", no_wrap=True), Column("unit", overflow="fold"), Column("meaning", overflow="fold"))
+        settings.add_row(shown(info.path, "cyan"), *here, shown(info.default), shown(info.allowed), shown(info.doc))
+    console.print(settings if sheet.knobs else shown("It has no settings.\n"))
+    metrics = table_of_names("metric", "unit", "meaning")
     for key in sheet.metrics:
-        table.add_row(shown(key, "cyan"), shown(entry_of(key).unit), shown(sentence(key)))
-    return table
+        metrics.add_row(shown(key, "cyan"), shown(entry_of(key).unit), shown(sentence(key)))
+    console.print(metrics if sheet.metrics else shown("It adds no metrics.\n"))
+    console.print(shown(f"Page: docs/{sheet.page}"))
+    console.print("Try:  ", shown(sheet.command, "bold"), soft_wrap=True, sep="")

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.cli.options import terminal
 from isentrope.core.errors import ConfigError
+from isentrope.core.text import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from isentrope.models.memory import Need
     from isentrope.models.sources.catalogue import Facts
 
 RANK = 16  # of the adapters in the tables
@@ -30,41 +31,31 @@ def models(
     get: Annotated[bool, typer.Option("--get", help="Fetch and convert it now, if that is still to be done.")] = False,
 ) -> None:
     """List the models that can be used without a network; with a MODEL, its shape and the memory that it takes."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
+    console = terminal()
     if name is None:
         if get:
             raise ConfigError("--get wants a model: isentrope models smollm2 --get")
         _show_all(console)
         return
-    from isentrope.core.text import shown
+    import torch
+
+    from isentrope.models.memory import free_memory
     from isentrope.models.sources.available import find_facts
 
     folder, facts, state = find_facts(name, get)
     console.print(shown(name, "bold"))
     console.print(_sheet(folder, facts, state))
-    free, device = _free()
+    device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    free = free_memory(device)
     console.print(_memory(facts, free))
     console.print(shown(_remarks(facts, free, device)))
 
 
 def _show_all(console: Console) -> None:
-    from isentrope.models.sources.available import readers
-
-    console.print(_list())
-    found = readers()
-    line = f"can be read ({found})." if found else "cannot be read: pip install 'isentrope[hf]'"
-    console.print(f"Hugging Face folders and GGUF files {line}", markup=False)
-    console.print("Memory is for float32, without activations. isentrope models MODEL says more.")
-
-
-def _list() -> Table:
     from rich.table import Table
 
-    from isentrope.core.text import shown
     from isentrope.models.memory import FLOAT32, Need, gib, training_need
-    from isentrope.models.sources.available import available
+    from isentrope.models.sources.available import available, readers
 
     table = Table(title="Models", title_justify="left")
     table.add_column("policy.model", overflow="fold", min_width=12)
@@ -73,18 +64,18 @@ def _list() -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in available():
         facts = one.facts
-        needs = (
-            [Need(FLOAT32 * facts.parameters), training_need(facts, FLOAT32, RANK), training_need(facts, FLOAT32)]
-            if facts
-            else []
-        )
-        table.add_row(
-            shown(one.name, "cyan"),
-            shown(one.state if not one.problem else f"cannot be used: {one.problem}", "" if not one.problem else "red"),
-            _millions(facts.parameters) if facts else "",
-            *([gib(need.certain) for need in needs] or ("", "", "")),
-        )
-    return table
+        state = shown(f"cannot be used: {one.problem}", "red") if one.problem else shown(one.state)
+        cells = [""] * 4
+        if facts:
+            sampling, training = Need(FLOAT32 * facts.parameters), training_need(facts, FLOAT32)
+            needs = (sampling, training_need(facts, FLOAT32, RANK), training)
+            cells = [_millions(facts.parameters), *(gib(need.certain) for need in needs)]
+        table.add_row(shown(one.name, "cyan"), state, *cells)
+    console.print(table)
+    found = readers()
+    line = f"can be read ({found})." if found else "cannot be read: pip install 'isentrope[hf]'"
+    console.print(f"Hugging Face folders and GGUF files {line}", markup=False)
+    console.print("Memory is for float32, without activations. isentrope models MODEL says more.")
 
 
 def _millions(count: int) -> str:
@@ -96,10 +87,11 @@ def _millions(count: int) -> str:
 def _sheet(folder: Path | None, facts: Facts, state: str) -> Table:
     from rich.table import Table
 
-    from isentrope.core.text import shown
     from isentrope.models.memory import gib
 
-    table = Table.grid(padding=(0, 2))
+    template = "yes" if facts.chat_template else "no: set policy.chat_template to a file, or to plain"
+    if (facts.folder / "pocket_tokens.json").is_file():
+        template = "not needed: its tokens are our own"
     rows = {
         "state": state,
         "folder": str(folder) if folder else "",
@@ -107,20 +99,15 @@ def _sheet(folder: Path | None, facts: Facts, state: str) -> Table:
         "parameters": f"{_millions(facts.parameters)}, in {facts.layers} layers of width {facts.width}",
         "vocabulary": f"{facts.vocabulary:,} tokens",
         "context": f"{facts.context:,} tokens" if facts.context else "",
-        "chat template": _chat(facts),
+        "chat template": template,
         "licence": facts.licence or "not stated in its files",
         "on disk": gib(facts.disk) if facts.disk else "",
     }
+    table = Table.grid(padding=(0, 2))
     for name, value in rows.items():
         if value:
             table.add_row(shown(name, "dim"), shown(value))
     return table
-
-
-def _chat(facts: Facts) -> str:
-    if (facts.folder / "pocket_tokens.json").is_file():
-        return "not needed: its tokens are our own"
-    return "yes" if facts.chat_template else "no: set policy.chat_template to a file, or to plain"
 
 
 def _memory(facts: Facts, free: int | None) -> Table:
@@ -129,7 +116,7 @@ def _memory(facts: Facts, free: int | None) -> Table:
     from isentrope.models.memory import BFLOAT16, FLOAT32, Need, gib, training_need
 
     reference = "  with a reference (learn.kl > 0)"
-    rows: list[tuple[str, Need]] = [
+    rows = [
         ("sample, float32", Need(FLOAT32 * facts.parameters)),
         ("sample, bfloat16", Need(BFLOAT16 * facts.parameters)),
         (f"LoRA of rank {RANK}, float32", training_need(facts, FLOAT32, RANK)),
@@ -149,24 +136,14 @@ def _memory(facts: Facts, free: int | None) -> Table:
     return table
 
 
-def _free() -> tuple[int | None, str]:
-    import torch
-
-    from isentrope.models.memory import free_memory
-
-    device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    return free_memory(device), device
-
-
 def _remarks(facts: Facts, free: int | None, device: str) -> str:
     from isentrope.models.memory import activations_per_token, gib
 
     kept, twice = (gib(1000 * activations_per_token(facts, flag)) for flag in (False, True))
     cache = gib(1000 * 4 * facts.layers * facts.kv_width)
-    lines = [
+    here = f"Free here, on {device}: {gib(free)}." if free is not None else f"What is free on {device} is not known."
+    return (
         f"To this come, in float32 and per 1,000 tokens: {kept} for activations in training (an estimate; {twice} "
         "with learn.gradient_checkpointing), for learn.micro_tokens of them at a time; and "
-        f"{cache} of cache in sampling, for all tokens of the conversations that are played at once.",
-        f"Free here, on {device}: {gib(free)}." if free is not None else f"What is free on {device} is not known.",
-    ]
-    return "\n".join(lines)
+        f"{cache} of cache in sampling, for all tokens of the conversations that are played at once.\n{here}"
+    )

@@ -6,7 +6,7 @@ import glob
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -16,6 +16,10 @@ from isentrope.config.validate import is_remote
 from isentrope.core.errors import IsentropeError
 from isentrope.core.text import plain
 from isentrope.runs.layout import recorded_config
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 
 def say_loading(what: str) -> None:
@@ -43,8 +47,6 @@ def say_loading_by(recipe: Path | None, run: Path | None, sets: Sequence[str] | 
 
 # -- settings of a command
 
-_SERVER = ("url", "model", "key_env")  # of the engine: only --set and a recipe that was named may say them
-
 
 def load(recipe: Path | None, sets: Sequence[str] | None) -> RunConfig:
     """The settings, with what the world and the methods have to say about their own options among the problems."""
@@ -69,46 +71,34 @@ def recipe_or_run(recipe: Path | None, run: Path | None, sets: Sequence[str] | N
     from isentrope.methods.options import option_problems
 
     problems: list[str] = []
-    table = _without_server(_without_task_server(read_recipe(recorded)))
-    table = lay_over(table, read_overrides(sets or (), problems))
+    table = lay_over(_without_servers(read_recipe(recorded)), read_overrides(sets or (), problems))
     return config_from_table(table, problems, str(recorded), option_problems)
 
 
-def _without_server(table: dict[str, Any]) -> dict[str, Any]:
-    """A recorded table without the server that it names; no training has one."""
-    engine = table.get("engine")
-    if not isinstance(engine, dict):
-        return table
-    kept = {key: value for key, value in cast("dict[str, Any]", engine).items() if key not in _SERVER}
-    if kept.get("kind") == "openai":
-        del kept["kind"]
-    return {**table, "engine": kept}
+def _without_servers(table: dict[str, Any]) -> dict[str, Any]:
+    """The recorded table, less the addresses of servers and the names of variables whose content they are sent; and a
+    word about each of the world's options that names one, such as search_qa's retriever."""
 
+    def part(of: dict[str, Any], name: str) -> dict[str, Any]:
+        return cast("dict[str, Any]", of[name]) if isinstance(of.get(name), dict) else {}
 
-def _without_task_server(table: dict[str, Any]) -> dict[str, Any]:
-    """A recorded table without addresses of task servers, nor the name of a variable whose content they are sent."""
-    task = table.get("task")
-    if not isinstance(task, dict):
-        return table
-    kept = {key: value for key, value in cast("dict[str, Any]", task).items() if key != "key_env"}
-    if is_remote(str(kept.get("where", ""))):
-        del kept["where"]
-    options = kept.get("options")
-    if isinstance(options, dict):
-        kept["options"] = _without_addresses(cast("dict[str, Any]", options))
-    return {**table, "task": kept}
-
-
-def _without_addresses(options: dict[str, Any]) -> dict[str, Any]:
-    """A world's options without those that name a server, such as search_qa's retriever; and a word about each."""
-    dropped = [name for name, value in options.items() if _has_address(value)]
-    for name in dropped:
+    engine, task = part(table, "engine"), part(table, "task")
+    options = part(task, "options")
+    for key in ("url", "model", "key_env"):  # only --set and a recipe that was named may say them
+        engine.pop(key, None)
+    if engine.get("kind") == "openai":  # no training has one
+        del engine["kind"]
+    task.pop("key_env", None)
+    if is_remote(str(task.get("where", ""))):
+        del task["where"]
+    for name in [name for name, value in options.items() if _has_address(value)]:
+        del options[name]
         typer.echo(
             f"task.options.{plain(name)[:80]} of the run's config.toml is not used: it names a server, and a run "
             "folder may be somebody else's. If you trust it, say it with --set",
             err=True,
         )
-    return {name: value for name, value in options.items() if name not in dropped}
+    return table
 
 
 def _has_address(value: Any) -> bool:
@@ -143,6 +133,15 @@ WorldArgument = Annotated[
     str | None,
     typer.Argument(metavar="[WORLD]", help="A world's name, or module:Class for your own.", show_default=False),
 ]
+RunsArgument = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folders.", show_default=False)]
+HostOption = Annotated[str, typer.Option("--host", help="Address to listen at.")]
+PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0: any free one.")]
+SessionsOption = Annotated[
+    int, typer.Option("--sessions", min=1, max=65536, help="Episodes that may be played at the same time.")
+]
+KeyOption = Annotated[
+    str, typer.Option("--key-env", metavar="NAME", help="Environment variable with the key that clients must send.")
+]
 
 
 def named_rows(entries: Sequence[str]) -> dict[str, list[Path]]:
@@ -155,6 +154,21 @@ def named_rows(entries: Sequence[str]) -> dict[str, list[Path]]:
         found = sorted(Path(path) for path in glob.glob(pattern)) or [Path(pattern)]
         rows.setdefault(name.strip(), []).extend(path for path in found if path.is_dir() or len(found) == 1)
     return rows
+
+
+def terminal() -> Console:
+    """Where a command prints: numbers and paths have no colours of their own."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def table_of_names(name: str, *others: str, title: str | None = None) -> Table:
+    """Names, each on one line, and columns of which nothing is cut off on a narrow terminal."""
+    from rich.table import Column, Table
+
+    columns = [Column(other, overflow="fold") for other in others]
+    return Table(Column(name, no_wrap=True), *columns, title=title, title_justify="left")
 
 
 def print_or_write(text: str, out: Path | None) -> None:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isentrope.cli.options import RecipeOption, SetOption, WorldArgument, for_world
+from isentrope.cli.options import RecipeOption, SetOption, WorldArgument, for_world, terminal
 from isentrope.core.text import plain, shown
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.text import Text
 
     from isentrope.worlds.contract import Expert, Instance, Move, Step, Task
-    from isentrope.worlds.webshop.visit import ItemPage, Page, ResultsPage, SubPage
+    from isentrope.worlds.webshop.visit import ItemPage, Page, ResultsPage
 
 # -- pages of the webshop for people: products, prices and buttons, each with the number that presses it
 
@@ -37,7 +36,8 @@ def shop_page(page: Page, actions: Sequence[str]) -> RenderableType:
     elif isinstance(page, ItemPage):
         title, body = page.product.asin, _item(page, numbers)
     elif isinstance(page, SubPage):
-        title, body = f"{page.product.asin}: {page.name}", _sub_page(page, numbers)
+        title = f"{page.product.asin}: {page.name}"
+        body = [*(shown(line) for line in page.content()), _buttons(page.buttons(), numbers)]
     else:
         title, body = "Thank you", [shown(f"Bought {page.product.title}"), shown(f"Score: {page.reward:.2f}", "bold")]
     return Panel(Group(*body), title=shown(plain(title)[:70], "bold"), title_align="left", border_style="blue")
@@ -71,21 +71,13 @@ def _item(page: ItemPage, numbers: dict[str, int]) -> list[RenderableType]:
     return [*body, Text(), _buttons([button for button in page.buttons() if button not in own], numbers)]
 
 
-def _sub_page(page: SubPage, numbers: dict[str, int]) -> list[RenderableType]:
-    return [*(shown(line) for line in page.content()), _buttons(page.buttons(), numbers)]
-
-
 def _buttons(names: Sequence[str], numbers: dict[str, int], chosen: str | None = None) -> RenderableType:
     from rich.columns import Columns
-
-    return Columns([_button(name, numbers, name.lower() == chosen) for name in names], padding=(0, 3))
-
-
-def _button(name: str, numbers: dict[str, int], chosen: bool) -> Text:
     from rich.text import Text
 
-    mark = "✓ " if chosen else ""
-    return Text.assemble((f"{numbers.get(name.lower(), 0)} ", "cyan"), shown(mark + name, "bold" if chosen else ""))
+    marked = [(name, shown(f"✓ {name}", "bold") if name.lower() == chosen else shown(name)) for name in names]
+    buttons = [Text.assemble((f"{numbers.get(name.lower(), 0)} ", "cyan"), text) for name, text in marked]
+    return Columns(buttons, padding=(0, 3))
 
 
 PAGE = 40  # admissible actions shown at once
@@ -111,24 +103,20 @@ def play(
 ) -> None:
     """Play a task yourself. Also takes its input from a pipe, one action a line."""
     config = for_world(recipe, world, sets)
-    from rich.console import Console
-
+    from isentrope.worlds.pool.guarded import close_world
     from isentrope.worlds.pool.open import open_world
+
+    def read_line() -> str | None:
+        line = sys.stdin.readline()
+        return line.strip() if line else None
 
     made = open_world(config.task)
     task = made.open()
     try:
-        Game(task, made.expert(seed), made.instance(split, index), Console(highlight=False), _read_line).run()
+        Game(task, made.expert(seed), made.instance(split, index), terminal(), read_line).run()
     finally:
         task.close()
-        close = getattr(made, "close", None)
-        if close is not None:
-            close()
-
-
-def _read_line() -> str | None:
-    line = sys.stdin.readline()
-    return line.strip() if line else None
+        close_world(made)
 
 
 class Game:
@@ -171,8 +159,10 @@ class Game:
         elif line.lower() == "more":
             self._page += 1
             self._show_actions()
+        elif line.lower() == "hint" and self._advice is not None:
+            self._say(f"{self._advice.thought}\n-> {self._advice.action}", "magenta")
         elif line.lower() == "hint":
-            self._hint()
+            self._say("This world has no expert." if self._expert is None else "The expert cannot follow any more.")
         elif line and (action := self._action(line)) is not None:
             self._take(self._task.step(action))
             return True
@@ -189,7 +179,11 @@ class Game:
 
     def _take(self, step: Step) -> None:
         self._turns += 1
-        self._say(_figures(step), "dim")
+        figures = ({"reward": step.reward} if step.reward else {}) | dict(step.info)
+        told = [
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in figures.items()
+        ]
+        self._say(", ".join(told), "dim")
         self._view, self._page, self._understood = step.view, 0, step.valid
         self._finished, self._won = step.terminated or step.truncated, step.success
         if not self._finished:
@@ -203,24 +197,14 @@ class Game:
     def _played(self) -> str:
         return "1 turn" if self._turns == 1 else f"{self._turns} turns"
 
-    def _hint(self) -> None:
-        if self._advice is None:
-            self._say("This world has no expert." if self._expert is None else "The expert cannot follow any more.")
-        else:
-            self._say(f"{self._advice.thought}\n-> {self._advice.action}", "magenta")
-
-    def _ask_expert(self) -> None:
-        """At every turn, wanted or not: an expert remembers what it has been shown."""
-        try:
-            self._advice = self._expert.act(self._view) if self._expert is not None else None
-        except Exception:  # it expects its own moves; a player's may lead where it has no answer
-            self._advice = None
-
     def _show_view(self) -> None:
         if not self._show_page():
             self._say(self._view.text)
             self._show_actions()
-        self._ask_expert()
+        try:  # at every turn, wanted or not: an expert remembers what it has been shown
+            self._advice = self._expert.act(self._view) if self._expert is not None else None
+        except Exception:  # it expects its own moves; a player's may lead where it has no answer
+            self._advice = None
 
     def _show_page(self) -> bool:
         """The webshop has pages for people (`task.shop_page()`); False if the task has none."""
@@ -249,12 +233,3 @@ class Game:
     def _say(self, text: str, style: str = "") -> None:
         if text:
             self._console.print(shown(text, style))
-
-
-def _figures(step: Step) -> str:
-    """What a step brought, besides what is read: its reward if there was one, and the task's own figures."""
-    reward = {"reward": step.reward} if step.reward else {}
-    told = {**reward, **step.info}
-    return ", ".join(
-        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items()
-    )

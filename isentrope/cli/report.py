@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from isentrope.cli.options import named_rows
+from isentrope.cli.options import RunsArgument, named_rows
 
 
 class Form(StrEnum):
@@ -18,7 +18,7 @@ class Form(StrEnum):
 
 def figures(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the files go.")],
-    runs: Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folders.", show_default=False)] = None,
+    runs: RunsArgument = None,
     row: Annotated[
         list[str] | None,
         typer.Option("--row", metavar="NAME=PATH", help="Runs to draw as seeds of one line; PATH may have * in it."),
@@ -41,7 +41,7 @@ def figures(
 
 
 def report(
-    runs: Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folders.", show_default=False)] = None,
+    runs: RunsArgument = None,
     row: Annotated[
         list[str] | None,
         typer.Option("--row", metavar="NAME=PATH", help="Runs to compare as seeds of one line; PATH may have * in it."),

@@ -7,24 +7,31 @@ from typing import Annotated
 
 import typer
 
-from isentrope.cli.options import RecipeOption, SetOption, WorldArgument, for_world, recipe_or_run, say_loading
+from isentrope.cli.options import (
+    HostOption,
+    KeyOption,
+    PortOption,
+    RecipeOption,
+    SessionsOption,
+    SetOption,
+    WorldArgument,
+    for_world,
+    recipe_or_run,
+    say_loading,
+)
 
 
 def serve_task(
     world: WorldArgument = None,
     recipe: RecipeOption = None,
     sets: SetOption = None,
-    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0: any free one.")] = 8100,
-    sessions: Annotated[
-        int, typer.Option("--sessions", min=1, max=65536, help="Episodes that may be played at the same time.")
-    ] = 256,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8100,
+    sessions: SessionsOption = 256,
     idle: Annotated[
         float, typer.Option("--idle", min=1, help="Seconds after which an episode that nobody plays on is dropped.")
     ] = 600.0,
-    key_env: Annotated[
-        str, typer.Option("--key-env", metavar="NAME", help="Environment variable with the key that clients must send.")
-    ] = "",
+    key_env: KeyOption = "",
 ) -> None:
     """Serve a task world over HTTP; trainers play it with task.where=http://HOST:PORT.
 
@@ -41,11 +48,9 @@ def serve_openenv(
     world: WorldArgument = None,
     recipe: RecipeOption = None,
     sets: SetOption = None,
-    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0: any free one.")] = 8000,
-    sessions: Annotated[
-        int, typer.Option("--sessions", min=1, max=65536, help="Episodes that may be played at the same time.")
-    ] = 256,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    sessions: SessionsOption = 256,
     to_others: Annotated[
         bool, typer.Option("--to-others", help="Listen at an address that others can reach, though there is no key.")
     ] = False,
@@ -64,17 +69,14 @@ def serve_openenv(
         server.run()
 
 
-GENERATED = "generated"
-
-
 def retrieve(
     corpus: Annotated[
-        str, typer.Argument(metavar="CORPUS", help=f"A file of passages (.jsonl, .json, .zst, .gz), or {GENERATED}.")
+        str, typer.Argument(metavar="CORPUS", help="A file of passages (.jsonl, .json, .zst, .gz), or generated.")
     ],
     retriever: Annotated[str, typer.Option("--retriever", help="bm25, by words; dense, by meaning.")] = "bm25",
     topk: Annotated[int, typer.Option("--topk", min=1, max=100, help="Passages, if a request does not say.")] = 3,
-    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0: any free one.")] = 8000,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
     cache: Annotated[str, typer.Option("--cache", help="Folder for indexes; ~/.cache/isentrope if not given.")] = "",
 ) -> None:
     """Serve searches in a corpus over HTTP, for the search_qa world and for any client of Search-R1's protocol.
@@ -88,7 +90,7 @@ def retrieve(
 
     if retriever not in KINDS:
         raise ConfigError(f"--retriever {retriever}: expected one of {', '.join(KINDS)}")
-    if corpus == GENERATED:
+    if corpus == "generated":
         from isentrope.worlds.search_qa.generated import library
         from isentrope.worlds.search_qa.world import SearchQAOptions
 
@@ -108,11 +110,9 @@ def serve(
     model: Annotated[str, typer.Argument(metavar="MODEL_OR_RUN", help="A model or the folder of a run.")],
     recipe: RecipeOption = None,
     sets: SetOption = None,
-    host: Annotated[str, typer.Option("--host", help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0: any free one.")] = 8000,
-    key_env: Annotated[
-        str, typer.Option("--key-env", metavar="NAME", help="Environment variable with the key that clients must send.")
-    ] = "",
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8000,
+    key_env: KeyOption = "",
     name: Annotated[
         str, typer.Option("--name", help="The model's name for clients; its folder's name if not given.")
     ] = "",

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from isentrope.cli.options import print_or_write
+
 
 class At(StrEnum):
     last = "last"
@@ -67,7 +69,6 @@ def table(
     from isentrope.analysis.result_table import render
     from isentrope.analysis.rows import read_rows
     from isentrope.analysis.success import Window
-    from isentrope.cli.options import print_or_write
 
     choices = Choices(tuple(split or ()), at.value, Window(last, from_step), against, mixed, more)
     tables = make_tables(read_rows(sources or (), row or ()), choices)

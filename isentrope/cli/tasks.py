@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from isentrope.cli.options import SetOption, for_world
+from isentrope.cli.options import SetOption, WorldArgument, for_world, table_of_names, terminal
+from isentrope.core.text import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,30 +15,18 @@ if TYPE_CHECKING:
 LONG = 1500  # characters of an example: enough to see what it is like
 
 
-def tasks(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[WORLD]", help="A world's name, or module:Class for your own.", show_default=False),
-    ] = None,
-    sets: SetOption = None,
-) -> None:
+def tasks(name: WorldArgument = None, sets: SetOption = None) -> None:
     """List the task worlds and what each needs; with a WORLD its splits, kinds, options, rules and an example."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
     if name is None:
-        _list(console)
+        _list(terminal())
     else:
-        _show(name, sets, console)
+        _show(name, sets, terminal())
 
 
 def _list(console: Console) -> None:
-    from rich.table import Column, Table
-
-    from isentrope.core.text import shown
     from isentrope.worlds.registry import WORLDS
 
-    table = Table(Column("world", no_wrap=True), Column("what it is", overflow="fold"), Column("here", overflow="fold"))
+    table = table_of_names("world", "what it is", "here")
     for name, known in WORLDS.items():
         missing = known.needs.missing()
         here = shown("\n".join(f"needs {one}" for one in missing), "yellow") if missing else shown("yes", "green")
@@ -52,9 +39,11 @@ def _list(console: Console) -> None:
 
 
 def _show(name: str, sets: list[str] | None, console: Console) -> None:
+    from isentrope.cli.config import settings_table
+    from isentrope.config.describe import describe
     from isentrope.core.errors import TaskError
-    from isentrope.core.text import shown
-    from isentrope.worlds.registry import WORLDS, make_world, world_factory
+    from isentrope.worlds.pool.guarded import close_world
+    from isentrope.worlds.registry import WORLDS, make_world, world_factory, world_options
 
     world_factory(name)  # a name that does not exist is an error; a package that is missing is not
     known = WORLDS.get(name)
@@ -63,56 +52,36 @@ def _show(name: str, sets: list[str] | None, console: Console) -> None:
         console.print(shown(f"{known.summary[0].upper()}{known.summary[1:]}. Page: {known.page(name)}"))
         for missing in known.needs.missing():
             console.print(shown(f"Needs {missing}", "yellow"), soft_wrap=True)
-    _show_options(name, console)
-    task = for_world(None, name, sets).task
-    try:
-        world = make_world(name, task.options)
-        _show_world(world, console)
-    except TaskError as error:  # what it needs is not here, or has to be given: the rest can be told all the same
-        console.print(shown(f"It cannot be opened as it stands: {error}", "yellow"))
-        return
-    close = getattr(world, "close", None)
-    if close is not None:
-        close()
-
-
-def _show_options(name: str, console: Console) -> None:
-    from isentrope.cli.config import settings_table
-    from isentrope.config.describe import describe
-    from isentrope.core.text import shown
-    from isentrope.worlds.registry import world_options
-
     options = world_options(name)
     rows = list(describe(options)) if options is not None else []
-    if not rows:
-        console.print(shown("It has no options."))
-        return
-    console.print(shown("Options: --set task.options.NAME=VALUE, or [task.options] in a recipe"))
-    console.print(settings_table(rows, None))
+    if rows:
+        console.print(shown("Options: --set task.options.NAME=VALUE, or [task.options] in a recipe"))
+    console.print(settings_table(rows, None) if rows else shown("It has no options."))
+    try:
+        world = make_world(name, for_world(None, name, sets).task.options)
+        _show_world(world, console)
+        close_world(world)
+    except TaskError as error:  # what it needs is not here, or has to be given: the rest can be told all the same
+        console.print(shown(f"It cannot be opened as it stands: {error}", "yellow"))
 
 
 def _show_world(world: World, console: Console) -> None:
-    from isentrope.core.text import shown
-
     def say(title: str, text: str) -> None:
         console.print(shown(title, "bold"), shown(text), soft_wrap=True)
 
+    def shortened(text: str) -> str:
+        return text if len(text) <= LONG else f"{text[:LONG]} … ({len(text)} characters)"
+
     sizes = {split: world.size(split) for split in world.splits()}
-    say(
-        "Splits:",
-        ", ".join(f"{one} ({'as many as asked for' if size is None else size})" for one, size in sizes.items()),
-    )
-    say("Kinds:", _shortened(", ".join(world.kinds)))
+    told = [f"{split} ({'as many as asked for' if size is None else size})" for split, size in sizes.items()]
+    say("Splits:", ", ".join(told))
+    say("Kinds:", shortened(", ".join(world.kinds)))
     say("Expert:", "no" if world.expert(0) is None else "yes, so isentrope sft can warm a model up")
     task = world.open()
     view = task.start(world.instance(world.splits()[0], 0))
     task.close()
     say("Rules:", view.rules)
-    say("Goal:", _shortened(view.goal))
-    say("First observation:", _shortened(view.text))
+    say("Goal:", shortened(view.goal))
+    say("First observation:", shortened(view.text))
     actions = view.admissible
-    say("Actions:", "free text, as the rules say" if actions is None else _shortened("; ".join(actions)))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONG else f"{text[:LONG]} … ({len(text)} characters)"
+    say("Actions:", "free text, as the rules say" if actions is None else shortened("; ".join(actions)))

@@ -17,11 +17,12 @@ from isentrope.charts.svg import key
 from isentrope.charts.text import clipped, safe, unbroken
 from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.diagnosis.doctor import diagnose
 from isentrope.metrics.temperature import MARK, entropy_temperature
 from isentrope.report.groups import Group, differences, grouped
 from isentrope.report.overlay import SEEDS_BAND, overlays
 from isentrope.report.shell import alarm_list, document, figure, nav, phase_key, section
-from isentrope.report.story import Story, check_run, diagnosis_of, story_of
+from isentrope.report.story import Story, open_run, story_of
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import Run, leaves
 
@@ -41,9 +42,7 @@ def write_comparison(runs: Sequence[Path], rows: Mapping[str, Sequence[Path]], o
 
 def read_groups(runs: Sequence[Path], rows: Mapping[str, Sequence[Path]]) -> list[Group]:
     """`rows`: runs that are to be seeds of one line, by its name."""
-    found = {path: Run.open(path) for path in (*runs, *(path for row in rows.values() for path in row))}
-    for run in found.values():
-        check_run(run)
+    found = {path: open_run(path) for path in (*runs, *(path for row in rows.values() for path in row))}
     alone = [found[path] for path in dict.fromkeys(runs)]
     return grouped(alone, {name: [found[path] for path in dict.fromkeys(row)] for name, row in rows.items()})
 
@@ -129,7 +128,7 @@ def _stories(runs: Sequence[tuple[str, Run]]) -> str:
         )
     is_open = " open" if len(told) <= _MOST_OPEN else ""
     for name, run, story in told:
-        words = clipped(diagnosis_of(run).words(), _MOST_WORDS)
+        words = clipped(diagnose(run).words(), _MOST_WORDS)
         if words or story.alarms:
             parts.append(
                 f'<details class="card said"{is_open}><summary>{safe(name)}</summary><p>{unbroken(safe(words))}</p>'

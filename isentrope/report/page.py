@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import cast
 
 from isentrope.charts.text import clipped, duration, percent, safe, unbroken
+from isentrope.diagnosis.doctor import diagnose
 from isentrope.report.episodes import choose, legend, render
 from isentrope.report.figures import draw, drift_chart, seconds_of, splits_of, success_chart, time_chart
 from isentrope.report.plots import DRIFT, IMITATION, SECTIONS
 from isentrope.report.shell import alarm_list, card, document, figure, nav, phase_key, section
-from isentrope.report.story import Story, diagnosis_of, story_of
+from isentrope.report.story import Story, story_of
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import Run
 from isentrope.runs.layout import REPORT
@@ -54,7 +55,7 @@ def page(run: Run, warmup: Run | None) -> str:
 
 def _what_happened(run: Run, story: Story) -> str:
     """What the doctor says, the alarms by their numbers in the charts, and what the shading means."""
-    words = diagnosis_of(run).words() if run.records else ""
+    words = diagnose(run).words() if run.records else ""
     body = f"<p>{unbroken(safe(clipped(words, _MOST_WORDS)))}</p>" if words else ""
     body += alarm_list(story.alarms)
     shading = phase_key({shade.name for shade in story.shades})

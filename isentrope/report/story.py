@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from isentrope.charts.chart import Flag, Shade
 from isentrope.core.errors import RunError
 from isentrope.diagnosis.alarms import replay
-from isentrope.diagnosis.doctor import Diagnosis, diagnose
 from isentrope.diagnosis.phases import NAMES, find_phases
 from isentrope.runs.folder import Run
 from isentrope.runs.layout import CONFIG, METRICS
@@ -74,15 +74,14 @@ def alarms_of(run: Run) -> tuple[Said, ...]:
     return tuple(sorted(said, key=lambda one: one.step))
 
 
-def diagnosis_of(run: Run) -> Diagnosis:
-    return diagnose(run)
-
-
-def check_run(run: Run) -> None:
+def open_run(path: Path) -> Run:
+    """A run folder, which must have something to tell."""
+    run = Run.open(path)
     if not run.records and not run.config:
         raise RunError(
             f"{run.path} is not a run folder: it has neither {METRICS} nor {CONFIG}; give the folder of a run"
         )
+    return run
 
 
 def _finite(value: object) -> bool:
