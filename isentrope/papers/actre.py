@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from isentrope.papers.common import NO_WORSE, SUCCESS, better
+from isentrope.papers.common import NO_WORSE, SOLVED, SUCCESS, better, of_metric
 from isentrope.papers.measures import after_start, log_mean, positive_share, rise, success_between
 from isentrope.papers.record import Claim, Measure, Part, Premise, Select
 
@@ -16,38 +16,20 @@ STAGE_1 = 0.5  # share of the steps that ActRe acts first in
 LEARNT = 0.05  # success that stage 1 must gain to have learnt something
 ABLE = 0.3  # of the success with thoughts: with less the model cannot act without (the paper's own start has half)
 WIDER = math.log(1.05)
-_DELTA = ("probe/delta_h",)
 _OPEN = ("acting first keeps actions more open", "acting first keeps actions less open")
 _BOTH_FORMS = "a warm-up that has taught all response forms used (sft.orders), or the form itself is what differs"
 
-DELTA_H = Measure(
-    after_start,
-    "ΔH, mean over the probes after the first step",
-    _DELTA,
-    (("key", "probe/delta_h"), ("least", PROBED)),
-    spread=0.11,
-    spread_lm=0.056,
+DELTA_H = of_metric(
+    after_start, "probe/delta_h", "ΔH, mean over the probes after the first step", 0.11, 0.056, least=PROBED
 )
-POSITIVE = Measure(
-    positive_share,
-    "share of the probes with ΔH above 0",
-    _DELTA,
-    (("key", "probe/delta_h"), ("least", PROBED)),
-    spread=0.1,
-)
-ACTION_ENTROPY = Measure(
-    log_mean,
+POSITIVE = of_metric(positive_share, "probe/delta_h", "share of the probes with ΔH above 0", 0.1, least=PROBED)
+ACTION_ENTROPY = of_metric(
+    log_mean, "entropy/action",
     "logarithm of the entropy of action tokens, mean over the first half of the steps (stage 1)",
-    ("entropy/action",),
-    (("key", "entropy/action"), ("begin", 0.0), ("end", STAGE_1)),
-    spread=0.1,
-    spread_lm=0.13,
-)
-STAGE_1_RISE = Measure(
-    rise,
-    "rise of the training success over stage 1: its last fifth less its first",
-    ("success/all",),
-    (("key", "success/all"), ("begin", 0.0), ("end", STAGE_1)),
+    0.1, 0.13, begin=0.0, end=STAGE_1,
+)  # fmt: skip
+STAGE_1_RISE = of_metric(
+    rise, SOLVED, "rise of the training success over stage 1: its last fifth less its first", begin=0.0, end=STAGE_1
 )
 AT_START = Measure(
     success_between, "success before the first step", ("eval/{split}/success",), (("begin", 0.0), ("end", 0.0))
@@ -61,20 +43,13 @@ EQUAL_STEPS = replace(
     by_kind=False,
 )
 LEARNS = Premise(
-    "stage 1 learns",
-    FULL,
-    STAGE_1_RISE,
-    LEARNT,
+    "stage 1 learns", FULL, STAGE_1_RISE, LEARNT,
     "a start from which acting first learns: a model or a warm-up that solves more games in that form, or more steps",
-)
+)  # fmt: skip
 CAN_ACT = Premise(
-    "the model can act without thoughts",
-    Select("grpo", "no_think"),
-    AT_START,
-    ABLE,
-    "a model, or a warm-up, that solves a third as many games without thoughts as with them, or more",
-    against=BARE,
-)
+    "the model can act without thoughts", Select("grpo", "no_think"), AT_START, ABLE,
+    "a model, or a warm-up, that solves a third as many games without thoughts as with them, or more", against=BARE,
+)  # fmt: skip
 
 
 def _staged(name: str, *against: Select, least: float = 0.02) -> Part:
@@ -90,8 +65,7 @@ BESIDE = replace(
 
 CLAIMS = (
     Claim(
-        "A1",
-        "ActRe",
+        "A1", "ActRe",
         "While a policy is trained, thinking lowers the entropy of the action that follows: at the same state and for "
         "the same action, ΔH = H(action | observation) - H(action | observation, thought) is above 0.",
         (
@@ -109,9 +83,7 @@ CLAIMS = (
         caveat="The line without a thought is not what the prompt asks for; a warm-up on both forms makes it fair.",
     ),
     Claim(
-        "A2",
-        "ActRe",
-        "A policy that acts before it thinks has a higher action entropy than one that thinks first.",
+        "A2", "ActRe", "A policy that acts before it thinks has a higher action entropy than one that thinks first.",
         (
             Part(
                 "order alone", Select("grpo", "actre", "no_high_temperature"), ACTION_ENTROPY, 0.0, WIDER, (BARE,),
@@ -127,8 +99,7 @@ CLAIMS = (
         caveat="Hot tokens are measured at the temperature they were sampled with, so they have no voice here.",
     ),
     Claim(
-        "A3",
-        "ActRe",
+        "A3", "ActRe",
         "ActRe ends with more success than GRPO, than GRPO at a higher temperature and GRPO with an entropy bonus.",
         (
             _staged("over GRPO", BARE),
@@ -142,8 +113,7 @@ CLAIMS = (
         needs=f"actre, bare, higher_temperature and entropy_bonus on GRPO; {_BOTH_FORMS}",
     ),
     Claim(
-        "A4",
-        "ActRe",
+        "A4", "ActRe",
         "Each part of ActRe matters: without stage 1, without stage 2 or without hot tokens it does worse.",
         (
             _staged("stage 1", Select("grpo", "actre", "no_stage1"), BARE, least=0.01),
@@ -155,9 +125,7 @@ CLAIMS = (
         caveat="The paper's smallest ablation effect is 2 points.",
     ),
     Claim(
-        "A5",
-        "ActRe",
-        "Trained by GRPO, a policy that does not think at all does no worse than one that does.",
+        "A5", "ActRe", "Trained by GRPO, a policy that does not think at all does no worse than one that does.",
         (
             better(
                 "no thinking", Select("grpo", "no_think"), BARE, border=NO_WORSE, least=NO_WORSE, expect=0.0,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from isentrope.papers.common import better
+from isentrope.papers.common import ENTROPY, better, of_metric
 from isentrope.papers.measures import log_change, log_mean, share_of_time
-from isentrope.papers.record import Claim, Measure, Part, Select
+from isentrope.papers.record import Claim, Part, Select
 
 BARE = Select("grpo")
 WEIGHED = Select("grpo", "aem")
@@ -15,36 +15,20 @@ RISING_OUT = Select("grpo", "aem", "rising")
 MOVED = math.log(1.05)  # against the entropy that the run began with
 APART = math.log(1.02)  # against the entropy of the other arm
 
-DRIFT = Measure(
-    log_change,
-    "logarithm of entropy/token, mean of steps 41 to 50, over that of steps 1 to 3",
-    ("entropy/token",),
-    (("key", "entropy/token"), ("first", 3), ("end", 50), ("last", 10)),
-    spread=0.17,
-    spread_lm=0.14,
-)
-EARLY = Measure(
-    log_mean,
-    "logarithm of entropy/token, mean over the first fifth of the steps",
-    ("entropy/token",),
-    (("key", "entropy/token"), ("begin", 0.0), ("end", 0.2)),
-    spread=0.04,
-    spread_lm=0.03,
-)
-LATE = Measure(
-    log_mean,
-    "logarithm of entropy/token, mean over the last fifth of the steps",
-    ("entropy/token",),
-    (("key", "entropy/token"), ("begin", 0.8), ("end", 1.0)),
-    spread=0.14,
-    spread_lm=0.075,
-)
-SHAPING = Measure(
-    share_of_time,
-    "share of a step's time that methods take to shape the advantages",
-    ("seconds/shape",),
-    (("key", "seconds/shape"),),
-    spread=0.0005,
+DRIFT = of_metric(
+    log_change, ENTROPY, "logarithm of entropy/token, mean of steps 41 to 50, over that of steps 1 to 3",
+    0.17, 0.14, first=3, end=50, last=10,
+)  # fmt: skip
+EARLY = of_metric(
+    log_mean, ENTROPY, "logarithm of entropy/token, mean over the first fifth of the steps",
+    0.04, 0.03, begin=0.0, end=0.2,
+)  # fmt: skip
+LATE = of_metric(
+    log_mean, ENTROPY, "logarithm of entropy/token, mean over the last fifth of the steps",
+    0.14, 0.075, begin=0.8, end=1.0,
+)  # fmt: skip
+SHAPING = of_metric(
+    share_of_time, "seconds/shape", "share of a step's time that methods take to shape the advantages", 0.0005
 )
 
 _START, _BATCH, _CONTROL = "times its start", "times the full batch", "times the control"
@@ -55,8 +39,7 @@ _HIGHER = ("entropy is higher with AEM", "entropy is lower with AEM")
 
 CLAIMS = (
     Claim(
-        "M1",
-        "AEM",
+        "M1", "AEM",
         "Entropy follows the sign of A · (S - H): without the responses that should lower it (A > 0 and w > 1, or "
         "A < 0 and w < 1) it rises, without the other two kinds it falls, and the full batch lies between.",
         (
@@ -77,9 +60,7 @@ CLAIMS = (
         "clipping and shared weights. Leaving out half of the responses also makes the update smaller.",
     ),
     Claim(
-        "M2",
-        "AEM",
-        "With AEM entropy is higher than without it early in training, and lower late.",
+        "M2", "AEM", "With AEM entropy is higher than without it early in training, and lower late.",
         (
             Part("early", WEIGHED, EARLY, 0.0, APART, (BARE,), unit=_CONTROL, expect=math.log(1.1), means=_HIGHER),
             Part(
@@ -92,9 +73,7 @@ CLAIMS = (
         caveat="In the paper the turn comes as success rises; runs that end early never see it.",
     ),
     Claim(
-        "M3",
-        "AEM",
-        "AEM raises success on GRPO, GSPO and DAPO.",
+        "M3", "AEM", "AEM raises success on GRPO, GSPO and DAPO.",
         tuple(
             better(f"on {name.upper()}", Select(name, "aem"), Select(name)) for name in ("grpo", "gspo", "dapo")
         ),
@@ -102,9 +81,7 @@ CLAIMS = (
         needs="aem and bare, on GRPO, GSPO and DAPO",
     ),
     Claim(
-        "M4",
-        "AEM",
-        "AEM costs about 1 % of a step.",
+        "M4", "AEM", "AEM costs about 1 % of a step.",
         (Part("time of a step", WEIGHED, SHAPING, 0.02, 0.02, upwards=False, unit="of a step", expect=0.01,
               means=("of a step's time goes into AEM", "")),),
         least_steps=30,

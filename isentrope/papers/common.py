@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from isentrope.papers.measures import converged_success, erupts, rise_while_measured
-from isentrope.papers.record import BOTH, CONTROL, Measure, Part, Premise, Select
+from isentrope.papers.record import BOTH, CONTROL, Measure, Number, Part, Premise, Select
 
 FLOOR, CEILING = 0.05, 0.95  # a control outside of these leaves no room to see a method in
 WORTH = 0.02  # the smallest gain in success that we would call one
 NO_WORSE = -0.03  # a loss in success up to this is none
 EXPECTED = 0.05  # the gain that a method of these papers should bring: the power is told for it
 ERUPTING = 0.25  # share of all runs that must erupt: half of the bare ones, if a method keeps all of its own calm
+
+ENTROPY, SOLVED = "entropy/token", "success/all"
+
+
+def of_metric(
+    function: Number, key: str, words: str, spread: float = 0.0, spread_lm: float = 0.0, **options: float | str
+) -> Measure:
+    """A number of one metric: the function is given its key and the options."""
+    return Measure(function, words, (key,), (("key", key), *options.items()), spread, spread_lm)
+
 
 SUCCESS = Measure(
     converged_success,
@@ -20,15 +30,11 @@ SUCCESS = Measure(
     alike=(FLOOR, CEILING),
     by_kind=True,
 )
-STILL_RISING = Measure(
-    rise_while_measured,
-    "rise of the training success in the last fifth of the steps, by a line through the last two fifths",
-    ("success/all",),
-    (("key", "success/all"),),
-    spread=0.027,
-    spread_lm=0.063,
-)
-ERUPTS = Measure(erupts, "share of the runs in which entropy erupts", ("entropy/token",))
+STILL_RISING = of_metric(
+    rise_while_measured, SOLVED,
+    "rise of the training success in the last fifth of the steps, by a line through the last two fifths", 0.027, 0.063,
+)  # fmt: skip
+ERUPTS = Measure(erupts, "share of the runs in which entropy erupts", (ENTROPY,))
 
 SOLVES_SOME = Premise("the control solves some games", CONTROL, SUCCESS, FLOOR, "an easier world, or a better start")
 LEAVES_ROOM = Premise("the control leaves room", CONTROL, SUCCESS, CEILING, "a harder world", upwards=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from isentrope.papers.common import better
+from isentrope.papers.common import ENTROPY, SOLVED, better, of_metric
 from isentrope.papers.measures import log_deviation, log_mean, log_seconds_per_token, over
 from isentrope.papers.record import Claim, Measure, Part, Premise, Select
 
@@ -12,35 +12,22 @@ ALGORITHMS = (("grpo", "on GRPO"), ("ppo", "on PPO"))
 EARLY = 0.4  # the paper's 40 to 60 of 150 steps
 COST = math.log(1.05)  # against a token's time in the update without EPO: what we take for measurable
 
-CALM = Measure(
-    log_deviation,
+CALM = of_metric(
+    log_deviation, ENTROPY,
     "logarithm of the standard deviation of entropy/token over the steps, the first tenth left out",
-    ("entropy/token",),
-    (("key", "entropy/token"), ("begin", 0.1)),
-    spread=0.15,
-    spread_lm=0.09,
-)
-LEARNT_EARLY = Measure(
-    over,
-    "success of the training episodes, mean over the first 40 % of the steps",
-    ("success/all",),
-    (("key", "success/all"), ("begin", 0.0), ("end", EARLY)),
-    spread=0.03,
-    spread_lm=0.023,
-)
-MEAN_ENTROPY = Measure(
-    log_mean,
-    "logarithm of entropy/token, mean over the steps, the first fifth left out",
-    ("entropy/token",),
-    (("key", "entropy/token"), ("begin", 0.2), ("end", 1.0)),
+    0.15, 0.09, begin=0.1,
+)  # fmt: skip
+LEARNT_EARLY = of_metric(
+    over, SOLVED, "success of the training episodes, mean over the first 40 % of the steps",
+    0.03, 0.023, begin=0.0, end=EARLY,
+)  # fmt: skip
+MEAN_ENTROPY = of_metric(
+    log_mean, ENTROPY, "logarithm of entropy/token, mean over the steps, the first fifth left out", begin=0.2, end=1.0
 )
 TIME = Measure(
-    log_seconds_per_token,
-    "logarithm of the seconds of the update a token, median over steps",
-    ("tokens_per_second/update",),
-    spread=0.07,
-    spread_lm=0.04,
-)
+    log_seconds_per_token, "logarithm of the seconds of the update a token, median over steps",
+    ("tokens_per_second/update",), spread=0.07, spread_lm=0.04,
+)  # fmt: skip
 _ON_GRPO = "decided on GRPO, shown on PPO (the paper shows most of its ablations on PPO and ScienceWorld)"
 
 
@@ -59,27 +46,15 @@ def _moves(algorithm: str, variant: str) -> tuple[Premise]:
     )  # fmt: skip
 
 
-def _early(algorithm: str, name: str, counts: bool) -> Part:
-    return Part(
-        name, _epo(algorithm), LEARNT_EARLY, 0.0, 0.01, (_epo(algorithm, "no_dw"),), counts=counts, unit="success",
-        expect=0.05, premises=_moves(algorithm, "full"),
-        means=("the changing weight learns faster", "the constant weight learns faster"),
-    )  # fmt: skip
-
-
 CLAIMS = (
     Claim(
-        "E1",
-        "EPO",
-        "EPO raises the success after convergence, on PPO and on GRPO.",
+        "E1", "EPO", "EPO raises the success after convergence, on PPO and on GRPO.",
         tuple(better(name, _epo(algorithm), Select(algorithm)) for algorithm, name in ALGORITHMS),
         least_steps=100,
         needs="epo and bare, on GRPO and PPO",
     ),
     Claim(
-        "E2",
-        "EPO",
-        "EPO lowers the variance of the policy's entropy over training.",
+        "E2", "EPO", "EPO lowers the variance of the policy's entropy over training.",
         tuple(
             Part(
                 name, _epo(algorithm), CALM, 0.0, -0.1, (Select(algorithm),), upwards=False, unit="times the control",
@@ -92,9 +67,7 @@ CLAIMS = (
         caveat="A slow fall counts as variance too; -0.1 is a deviation smaller by a tenth.",
     ),
     Claim(
-        "E3",
-        "EPO",
-        "The smoothing matters: with it EPO ends with more success than with the entropy bonus alone.",
+        "E3", "EPO", "The smoothing matters: with it EPO ends with more success than with the entropy bonus alone.",
         tuple(
             better(
                 name, _epo(algorithm), _epo(algorithm, "base"), counts=algorithm == "grpo",
@@ -108,17 +81,20 @@ CLAIMS = (
         "nothing else: both effects are scaled by 0.001, so a difference is hardly to be expected.",
     ),
     Claim(
-        "E4",
-        "EPO",
-        "The changing weight β lets EPO learn faster in the early part of training than a constant one.",
-        tuple(_early(algorithm, name, algorithm == "grpo") for algorithm, name in ALGORITHMS),
+        "E4", "EPO", "The changing weight β lets EPO learn faster in the early part of training than a constant one.",
+        tuple(
+            Part(
+                name, _epo(algorithm), LEARNT_EARLY, 0.0, 0.01, (_epo(algorithm, "no_dw"),),
+                counts=algorithm == "grpo", unit="success", expect=0.05, premises=_moves(algorithm, "full"),
+                means=("the changing weight learns faster", "the constant weight learns faster"),
+            )
+            for algorithm, name in ALGORITHMS
+        ),
         least_steps=100,
         needs=f"epo and its variant no_dw; {_ON_GRPO}",
     ),
     Claim(
-        "E5",
-        "EPO",
-        "An entropy bonus whose weight decays over training ends with less success than a constant one.",
+        "E5", "EPO", "An entropy bonus whose weight decays over training ends with less success than a constant one.",
         tuple(
             better(
                 name, _epo(algorithm, "base"), _epo(algorithm, "decay"), counts=algorithm == "grpo",
@@ -130,9 +106,7 @@ CLAIMS = (
         needs=f"epo's variants base and decay; {_ON_GRPO}",
     ),
     Claim(
-        "E6",
-        "EPO",
-        "EPO ends with more success than adding entropy to the advantage (EA).",
+        "E6", "EPO", "EPO ends with more success than adding entropy to the advantage (EA).",
         tuple(
             better(name, _epo(algorithm), Select(algorithm, "ea"), counts=algorithm == "grpo")
             for algorithm, name in ALGORITHMS
@@ -141,9 +115,7 @@ CLAIMS = (
         needs=f"epo and ea; {_ON_GRPO}",
     ),
     Claim(
-        "E7",
-        "EPO",
-        "EPO costs no measurable time.",
+        "E7", "EPO", "EPO costs no measurable time.",
         (
             Part(
                 "time of the update", _epo("grpo"), TIME, COST, COST, (Select("grpo"),), upwards=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from isentrope.papers.common import better, erupting
+from isentrope.papers.common import ENTROPY, better, erupting, of_metric
 from isentrope.papers.measures import (
     early_change,
     early_log_change,
@@ -37,12 +37,12 @@ _NO_ERUPTIONS = "Runs without an eruption tell nothing here."
 
 ROOM_TO_SURGE = Premise(
     "actions are not valid from the start", TREATED,
-    Measure(first_values, "valid_ratio of the first steps", ("valid_ratio",), (("key", "valid_ratio"), ("count", 3))),
+    of_metric(first_values, "valid_ratio", "valid_ratio of the first steps", count=3),
     VALID_AT_FIRST, "a start with fewer valid actions: little or no warm-up", upwards=False,
 )  # fmt: skip
 LONG_RESPONSES = Premise(
     "responses are long enough for a sentence to stand twice", TREATED,
-    Measure(over, "tokens of a response, mean over the run", ("response/tokens",), (("key", "response/tokens"),)),
+    of_metric(over, "response/tokens", "tokens of a response, mean over the run"),
     LONG_ENOUGH, "a model and prompt with longer responses",
 )  # fmt: skip
 
@@ -53,32 +53,23 @@ def _gap(function: Number, words: str, suffix: str = "") -> Measure:
 
 
 def _at(function: Number, key: str, words: str, spread: float) -> Measure:
-    return Measure(function, words, (key, "entropy/token"), (("key", key),), spread=spread)
+    return Measure(function, words, (key, ENTROPY), (("key", key),), spread=spread)
 
 
-VALIDITY = Measure(
-    early_change,
-    "rise of valid_ratio over the first fifth of the steps, 30 at most",
-    ("valid_ratio",),
-    (("key", "valid_ratio"), ("share", SURGE), ("relative", "no"), ("most", OPENING)),
-    spread=0.044,
-    spread_lm=0.09,
-)
-ENTROPY = Measure(
-    early_log_change,
+VALIDITY = of_metric(
+    early_change, "valid_ratio", "rise of valid_ratio over the first fifth of the steps, 30 at most",
+    0.044, 0.09, share=SURGE, relative="no", most=OPENING,
+)  # fmt: skip
+EARLY_ENTROPY = of_metric(
+    early_log_change, ENTROPY,
     "logarithm of entropy/token at the end of the first fifth of the steps, 30 at most, over that at its start",
-    ("entropy/token",),
-    (("key", "entropy/token"), ("share", SURGE), ("most", OPENING)),
-    spread=0.1,
-    spread_lm=0.09,
-)
-REPEATS = Measure(erupts_repeatedly, "whether at least two eruptions came down again", ("entropy/token",))
+    0.1, 0.09, share=SURGE, most=OPENING,
+)  # fmt: skip
+REPEATS = Measure(erupts_repeatedly, "whether at least two eruptions came down again", (ENTROPY,))
 HEIGHT = Measure(
-    log_height,
-    "logarithm of 1 + the largest eruption over the entropy of the first five steps; 0 without one",
-    ("entropy/token",),
-    spread=0.8,
-)
+    log_height, "logarithm of 1 + the largest eruption over the entropy of the first five steps; 0 without one",
+    (ENTROPY,), spread=0.8,
+)  # fmt: skip
 _GAP = "(c of negative - c of positive episodes) over their sizes at the last probe before an onset"
 GAP = _gap(gap_before, _GAP)
 GAP_SHRINKS = _gap(gap_change, f"{_GAP}, less the same at the first probe after it")
@@ -134,32 +125,15 @@ _STAYS = ("more is repeated after than before", "less is repeated after than bef
 
 CLAIMS = (
     Claim(
-        "S1",
-        "SEAL",
-        "At the beginning valid actions surge while entropy falls.",
+        "S1", "SEAL", "At the beginning valid actions surge while entropy falls.",
         (
             Part(
-                "validity",
-                PLAIN,
-                VALIDITY,
-                0.0,
-                0.1,
-                unit="share",
-                premises=(ROOM_TO_SURGE,),
-                expect=0.15,
+                "validity", PLAIN, VALIDITY, 0.0, 0.1, unit="share", premises=(ROOM_TO_SURGE,), expect=0.15,
                 means=("more actions are valid", "fewer actions are valid"),
             ),
             Part(
-                "entropy",
-                PLAIN,
-                ENTROPY,
-                0.0,
-                -FALL,
-                upwards=False,
-                unit="times its start",
-                premises=(ROOM_TO_SURGE,),
-                expect=-2 * FALL,
-                means=("entropy rises", "entropy falls"),
+                "entropy", PLAIN, EARLY_ENTROPY, 0.0, -FALL, upwards=False, unit="times its start",
+                premises=(ROOM_TO_SURGE,), expect=-2 * FALL, means=("entropy rises", "entropy falls"),
             ),
         ),
         least_steps=50,
@@ -167,19 +141,10 @@ CLAIMS = (
         caveat="A warm-up teaches the format before the run begins.",
     ),
     Claim(
-        "S2",
-        "SEAL",
-        "Entropy then erupts and subsides again, more than once.",
+        "S2", "SEAL", "Entropy then erupts and subsides again, more than once.",
         (
             Part(
-                "runs that do",
-                PLAIN,
-                REPEATS,
-                0.5,
-                0.5,
-                shares=True,
-                unit="share of runs",
-                expect=0.9,
+                "runs that do", PLAIN, REPEATS, 0.5, 0.5, shares=True, unit="share of runs", expect=0.9,
                 means=("of the runs erupt and subside at least twice", ""),
             ),
         ),
@@ -189,8 +154,7 @@ CLAIMS = (
         caveat="The claim is taken to be about most runs. With six seeds all must do it, or none, to decide.",
     ),
     Claim(
-        "S3",
-        "SEAL",
+        "S3", "SEAL",
         "Right before an eruption, episodes with a negative advantage interfere more than those with a positive one, "
         "and this is less so afterwards.",
         (
@@ -203,9 +167,7 @@ CLAIMS = (
         caveat=f"{_NO_ERUPTIONS} Failed episodes are often longer, and c grows with length: see the part a token.",
     ),
     Claim(
-        "S4",
-        "SEAL",
-        "The likelihood of valid episodes falls into an eruption.",
+        "S4", "SEAL", "The likelihood of valid episodes falls into an eruption.",
         (
             _of_eruptions("valid", VALID_LIKELIHOOD, -0.02, "nats", -0.1, _LIKELY),
             _of_eruptions("solved", SOLVED_LIKELIHOOD, -0.02, "nats", -0.1, _LIKELY, counts=False),
@@ -216,9 +178,7 @@ CLAIMS = (
         "this could hardly be otherwise where most responses are valid.",
     ),
     Claim(
-        "S5",
-        "SEAL",
-        "Sentences are repeated more in an eruption, and this stays when it is over.",
+        "S5", "SEAL", "Sentences are repeated more in an eruption, and this stays when it is over.",
         (
             _of_eruptions("rises", DUPLICATION, 0.01, "share", 0.1, _REPEATS, more=(LONG_RESPONSES,)),
             _of_eruptions("stays", DUPLICATION_STAYS, 0.01, "share", 0.1, _STAYS, more=(LONG_RESPONSES,)),
@@ -228,9 +188,7 @@ CLAIMS = (
         caveat=_NO_ERUPTIONS,
     ),
     Claim(
-        "S6",
-        "SEAL",
-        "SEAL makes eruptions smaller.",
+        "S6", "SEAL", "SEAL makes eruptions smaller.",
         (_calmer("grpo", "on GRPO", True), _calmer("gigpo", "on GiGPO", False)),
         least_steps=LONG,
         needs=f"seal (α = {ALPHA}) and bare GRPO of at least {LONG} steps; a quarter of all of them must erupt",
@@ -238,19 +196,15 @@ CLAIMS = (
         "method look good.",
     ),
     Claim(
-        "S7",
-        "SEAL",
-        "SEAL raises success on GRPO and GiGPO.",
+        "S7", "SEAL", "SEAL raises success on GRPO and GiGPO.",
         (_raises("on GRPO", "grpo"), _raises("on GiGPO", "gigpo")),
         least_steps=100,
         needs=f"seal (α = {ALPHA}) and bare, on GRPO and GiGPO",
     ),
     Claim(
-        "S8",
-        "SEAL",
-        "SEAL raises success over a wide range of α.",
+        "S8", "SEAL", "SEAL raises success over a wide range of α.",
         tuple(_raises(f"α = {alpha}", "grpo", alpha, 0.01) for alpha in ALPHAS),
         least_steps=100,
         needs=f"seal on GRPO with α = {', '.join(ALPHAS)} (tag alpha) and bare GRPO",
     ),
-)
+)  # fmt: skip
