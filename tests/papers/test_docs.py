@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from isentrope.charts.text import signed
-from isentrope.papers.ledger import make_ledger
+from isentrope.papers.ledger import Ledger, make_ledger
 from isentrope.papers.pages import page_of, summary
-from isentrope.papers.record import Finding
+from isentrope.papers.record import Finding, Verdict
 from isentrope.papers.registry import CLAIMS, PAPERS
 from isentrope.papers.words import MARKS, power_in_words, premise_in_words, rule
-from isentrope.study.compact import COMPACT, write_compact
-from isentrope.study.read import StudyData, read_study
+from isentrope.study.compact import write_compact
+from isentrope.study.read import StudyData
+from tests.builders.kept_studies import kept_study
 from tests.charts.drawn import drawn_of
 from tests.papers.cells import run_of, study_of
 from tests.papers.made import POCKET, made_study, of_model
@@ -29,9 +31,45 @@ from tools.study_docs import kept_studies as every_study
 AGAIN = "write it anew with python -m tools.claims_docs"
 
 
+@dataclass(frozen=True)
+class Made:
+    """What the command makes of the kept studies, and the ledger that it makes it of."""
+
+    files: dict[Path, str]
+    ledger: Ledger
+
+
 @pytest.fixture(scope="module")
-def files() -> dict[Path, str]:
-    return claims_docs.made()
+def made() -> Made:
+    ledgers: list[Ledger] = []
+
+    def remembered(studies: Sequence[StudyData]) -> Ledger:
+        ledgers.append(make_ledger(studies))
+        return ledgers[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims_docs, "make_ledger", remembered)
+        files = claims_docs.made()
+    (ledger,) = ledgers
+    return Made(files, ledger)
+
+
+@pytest.fixture(scope="module")
+def files(made: Made) -> dict[Path, str]:
+    return made.files
+
+
+def test_the_readme_counts_the_verdicts_as_the_ledger_does(made: Made) -> None:
+    """For each model by itself, over the studies that are kept under docs/runs."""
+    ledger = made.ledger
+    pocket, small = ({one.split(",")[0]: ledger.counts(one) for one in ledger.models}[m] for m in ("pocket", "smollm2"))
+    text = " ".join((claims_docs.DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    assert (
+        f"With the pocket model {pocket[Verdict.holds]} claims hold, {pocket[Verdict.fails]} do not, "
+        f"{pocket[Verdict.open]} are undecided and {pocket[Verdict.untestable]} not testable there; "
+        f"with SmolLM2 {small[Verdict.holds]} hold, {small[Verdict.fails]} does not."
+    ) in text
+    assert len(ledger.lines) == sum(pocket.values()) == 24
 
 
 def three() -> StudyData:
@@ -50,7 +88,7 @@ def test_pages_are_as_the_command_makes_them(files: dict[Path, str]) -> None:
 
 def test_figures_have_the_lines_and_names_of_their_cells(files: dict[Path, str]) -> None:
     """Built, not compared: how a picture looks may change, what it shows may not."""
-    studies = {data.name: data for data in (read_study(folder / COMPACT) for folder in every_study())}
+    studies = {data.name: data for data in (kept_study(folder.name) for folder in every_study())}
     for figure in (one for several in FIGURES.values() for one in several):
         panels = panels_of(studies[figure.study], figure)
         drawn = drawn_of(files[claims_docs.DOCS / "claims" / f"{figure.name}.svg"])
