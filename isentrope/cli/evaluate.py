@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from isentrope.analysis.measure import Evaluation
+    from isentrope.analysis.record import Record
     from isentrope.core.stats import Share
 
 CUT_BY = {"clock": "cut off by the clock", "context_limit": "out of context"}
@@ -75,10 +76,8 @@ def evaluate(
         raise typer.BadParameter("give one of --step and --checkpoint", param_hint="--step")
     run = Path(model) if model else None
     say_loading_by(recipe, run, sets, model)
-    count = None if games == "all" else games
-    if count is not None and (not count.isascii() or not count.isdigit() or int(count) == 0):
-        raise typer.BadParameter(f"{games!r} is neither a number of games nor all", param_hint="--games")
-    given = {"eval.games": count, "eval.temperature": temperature, "run.seed": seed, "eval.first_game": first_game}
+    count = {"eval.games": _number(games), "eval.first_game": first_game}
+    given = count | {"eval.temperature": temperature, "run.seed": seed}
     laid = [f"{key}={value}" for key, value in given.items() if value is not None]  # checked like any other setting
     config = recipe_or_run(recipe, run, [*(sets or []), *laid])
     if split:
@@ -97,10 +96,23 @@ def evaluate(
     if out is not None:
         write_record(out, record)
         typer.echo(f"wrote {out}", err=True)
+    show(record)
+
+
+def _number(games: str | None) -> str | None:
+    if games is None or games == "all":
+        return None
+    if not games.isascii() or not games.isdigit() or int(games) == 0:
+        raise typer.BadParameter(f"{games!r} is neither a number of games nor all", param_hint="--games")
+    return games
+
+
+def show(record: Record) -> None:
+    """The tables, and what the engine has to say of its work."""
     console = terminal()
     for evaluation, notes in zip(record.evaluations, record.notes, strict=True):
         console.print(results_table(record.name, evaluation))
-        for key, value in notes.items():  # what the engine has to say of its work
+        for key, value in notes.items():
             console.print(shown(f"{key.replace('_', ' ')}: {value:,.6g}"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,22 +26,36 @@ class Form(StrEnum):
     csv = "csv"
 
 
+StudyArgument = Annotated[
+    Path,
+    typer.Argument(metavar="STUDY", help="A study file (TOML); for --tables also a study's folder or compact form."),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="DIR",
+        help="The study's folder; by default runs/NAME. With --tables of a folder or compact form: where they go.",
+    ),
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", "-s", metavar="KEY=VALUE", help="Change one setting of all runs and warm-ups; may be repeated."
+    ),
+]
+EarlierOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--earlier", metavar="DIR", help="Runs that are done there, in folders or compact, are not made again."
+    ),
+]
+
+
 def study(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="STUDY", help="A study file (TOML); for --tables also a study's folder or compact form."
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            help="The study's folder; by default runs/NAME. With --tables of a folder or compact form: where they go.",
-        ),
-    ] = None,
+    file: StudyArgument,
+    out: OutOption = None,
     side_by_side: Annotated[
         int, typer.Option("--side-by-side", "-n", min=0, help="Runs at a time; 0: as many as the device holds.")
     ] = 0,
@@ -50,18 +65,8 @@ def study(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="CELL", help="This cell alone; may be repeated.")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", "-s", metavar="KEY=VALUE", help="Change one setting of all runs and warm-ups; may be repeated."
-        ),
-    ] = None,
-    earlier: Annotated[
-        Path | None,
-        typer.Option(
-            "--earlier", metavar="DIR", help="Runs that are done there, in folders or compact, are not made again."
-        ),
-    ] = None,
+    settings: SettingsOption = None,
+    earlier: EarlierOption = None,
     retry: Annotated[bool, typer.Option("--retry", help="Try runs that failed again.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check every cell, list them with their settings, run nothing.")
@@ -85,9 +90,7 @@ def study(
         _check_read_only(file, out, tables, form, compact)
         _results(file, form, compact, earlier, out)
         return
-    from isentrope.study.plan import laid_over, read_plan
-
-    plan = laid_over(read_plan(file), settings or [])
+    plan = _plan(file, settings or [])
     folder = out or Path("runs") / plan.name
     if dry_run:
         _dry(plan, folder, side_by_side, tuple(only or ()), _earlier(earlier))
@@ -136,6 +139,12 @@ def _run(plan: Study, folder: Path, how: How, words: str) -> None:
         raise typer.Exit(1)
 
 
+def _plan(file: Path, settings: Sequence[str]) -> Study:
+    from isentrope.study.plan import laid_over, read_plan
+
+    return laid_over(read_plan(file), settings)
+
+
 def _earlier(path: Path | None) -> StudyData | None:
     """What was run before, elsewhere. A study that has nothing there yet begins anew, and says so."""
     from isentrope.study.read import read_study
@@ -169,16 +178,18 @@ def _results(
     from isentrope.study.read import read_study
     from isentrope.study.results import render, write_results
 
-    data, before = read_study(folder), _earlier(earlier)
+    data = read_study(folder)
+    before = _earlier(earlier)
     if before is not None and earlier is not None:
         data = merged(data, before)
         if missing := left_behind(data, before, earlier):
             typer.echo(f"{missing}; the study file does not name them", err=True)
     if compact is not None:
         typer.echo(str(write_over(data, compact)))
-        return
-    typer.echo(plain(render(data, form.value if form else "text")), nl=False)
-    if form is None:
+    elif form is not None:
+        typer.echo(plain(render(data, form.value)), nl=False)
+    else:
+        typer.echo(plain(render(data, "text")), nl=False)
         paths = write_results(data, out or results_folder(folder, data.name))
         for path in paths[:_NAMED_FILES]:
             typer.echo(str(path), err=True)

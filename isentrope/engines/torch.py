@@ -305,6 +305,7 @@ class TorchEngine:
         counts = self._tensor(np.array([len(tokens) for tokens in fed]))
         # padding behind a short piece reaches as far as that conversation and the widest piece together
         seen = max(len(a.request.prompt) + len(a.ids) - len(t) for a, t in zip(live, fed, strict=True)) + width
+        assert self._cache is not None
         with self.policy.compute():
             return self.model.extend(self._cache, self._tensor(padded), counts, where, seen)
 

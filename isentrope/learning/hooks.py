@@ -135,9 +135,10 @@ def _numbers(metrics: object) -> Metrics:
 
 
 def _one_for_each_token(value: object, shape: tuple[int, ...]) -> Floats:
-    if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype.kind != "f":
-        raise ValueError(f"gave {_told(value)}: expected {shape[0]} floats, one for each token")
-    return value.astype(np.float32, copy=False)  # pyright: ignore[reportUnknownMemberType]
+    array_N = cast("Floats", value)
+    if not isinstance(value, np.ndarray) or array_N.shape != shape or array_N.dtype.kind != "f":
+        raise ValueError(f"gave {_told(array_N)}: expected {shape[0]} floats, one for each token")
+    return array_N.astype(np.float32, copy=False)
 
 
 def _told(value: object) -> str:

@@ -188,13 +188,13 @@ def pictures(files: Mapping[str, str]) -> set[str]:
 def test_a_kept_study_shows_the_grid_and_leaves_long_tables_to_their_own_page(tmp_path: Path) -> None:
     page = "# By hand\n\n<!-- results -->\n<!-- /results -->\n"
     write_compact(study(tmp_path / "runs"), tmp_path / "few")
-    files = made(tmp_path / "few", page)
+    files = made(read_study(tmp_path / "few"), tmp_path / "few", page)
     assert pictures(files) == {f"curves/{PICTURE}"}
     assert f"](curves/{PICTURE})" in files["README.md"]
     assert "| grpo-epo |" in files["README.md"]
     many = [changed(f"grpo-m{n}", "grpo", method=f"m{n}") for n in range(MOST_CELLS)]
     write_compact(study(tmp_path / "more", many), tmp_path / "many")
-    files = made(tmp_path / "many", page)
+    files = made(read_study(tmp_path / "many"), tmp_path / "many", page)
     assert "| grpo-epo |" not in files["README.md"]
     assert "| grpo-epo |" in files["tables.md"]
     assert "[all tables](tables.md)" in files["README.md"]
