@@ -27,7 +27,7 @@ from isentrope.loop.progress import Progress
 from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
 from isentrope.metrics.log import MetricsLog
-from isentrope.models.load import choose_device, load_checkpoint, load_folder, load_policy
+from isentrope.models.load import choose_device, load_folder, load_policy
 from isentrope.models.lora.adapters import reference_of
 from isentrope.models.policy import Policy, snapshot
 from isentrope.rollout.collector import Collector
@@ -108,10 +108,9 @@ def _policy(config: RunConfig, folder: RunFolder, checkpoint: Path | None) -> Po
     trains, longest = folder.kind == "train", config.agent.max_context
     learn = config.learn if trains else replace(config.learn, kl=0.0)  # imitation has no reference
     critic = config.critic if trains else None
-    if checkpoint:
-        policy = load_checkpoint(checkpoint / POLICY, config.policy, config.run, learn, critic, longest)
-    else:
-        policy = load_policy(config.policy, config.run, learn, critic, longest)
+    saved = checkpoint / POLICY if checkpoint else None
+    policy = load_policy(config.policy, config.run, learn, critic, longest, saved)
+    if not saved:
         folder.write_start(policy)
         if trains:
             folder.write_reference(policy)

@@ -124,15 +124,8 @@ def choose_dtype(name: str, device: torch.device, parameters: int) -> torch.dtyp
 
 def new_model(settings: PolicySettings, vocabulary: int, seed: int) -> Llama:
     """The pocket shape with random weights."""
-    shape = Shape(
-        vocabulary=vocabulary,
-        width=settings.width,
-        layers=settings.layers,
-        heads=settings.heads,
-        kv_heads=max(1, settings.heads // 2),
-        inner=settings.width * 3,
-    )
-    model = Llama(shape)
+    width, heads = settings.width, settings.heads
+    model = Llama(Shape(vocabulary, width, settings.layers, heads, kv_heads=max(1, heads // 2), inner=width * 3))
     model.initialise(torch.Generator().manual_seed(stream_key(seed, "policy") % 2**63))
     return model
 
@@ -143,20 +136,25 @@ def load_policy(
     learn: LearnSettings | None = None,
     critic: CriticSettings | None = None,
     max_context: int = 0,
+    checkpoint: Path | None = None,
 ) -> Policy:
-    """The policy that a run begins with. With `learn`, its memory is looked at for training, else for sampling; with
-    `max_context`, whether it has so many positions."""
+    """The policy that a run begins with, or goes on with from a checkpoint's folder. With `learn`, its memory is looked
+    at for training, else for sampling; with `max_context`, whether it has so many positions."""
     device = choose_device(run.device)
-    if settings.model == "new":
+    if settings.model == "new" and checkpoint is None:
         if settings.lora_rank:
             raise ConfigError(
                 "policy.model = new with policy.lora_rank: random weights have to learn themselves; set 0"
             )
         tokens = PocketTokens.load(POCKET)
-        model = new_model(settings, tokens.size, run.seed)
-        return _placed(model, tokens, device, run.dtype, run.weights)
-    folder = find_folder(settings.model)
-    _check_fits(folder, device, settings, run, learn, critic, max_context)
+        return _placed(new_model(settings, tokens.size, run.seed), tokens, device, run.dtype, run.weights)
+    folder = checkpoint or find_folder(settings.model)
+    facts = read_facts(base_folder(folder))
+    check_positions(settings.model, facts, max_context)
+    held = _held(run.dtype, run.weights, device, facts.parameters)[1]
+    check_memory(settings.model, facts, device, settings.lora_rank, held, learn, critic)
+    if checkpoint:
+        return load_folder(folder, device, run.dtype, run.weights)
     if is_adapter(folder) and not settings.lora_rank:
         # added in float32: a change of half a hundredth of a weight would lose a third of itself in bfloat16
         plain = merged(load_folder(folder, device, "float32", "float32", settings.chat_template))
@@ -165,35 +163,6 @@ def load_policy(
     if settings.lora_rank:
         return with_adapters(policy, settings, run.seed, Base(settings.model, str(folder.resolve())))
     return policy
-
-
-def load_checkpoint(
-    folder: Path,
-    settings: PolicySettings,
-    run: RunSettings,
-    learn: LearnSettings,
-    critic: CriticSettings | None = None,
-    max_context: int = 0,
-) -> Policy:
-    """The policy that a run goes on with, from a checkpoint's folder; looked at before as by `load_policy`."""
-    device = choose_device(run.device)
-    _check_fits(folder, device, settings, run, learn, critic, max_context)
-    return load_folder(folder, device, run.dtype, run.weights)
-
-
-def _check_fits(
-    folder: Path,
-    device: torch.device,
-    settings: PolicySettings,
-    run: RunSettings,
-    learn: LearnSettings | None,
-    critic: CriticSettings | None,
-    max_context: int,
-) -> None:
-    facts = read_facts(base_folder(folder))
-    check_positions(settings.model, facts, max_context)
-    held = _held(run.dtype, run.weights, device, facts.parameters)[1]
-    check_memory(settings.model, facts, device, settings.lora_rank, held, learn, critic)
 
 
 def load_folder(folder: Path, device: torch.device, dtype: str, weights: str = "auto", template: str = "") -> Policy:
@@ -234,8 +203,7 @@ def check_tags(tokenizer: ChatTokenizer, rows: int, folder: Path) -> None:
 
 
 def _placed(model: torch.nn.Module, tokenizer: object, device: torch.device, dtype: str, weights: str) -> Policy:
-    count = sum(p.numel() for p in model.parameters())
-    compute, held = _held(dtype, weights, device, count)
+    compute, held = _held(dtype, weights, device, sum(p.numel() for p in model.parameters()))
     for parameter in model.parameters():  # buffers stay as they are: rotary frequencies are worth their float32
         parameter.data = parameter.data.to(held)
     model.to(device).eval()

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from isentrope.config.schema import CriticSettings, LearnSettings
 from isentrope.core.errors import EngineError
@@ -14,27 +14,11 @@ from isentrope.core.errors import EngineError
 if TYPE_CHECKING:
     import torch
 
+    from isentrope.models.sources.catalogue import Facts
+
 FLOAT32, BFLOAT16 = 4, 2
 ADAM = 2 * FLOAT32  # two moments per parameter that learns
 CGROUP = Path("/sys/fs/cgroup")
-
-
-class Sizes(Protocol):
-    """What the estimate needs to know of a model; `catalogue.Facts` has it."""
-
-    @property
-    def parameters(self) -> int: ...
-    @property
-    def linear_edges(self) -> int:
-        """Inputs plus outputs of all linear layers: what an adapter of rank 1 has as parameters."""
-        ...
-
-    @property
-    def layers(self) -> int: ...
-    @property
-    def width(self) -> int: ...
-    @property
-    def inner(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -57,7 +41,7 @@ class Need:
 
 
 def training_need(
-    sizes: Sizes,
+    facts: Facts,
     weight_bytes: int,
     lora_rank: int = 0,
     reference: bool = False,
@@ -66,10 +50,10 @@ def training_need(
     compute_twice: bool = False,
     critic: bool = False,
 ) -> Need:
-    count = sizes.parameters
+    count = facts.parameters
     weights, learning = weight_bytes * count, count
     if lora_rank:
-        learning = lora_rank * sizes.linear_edges
+        learning = lora_rank * facts.linear_edges
         weights += FLOAT32 * learning  # adapters are float32, whatever the weights are
     if weight_bytes == FLOAT32 or lora_rank:
         optimiser = (FLOAT32 + ADAM) * learning
@@ -82,16 +66,16 @@ def training_need(
         optimiser=optimiser,
         reference=weight_bytes * count if reference and not lora_rank else 0,  # adapters off is the reference
         critic=weights + optimiser if critic else 0,  # a whole copy of the policy, which learns as it does
-        activations=tokens * activations_per_token(sizes, compute_twice, weight_bytes),
+        activations=tokens * activations_per_token(facts, compute_twice, weight_bytes),
     )
 
 
-def activations_per_token(sizes: Sizes, compute_twice: bool, number_bytes: int = FLOAT32) -> int:
+def activations_per_token(facts: Facts, compute_twice: bool, number_bytes: int = FLOAT32) -> int:
     """Bytes kept for the backward pass, counted for a Llama's layers; docs/models.md has what was measured."""
-    layer = 12 * sizes.width + 5 * sizes.inner
+    layer = 12 * facts.width + 5 * facts.inner
     if compute_twice:  # one number per layer and unit of width, and one layer at a time in full
-        return number_bytes * (sizes.layers * sizes.width + layer)
-    return number_bytes * sizes.layers * layer
+        return number_bytes * (facts.layers * facts.width + layer)
+    return number_bytes * facts.layers * layer
 
 
 def free_memory(device: str) -> int | None:
@@ -103,27 +87,21 @@ def free_memory(device: str) -> int | None:
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     if device != "cpu":
         return None
-    known = [bytes_free for look in (_proc, _cgroup2, _cgroup1) if (bytes_free := look()) is not None]
+    # a container's own limits, less what it uses and cannot give back (cached files it can): cgroup 2, then cgroup 1
+    limits = (
+        _limit(CGROUP, "memory.max", "memory.current", "inactive_file"),
+        _limit(CGROUP / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    )
+    known = [count for count in (_available(), *limits) if count is not None]
     return min(known) if known else _physical()
 
 
-def _proc() -> int | None:
+def _available() -> int | None:
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
-
-
-def _cgroup2() -> int | None:
-    """A container's own limit, less what it uses and cannot give back (cached files it can)."""
-    return _limit(CGROUP, "memory.max", "memory.current", "inactive_file")
-
-
-def _cgroup1() -> int | None:
-    return _limit(CGROUP / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        table = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        return int(table["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, LookupError):
+        return None
 
 
 def _limit(folder: Path, limit: str, used: str, cached: str) -> int | None:
@@ -148,7 +126,7 @@ def gib(count: float) -> str:
 
 def check_memory(
     name: str,
-    sizes: Sizes,
+    facts: Facts,
     device: torch.device,
     lora_rank: int,
     held: torch.dtype,
@@ -160,10 +138,10 @@ def check_memory(
     free = free_memory(str(device))
     if free is None:
         return
-    need = Need(held.itemsize * sizes.parameters)
+    need = Need(held.itemsize * facts.parameters)
     if learn is not None:
         need = training_need(
-            sizes,
+            facts,
             held.itemsize,
             lora_rank,
             learn.kl > 0,

@@ -55,22 +55,21 @@ class ModelAdapter:
 def adapt_model(model: object) -> ModelAdapter | None:
     """The parts of this model, or None if it has others."""
     if isinstance(model, Llama):
-        s = model.shape
-        parts = (s.eps, s.heads, s.kv_heads, s.head_size, model.get_buffer("frequencies"), 1.0)
-        return _adapter(model, model.head_weight(), parts)
-    if isinstance(model, HuggingFaceModel) and _known(model.lm.config):
-        config, rotary = model.lm.config, model.decoder.rotary_emb
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        parts = (
-            float(config.rms_norm_eps),
-            int(config.num_attention_heads),
-            int(config.num_key_value_heads),
-            int(size),
-            rotary.inv_freq,
-            float(rotary.attention_scaling),
-        )
-        return _adapter(model.decoder, model.head_weight(), parts)
-    return None
+        s, decoder = model.shape, model
+        numbers = (s.eps, s.heads, s.kv_heads, s.head_size, model.get_buffer("frequencies"), 1.0)
+    elif isinstance(model, HuggingFaceModel) and _known(model.lm.config):
+        config, decoder, rotary = model.lm.config, model.decoder, model.decoder.rotary_emb
+        heads, kv_heads = int(config.num_attention_heads), int(config.num_key_value_heads)
+        size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+        numbers = (float(config.rms_norm_eps), heads, kv_heads, size, rotary.inv_freq, float(rotary.attention_scaling))
+    else:
+        return None
+    layers = [_layer(block) for block in decoder.layers]
+    found = tuple(layer for layer in layers if layer is not None)
+    if len(found) < len(layers):
+        return None
+    words: Any = decoder.embed_tokens
+    return ModelAdapter(words.weight, model.head_weight(), decoder.norm.weight, *numbers, found, words.padding_idx)
 
 
 def _known(config: Any) -> bool:
@@ -83,52 +82,18 @@ def _known(config: Any) -> bool:
     )
 
 
-def _adapter(decoder: Any, head: Tensor, parts: tuple[float, int, int, int, Tensor, float]) -> ModelAdapter | None:
-    layers = [_layer(block) for block in decoder.layers]
-    found = tuple(layer for layer in layers if layer is not None)
-    if len(found) < len(layers):
-        return None
-    eps, heads, kv_heads, size, frequencies, scale = parts
-    return ModelAdapter(
-        embed=decoder.embed_tokens.weight,
-        head=head,
-        norm=decoder.norm.weight,
-        eps=eps,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_size=size,
-        frequencies=frequencies,
-        rope_scale=scale,
-        layers=found,
-        padding=decoder.embed_tokens.padding_idx,
-    )
-
-
 def _layer(block: Any) -> Layer | None:
     """None for a layer whose parts are wrapped, as adapters do, or that adds numbers of which we know nothing."""
-    attention, mlp = _children(block.self_attn), _children(block.mlp)
-    linear = {name: attention.get(name) for name in ("q_proj", "k_proj", "v_proj", "o_proj")}
-    linear |= {name: mlp.get(name) for name in ("gate_proj", "up_proj", "down_proj")}
-    if any(type(part) is not nn.Linear for part in linear.values()):
+    attention, mlp = dict(block.self_attn.named_children()), dict(block.mlp.named_children())
+    parts = {name: attention.get(f"{name}_proj") for name in ("q", "k", "v", "o")}
+    parts |= {name: mlp.get(f"{name}_proj") for name in ("gate", "up", "down")}
+    linear = {name: part for name, part in parts.items() if type(part) is nn.Linear}
+    if len(linear) < len(parts) or any(linear[name].bias is not None for name in ("o", "gate", "up", "down")):
         return None
-    if any(getattr(linear[name], "bias", None) is not None for name in ("o_proj", "gate_proj", "up_proj", "down_proj")):
-        return None
-    weight = {name.removesuffix("_proj"): _tensor(part, "weight") for name, part in linear.items()}
     return Layer(
-        norm_in=block.input_layernorm.weight,
-        norm_out=block.post_attention_layernorm.weight,
-        **{name: value for name, value in weight.items() if value is not None},
-        q_bias=_tensor(linear["q_proj"], "bias"),
-        k_bias=_tensor(linear["k_proj"], "bias"),
-        v_bias=_tensor(linear["v_proj"], "bias"),
-        q_norm=_tensor(attention.get("q_norm"), "weight"),
-        k_norm=_tensor(attention.get("k_norm"), "weight"),
+        block.input_layernorm.weight,
+        block.post_attention_layernorm.weight,
+        **{name: part.weight for name, part in linear.items()},
+        **{f"{name}_bias": linear[name].bias for name in ("q", "k", "v")},
+        **{name: getattr(attention.get(name), "weight", None) for name in ("q_norm", "k_norm")},
     )
-
-
-def _children(module: nn.Module) -> dict[str, nn.Module]:
-    return dict(module.named_children())
-
-
-def _tensor(module: nn.Module | None, name: str) -> Tensor | None:
-    return getattr(module, name, None)

@@ -13,7 +13,7 @@ from isentrope.core.errors import ConfigError
 from isentrope.loop.evaluate import Exam, evaluate_model
 from isentrope.loop.imitate import warm_up
 from isentrope.loop.train import train
-from isentrope.models.load import load_checkpoint, load_policy
+from isentrope.models.load import load_policy
 from isentrope.models.sources.catalogue import read_facts
 from tests.builders.toy_runs import toy_config
 from tests.models.families import make_folder
@@ -42,7 +42,7 @@ def test_there_is_nothing_beyond_the_table(gpt2: Path) -> None:
     with pytest.raises(ConfigError, match=r"agent.max_context = 65, .* has 64 positions"):
         load_policy(settings, run, max_context=65)
     with pytest.raises(ConfigError, match=r"agent.max_context = 65"):
-        load_checkpoint(gpt2, settings, run, LearnSettings(), max_context=65)
+        load_policy(settings, run, LearnSettings(), max_context=65, checkpoint=gpt2)
 
 
 def test_every_command_looks(gpt2: Path, tmp_path: Path) -> None:

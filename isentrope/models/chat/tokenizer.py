@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -19,17 +20,9 @@ from isentrope.core.errors import EngineError, writing
 from isentrope.core.tokenizer import TAGS
 from isentrope.models.chat.template import read_template, renderer, take_apart
 
-
-def _byte_alphabet() -> dict[str, int]:
-    """Byte-level BPE writes each byte as one character: printable ones as themselves, the rest from 256 on."""
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    table = {chr(b): b for b in plain}
-    for i, b in enumerate(b for b in range(256) if b not in plain):
-        table[chr(256 + i)] = b
-    return table
-
-
-ALPHABET = _byte_alphabet()
+# Byte-level BPE writes each byte as one character: printable ones as themselves, the rest from 256 on.
+_PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
+ALPHABET = {chr(b): b for b in _PLAIN} | {chr(256 + i): b for i, b in enumerate(sorted({*range(256)} - {*_PLAIN}))}
 
 
 def token_bytes(word: str, byte_level: bool) -> bytes:
@@ -53,16 +46,16 @@ class ChatTokens:
         self._backend.no_truncation()
         self._backend.no_padding()
         self._backend.encode_special_tokens = False
-        self._known: dict[str, list[int]] = {}  # text -> tokens; much is said again and again
+        self._known = lru_cache(MOST_KNOWN)(self._encoded)  # much is said again and again
         self._learn_vocabulary()
-        parts = take_apart(renderer(tokenizer))
-        self._opening, self._after_system = self._control(parts.opening), self._control(parts.after_system)
-        self._to_agent, self._lead = self._control(parts.to_agent), self._control(parts.lead)
+        parts, control = take_apart(renderer(tokenizer)), partial(self._cut_out, known=self._named)
+        self._opening, self._after_system = control(parts.opening), control(parts.after_system)
+        self._to_agent, self._lead = control(parts.to_agent), control(parts.lead)
         self._joins_system = parts.joins_system
         closing = re.match(rf"\s*(?:{self._names.pattern})", parts.after_answer)
-        self._close = self._join(self._control(closing.group() if closing else ""))
+        self._close = self._join(control(closing.group() if closing else ""))
         rest = parts.after_answer[closing.end() if closing else 0 :]
-        self._before_next = self._control(rest.lstrip() if set(self._close[-1:]) & self._eats_right else rest)
+        self._before_next = control(rest.lstrip() if set(self._close[-1:]) & self._eats_right else rest)
         ends = {tokenizer.eos_token_id, *self._close[-1:], *stops} - {None}
         if not ends:
             raise EngineError("neither the tokenizer nor its chat template has a token that ends an answer")
@@ -81,7 +74,7 @@ class ChatTokens:
         # Tokens that swallow the white space beside them, as a template's text is encoded.
         self._eats_left = {i for i, kind in kinds.items() if kind.lstrip}
         self._eats_right = {i for i, kind in kinds.items() if kind.rstrip}
-        self._bytes: dict[int, bytes] = {}
+        self._piece = cache(self._read_piece)
         self._byte_level = "ByteLevel" in repr(self.tokenizer.backend_tokenizer.decoder)
         vocabulary: dict[str, int] = self.tokenizer.get_vocab() if self._byte_level else {}
         self._missing = frozenset(b for c, b in ALPHABET.items() if vocabulary and c not in vocabulary)
@@ -126,12 +119,7 @@ class ChatTokens:
         return len(self.tokenizer)
 
     def content(self, text: str) -> list[int]:
-        found = self._known.get(text)
-        if found is None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            found = self._known[text] = self._encoded(text)
-        return list(found)
+        return list(self._known(text))
 
     def _encoded(self, text: str) -> list[int]:
         clean = text.encode("utf-8", "replace").decode()
@@ -152,11 +140,8 @@ class ChatTokens:
         # not through the tokenizer's own call, which takes several times as long to come to the same
         return list(self._backend.encode(text, add_special_tokens=False).ids)
 
-    def _control(self, text: str) -> Items:
-        """Text of the template: its control tokens, and what is plain between them."""
-        return self._cut_out(text, self._named)
-
     def _cut_out(self, text: str, known: dict[str, int]) -> Items:
+        """The tokens of these names, and what is plain between them."""
         names = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True)) or r"(?!)"
         return [known.get(part, part) for part in re.split(f"({names})", text) if part]
 
@@ -191,14 +176,9 @@ class ChatTokens:
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         return [self._piece(int(i)) for i in ids]
 
-    def _piece(self, number: int) -> bytes:
-        if number not in self._bytes:
-            word: str | None = self.tokenizer.convert_ids_to_tokens(number)
-            if word is None:  # models often have more rows than the tokenizer has tokens
-                self._bytes[number] = b""
-            else:
-                self._bytes[number] = word.encode() if number in self._whole else token_bytes(word, self._byte_level)
-        return self._bytes[number]
+    def _read_piece(self, number: int) -> bytes:
+        word: str = self.tokenizer.convert_ids_to_tokens(number) or ""  # models often have more rows than tokens
+        return word.encode() if number in self._whole else token_bytes(word, self._byte_level)
 
     def save(self, folder: Path) -> None:
         with writing(folder):

@@ -8,15 +8,13 @@ from __future__ import annotations
 import importlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from isentrope.core.errors import EngineError
 
-_CAUSAL = ("ForCausalLM", "LMHeadModel")
-_FULL = "full_attention"
 # Rotary frequencies that depend on the longest conversation of a batch: a sample would depend on its neighbours.
 _MOVING_ROPE = {"dynamic", "longrope", "su"}
 
@@ -31,7 +29,7 @@ def unsupported(config: Mapping[str, Any]) -> str | None:
         if not isinstance(config.get(name) or [], list | tuple):
             return f"{name} in config.json is {str(config[name])[:40]!r}; expected a list of names: copy the file again"
     names = architectures(config)
-    if names and not any(name.endswith(_CAUSAL) for name in names):
+    if names and not any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in names):
         return f"a {', '.join(names)} is no causal language model (…ForCausalLM)"
     if config.get("quantization_config"):
         return "its weights are quantised and cannot be trained; take the full model, or its GGUF file"
@@ -40,12 +38,16 @@ def unsupported(config: Mapping[str, Any]) -> str | None:
     for name in ("final_logit_softcapping", "logit_scale", "logits_scaling"):
         if config.get(name) not in (None, 1, 1.0):
             return f"{_title(config)}: logits changed by {name} are not supported"
-    return _attention(config) or _rope(config)
+    if problem := _attention(config):
+        return problem
+    if moving := sorted(_rope_kinds(config) & _MOVING_ROPE):
+        return f"{_title(config)}: positions of type {moving[0]} change with the length of the longest conversation"
+    return None
 
 
 def _attention(config: Mapping[str, Any]) -> str | None:
     kinds = set(map(str, config.get("layer_types") or []))
-    if kinds and kinds != {_FULL}:
+    if kinds and kinds != {"full_attention"}:
         return f"{_title(config)}: layers of type {', '.join(sorted(kinds))}; only full attention works"
     window = config.get("sliding_window")
     if kinds or window is None or config.get("use_sliding_window") is False:
@@ -59,22 +61,12 @@ def _attention(config: Mapping[str, Any]) -> str | None:
     )
 
 
-def _rope(config: Mapping[str, Any]) -> str | None:
-    kinds = {str(kind) for table in _rope_tables(config) for kind in (table.get("rope_type"), table.get("type"))}
-    moving = sorted(kinds & _MOVING_ROPE)
-    if not moving:
-        return None
-    return f"{_title(config)}: positions of type {moving[0]} change with the length of the longest conversation"
-
-
-def _rope_tables(config: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+def _rope_kinds(config: Mapping[str, Any]) -> set[str]:
     """Under its old name and its new one, which may have a table for each type of layer."""
-    for name in ("rope_scaling", "rope_parameters"):
-        table: object = config.get(name)
-        if isinstance(table, Mapping):
-            settings = cast("Mapping[str, Any]", table)
-            yield settings
-            yield from (cast("Mapping[str, Any]", inner) for inner in settings.values() if isinstance(inner, Mapping))
+    given: list[object] = [config.get("rope_scaling"), config.get("rope_parameters")]
+    tables = [cast("Mapping[str, Any]", table) for table in given if isinstance(table, Mapping)]
+    tables += [inner for table in tables for inner in table.values() if isinstance(inner, Mapping)]
+    return {str(table.get(name)) for table in tables for name in ("rope_type", "type")}
 
 
 def needs_foreign_code(config: Mapping[str, Any]) -> str | None:
@@ -101,9 +93,7 @@ def _title(config: Mapping[str, Any]) -> str:
 
 
 # The weight files: safetensors, nothing else.
-HEADER_LIMIT = 100_000_000  # bytes; what the safetensors format allows
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -134,7 +124,7 @@ def _parts(folder: Path) -> list[Path]:
 
 
 def _why_none(folder: Path) -> str:
-    pickles = [file.name for pattern in PICKLES for file in folder.glob(pattern)]
+    pickles = [file.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for file in folder.glob(pattern)]
     if pickles:
         return (
             f"{folder} has its weights as {pickles[0]}, a pickle, which can run code when it is read and is not "
@@ -153,7 +143,7 @@ def _header(file: Path) -> dict[str, tuple[int, ...]]:
         size = file.stat().st_size
         with file.open("rb") as opened:
             length = int.from_bytes(opened.read(8), "little")
-            if length > min(HEADER_LIMIT, size):
+            if length > min(100_000_000, size):  # bytes that the safetensors format allows
                 raise ValueError("its header is longer than the file")
             table = cast("dict[str, Any]", json.loads(opened.read(length)))
         entries = {name: entry for name, entry in table.items() if name != "__metadata__"}
@@ -176,11 +166,6 @@ def read_json(path: Path, advice: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise EngineError(f"{path} is not a JSON object; {advice}")
     return cast("dict[str, Any]", table)
-
-
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "pocket_tokens.json")
-LARGEST = 2**40  # no honest number in a config.json is larger
-_POSITIONS = ("wpe", "embed_positions", "position_embeddings")
 
 
 @dataclass(frozen=True)
@@ -206,7 +191,9 @@ def read_facts(folder: Path) -> Facts:
     heads = _number(config, "num_attention_heads", "n_head") or 1
     width = _number(config, "hidden_size", "n_embd", "d_model")
     head_width = _number(config, "head_dim") or width // heads
-    linear = [s for name, s in shapes.items() if len(s) == 2 and not _is_vocabulary(name)]
+    vocabulary = ("embed", "wte", "wpe", "lm_head")
+    linear = [s for name, s in shapes.items() if len(s) == 2 and not any(part in name for part in vocabulary)]
+    parts = {part for name in shapes for part in name.split(".")}
     return Facts(
         folder=folder,
         architecture=", ".join(architectures(config)) or str(config.get("model_type", "unknown")),
@@ -221,7 +208,7 @@ def read_facts(folder: Path) -> Facts:
         context=_number(config, "max_position_embeddings", "n_positions"),
         chat_template=has_chat_template(folder),
         licence=_licence(folder),
-        learned_positions=any(part in name.split(".") for name in shapes for part in _POSITIONS),
+        learned_positions=bool(parts & {"wpe", "embed_positions", "position_embeddings"}),
     )
 
 
@@ -241,7 +228,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def has_tokenizer(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in TOKENIZERS)
+    names = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "pocket_tokens.json")
+    return any((folder / name).is_file() for name in names)
 
 
 def has_chat_template(folder: Path) -> bool:
@@ -270,10 +258,6 @@ def _licence(folder: Path) -> str:
 def _number(config: Mapping[str, Any], *names: str) -> int:
     for name in names:
         value = config.get(name)
-        if isinstance(value, int) and 0 <= value <= LARGEST:
+        if isinstance(value, int) and 0 <= value <= 2**40:  # no honest number is larger
             return value
     return 0
-
-
-def _is_vocabulary(name: str) -> bool:
-    return any(part in name for part in ("embed", "wte", "wpe", "lm_head"))

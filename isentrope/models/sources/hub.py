@@ -29,9 +29,7 @@ _NAME = re.compile(r"([A-Za-z0-9][\w.-]{0,95}/[\w.-]{1,96})(?:@([\w./-]{1,200}))
 def hub_name(text: str) -> tuple[str, str] | None:
     """(repository, revision) of a name on the hub; None where `text` cannot be one."""
     match = _NAME.fullmatch(text)
-    if not match or ".." in text or "--" in text:
-        return None
-    return match[1], match[2] or "main"
+    return None if not match or ".." in text or "--" in text else (match[1], match[2] or "main")
 
 
 def hub_cache() -> Path:
@@ -57,13 +55,11 @@ def cached_models() -> Iterator[tuple[str, Path]]:
     """(name, folder) of every model that was downloaded whole: its main revision, or the one that is there."""
     for base in sorted(hub_cache().glob("models--*--*")):
         name = base.name.removeprefix("models--").replace("--", "/", 1)
-        main = cached_folder(name, "main")
-        if main is not None:
+        if main := cached_folder(name, "main"):
             yield name, main
             continue
-        for folder in sorted((base / "snapshots").glob("*")):
-            if _whole(folder):
-                yield f"{name}@{folder.name}", folder
+        found = [folder for folder in sorted((base / "snapshots").glob("*")) if _whole(folder)]
+        yield from ((f"{name}@{folder.name}", folder) for folder in found)
 
 
 def _whole(folder: Path) -> bool:
@@ -88,16 +84,10 @@ def download(repository: str, revision: str, endpoint: str | None = None) -> Pat
         )
         sizes = {str(file.rfilename): int(file.size or 0) for file in info.siblings}
         _check_files(name, sizes)
-        total = sum(sizes[file] for file in _weights(sizes))
+        total = sum(size for file, size in sizes.items() if file.endswith(".safetensors"))
         print(f"downloading {name}, {gib(total)}, into {hub_cache()}", file=sys.stderr)
-        folder = hub.snapshot_download(
-            repository,
-            revision=revision,
-            allow_patterns=WANTED,
-            cache_dir=hub_cache(),
-            etag_timeout=SECONDS,
-            endpoint=endpoint,
-        )
+        place: dict[str, Any] = {"cache_dir": hub_cache(), "etag_timeout": SECONDS, "endpoint": endpoint}
+        folder = hub.snapshot_download(repository, revision=revision, allow_patterns=WANTED, **place)
     except EngineError:
         raise
     except Exception as error:  # each of its versions has its own set of network errors
@@ -105,16 +95,11 @@ def download(repository: str, revision: str, endpoint: str | None = None) -> Pat
     return Path(folder)
 
 
-def _weights(files: dict[str, int]) -> list[str]:
-    return [name for name in files if name.endswith(".safetensors")]
-
-
 def _check_files(name: str, files: dict[str, int]) -> None:
     """Before gigabytes are fetched."""
-    if _weights(files):
+    if any(file.endswith(".safetensors") for file in files):
         return
-    packed = [file for file in files if file.endswith(".gguf")]
-    if packed:
+    if packed := [file for file in files if file.endswith(".gguf")]:
         raise EngineError(f"{name} holds GGUF files: download one, e.g. {packed[0]}, and give its path as policy.model")
     pickles = [file for file in files if file.endswith((".bin", ".pt", ".pth"))]
     reason = f"only as pickle ({pickles[0]}), which is not loaded" if pickles else "not at all"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from isentrope.core.errors import EngineError
@@ -28,17 +29,16 @@ class PocketTokens:
 
     def __init__(self, phrases: Sequence[str]) -> None:
         self.phrases = tuple(phrases)
-        self._known: dict[str, list[int]] = {}  # text -> tokens; much is said again and again
+        self._known = lru_cache(MOST_KNOWN)(self._encoded)  # much is said again and again
         specials = [*CONTROLS, *TAGS]
         self._bytes_at = len(specials)
-        self._phrases_at = self._bytes_at + 256
         self._table: list[bytes] = [s.encode() for s in specials] + [bytes([b]) for b in range(256)]
         self._table += [p.encode() for p in self.phrases]
         self._tag_id = {tag: len(CONTROLS) + i for i, tag in enumerate(TAGS)}
         self._by_first: dict[str, list[tuple[tuple[str, ...], int]]] = {}
-        for i, phrase in enumerate(self.phrases):
+        for number, phrase in enumerate(self.phrases, self._bytes_at + 256):
             words = tuple(_CUT.findall(phrase))
-            self._by_first.setdefault(words[0], []).append((words, self._phrases_at + i))
+            self._by_first.setdefault(words[0], []).append((words, number))
         for known in self._by_first.values():
             known.sort(key=lambda item: -len(item[0]))
         self.pad_id, self._start, self._user, self._agent, self._end = range(5)
@@ -49,12 +49,7 @@ class PocketTokens:
         return len(self._table)
 
     def content(self, text: str) -> list[int]:
-        found = self._known.get(text)
-        if found is None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            found = self._known[text] = self._encoded(text)
-        return list(found)
+        return list(self._known(text))
 
     def _encoded(self, text: str) -> list[int]:
         words = _CUT.findall(text.encode("utf-8", "replace").decode())
@@ -81,9 +76,8 @@ class PocketTokens:
         return []  # the next <|user|> already says that the answer is over
 
     def answer(self, text: str) -> list[int]:
-        parts = _TAG.split(text)
         ids: list[int] = []
-        for part in parts:
+        for part in _TAG.split(text):
             ids += [self._tag_id[part]] if part in self._tag_id else self.content(part)
         return ids
 

