@@ -161,7 +161,7 @@ class TextArenaTask:
             return Step(self._view(news), valid=not refused)
         rewards, notes = game.close()
         self._game = None
-        given: Any = (rewards or {}).get(US)  # some games give no reward, or mix it up with the reason
+        given: Any = rewards.get(US) if rewards else None  # some games give no reward, or mix it up with the reason
         score = float(given) if isinstance(given, int | float) else 0.0
         reason = str(notes.get(US, {}).get("reason") or "")
         view = self._view("\n".join(part for part in (news, reason) if part))
