@@ -64,10 +64,10 @@ def _build(builder: Builder, wanted: int, console: Console) -> list[Repair]:
         bar = progress.add_task(shown(f"{builder.package}: running its tests").plain, total=wanted)
         stable = builder.stable_tests()
         for tried in builder.tries(stable) if wanted else ():
-            if tried.repair is not None:
-                made.append(tried.repair)
+            if isinstance(tried, str):
+                whys[tried] += 1
             else:
-                whys[tried.why] += 1
+                made.append(tried)
             total = len(made) + sum(whys.values())
             progress.update(bar, completed=len(made), description=shown(f"{builder.package}: bug {total}").plain)
             if len(made) >= wanted:

@@ -63,45 +63,41 @@ def filter_program(machine: str = "") -> bytes:
     if machine not in ("x86_64", "aarch64"):
         raise TaskError(f"the sandbox knows the system calls of x86_64 and aarch64 processors, not of {machine}")
     column = 0 if machine == "x86_64" else 1
-    refuse = _statement(_RETURN, _ERRNO | errno.EPERM)
+    refuse = _instruction(_RETURN, _ERRNO | errno.EPERM)
     program = [
-        _statement(_LOAD, _ARCH),
-        _jump(_EQUAL, _AUDIT_ARCH[column], 1, 0),
-        _statement(_RETURN, _KILL),
-        _statement(_LOAD, _NUMBER),
+        _instruction(_LOAD, _ARCH),
+        _instruction(_EQUAL, _AUDIT_ARCH[column], 1, 0),
+        _instruction(_RETURN, _KILL),
+        _instruction(_LOAD, _NUMBER),
     ]
     if machine == "x86_64":  # the same calls under other numbers
-        program += [_jump(_AT_LEAST, _X32, 0, 1), refuse]
+        program += [_instruction(_AT_LEAST, _X32, 0, 1), refuse]
     for numbers in _FORBIDDEN.values():
         number = numbers[column]
         if number is not None:
-            program += [_jump(_EQUAL, number, 0, 1), refuse]
+            program += [_instruction(_EQUAL, number, 0, 1), refuse]
     # clone3 hides its flags in memory: the C library falls back to clone
-    program += [_jump(_EQUAL, _CLONE3[column], 0, 1), _statement(_RETURN, _ERRNO | errno.ENOSYS)]
-    program += [_jump(_EQUAL, _CLONE[column], 0, 4), _statement(_LOAD, _FIRST_ARGUMENT)]
-    program += [_jump(_ANY_BIT, _NEW_NAMESPACE, 0, 1), refuse, _statement(_RETURN, _ALLOW)]
-    program += [_jump(_EQUAL, _SOCKET[column], 0, 2 + len(_FAMILIES)), _statement(_LOAD, _FIRST_ARGUMENT)]
-    program += [_jump(_EQUAL, family, len(_FAMILIES) - place, 0) for place, family in enumerate(_FAMILIES)]
-    program += [_statement(_RETURN, _ERRNO | errno.EAFNOSUPPORT), _statement(_RETURN, _ALLOW)]
+    program += [_instruction(_EQUAL, _CLONE3[column], 0, 1), _instruction(_RETURN, _ERRNO | errno.ENOSYS)]
+    program += [_instruction(_EQUAL, _CLONE[column], 0, 4), _instruction(_LOAD, _FIRST_ARGUMENT)]
+    program += [_instruction(_ANY_BIT, _NEW_NAMESPACE, 0, 1), refuse, _instruction(_RETURN, _ALLOW)]
+    program += [_instruction(_EQUAL, _SOCKET[column], 0, 2 + len(_FAMILIES)), _instruction(_LOAD, _FIRST_ARGUMENT)]
+    program += [_instruction(_EQUAL, family, len(_FAMILIES) - place, 0) for place, family in enumerate(_FAMILIES)]
+    program += [_instruction(_RETURN, _ERRNO | errno.EAFNOSUPPORT), _instruction(_RETURN, _ALLOW)]
     return b"".join(program)
 
 
-def _statement(code: int, value: int) -> bytes:
-    return _jump(code, value, 0, 0)
-
-
-def _jump(code: int, value: int, if_true: int, if_false: int) -> bytes:
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_true, if_false, value)
-
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def passed_limit(pid: int, limits: Limits, folders: Sequence[str]) -> str:
     """`memory` or `files` if the box whose outermost process is `pid` takes more than it may; else nothing. Read from
     /proc: no limit of the kernel's own sums that up per box."""
-    family = descendants(pid)
-    if sum(_resident(member) for member in family) > limits.memory:
+    family, pages = descendants(pid), 0
+    for member in family:
+        with suppress(OSError, IndexError):  # it has ended meanwhile
+            pages += int(Path(f"/proc/{member}/statm").read_bytes().split()[1])
+    if pages * os.sysconf("SC_PAGE_SIZE") > limits.memory:
         return "memory"
     if family and _files_made(family[-1], folders) > limits.files:
         return "files"
@@ -116,13 +112,6 @@ def descendants(pid: int) -> list[int]:
             for thread in os.listdir(f"/proc/{member}/task"):
                 family += map(int, Path(f"/proc/{member}/task/{thread}/children").read_bytes().split())
     return family[1:]
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
 
 
 def _files_made(pid: int, folders: Sequence[str]) -> int:

@@ -165,21 +165,16 @@ class _Talk:
             time.sleep(min(seconds, 0.002))
         for key, _ in events:
             if key.fileobj is self._out:
-                self._read()
+                with suppress(BlockingIOError):
+                    chunk = os.read(self._out.fileno(), 1 << 16)
+                    self.output += chunk
+                    if not chunk:
+                        self._selector.unregister(self._out)
             elif self._leader is not None and key.fileobj == self._leader.news:
                 if self._leader.read():
                     self._selector.unregister(key.fileobj)
             else:
                 self._write()
-
-    def _read(self) -> None:
-        try:
-            chunk = os.read(self._out.fileno(), 1 << 16)
-        except BlockingIOError:
-            return
-        self.output += chunk
-        if not chunk:
-            self._selector.unregister(self._out)
 
     def _write(self) -> None:
         try:

@@ -50,9 +50,8 @@ class View:
     text: str  # the observation, untrusted
     admissible: tuple[str, ...] | None  # the actions that would be accepted now, or None if the world lists none
     goal: str = ""  # the task in words; the same at every turn of an episode
-    rules: str = (
-        ""  # what an agent is told about the world: what it can do and how actions look; the same at every turn
-    )
+    # what an agent is told about the world: what it can do and how actions look; the same at every turn
+    rules: str = ""
     mended: tuple[str, ...] = ()  # what the pool put right: text_cut, actions_cut, info_cut, encoding; not the task's
 
 

@@ -141,7 +141,7 @@ class OpenEnvWorld(SeededWorld):
 
     def __init__(self, options: OpenEnvOptions | None = None) -> None:
         self.options = options or OpenEnvOptions()
-        self._package = require("openenv.core", "openenv", "the openenv world")
+        self.package = require("openenv.core", "openenv", "the openenv world")
         self.action = action_form(self.options.url, self.options.field, self.options.seconds)
         self._sizes = split_sizes(self.options.url, self.options.seconds)
 
@@ -170,10 +170,6 @@ class OpenEnvWorld(SeededWorld):
             return {"split": instance.split, "index": instance.index}
         return {"seed": self.seed(instance)}
 
-    def connect(self) -> Any:
-        options = self.options
-        return self._package.GenericEnvClient(base_url=options.url, message_timeout_s=options.seconds).sync()
-
     def open(self) -> OpenEnvTask:
         return OpenEnvTask(self)
 
@@ -187,17 +183,18 @@ class OpenEnvTask:
         self._playing = False
 
     def start(self, instance: Instance) -> View:
-        selection = self._world.selection(instance)
+        selection, options = self._world.selection(instance), self._world.options
         try:
             if self._client is None:
-                self._client = self._world.connect()
+                client = self._world.package.GenericEnvClient(base_url=options.url, message_timeout_s=options.seconds)
+                self._client = client.sync()
             result = self._client.reset(**selection)
         except Exception as error:
             self.close()
-            raise TaskError(f"{self._world.options.url} could not start {selection}: {error!s:.300}") from error
+            raise TaskError(f"{options.url} could not start {selection}: {error!s:.300}") from error
         seen = _fields(result.observation)
-        self._goal = self._world.options.goal or str(seen.get("goal") or "")
-        self._rules = self._world.options.rules or str(seen.get("rules") or "")
+        self._goal = options.goal or str(seen.get("goal") or "")
+        self._rules = options.rules or str(seen.get("rules") or "")
         self._rules = self._rules or f"{RULES} {self._form.words[0].upper()}{self._form.words[1:]}."
         self._total, self._playing = 0.0, True
         self._view = self._read(seen)

@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from isentrope.config.schema import setting
 from isentrope.config.suggest import did_you_mean
@@ -161,7 +161,7 @@ class TextArenaTask:
             return Step(self._view(news), valid=not refused)
         rewards, notes = game.close()
         self._game = None
-        given = cast("dict[Any, Any]", rewards or {}).get(US)  # some games give no reward, or mix it up with the reason
+        given: Any = rewards.get(US) if rewards else None  # some games give no reward, or mix it up with the reason
         score = float(given) if isinstance(given, int | float) else 0.0
         reason = str(notes.get(US, {}).get("reason") or "")
         view = self._view("\n".join(part for part in (news, reason) if part))

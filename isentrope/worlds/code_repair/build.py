@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from isentrope.core.errors import TaskError
@@ -17,14 +16,6 @@ from isentrope.worlds.code_repair.problem import Repair
 from isentrope.worlds.code_repair.running import TestRun, run_tests
 
 _NOT_SOURCE = re.compile(r"(^|/)(docs?|examples?|benchmarks?|bench|scripts?|tools|versioneer\.py|_version\.py)(/|$)")
-
-
-@dataclass(frozen=True)
-class Tried:
-    """One bug that was tried: the task made of it, or why it makes none."""
-
-    repair: Repair | None
-    why: str = ""
 
 
 def package_name(archive: str) -> str:
@@ -66,28 +57,28 @@ class Builder:
         random.Random(f"repairs {self.seed} {self._sha256}").shuffle(found)
         return found
 
-    def tries(self, stable: set[str]) -> Iterator[Tried]:
-        for mutant in self.candidates():
-            yield self._try(mutant, stable)
+    def tries(self, stable: set[str]) -> Iterator[Repair | str]:
+        return (self.tried(mutant, stable) for mutant in self.candidates())
 
-    def _try(self, mutant: Mutant, stable: set[str]) -> Tried:
+    def tried(self, mutant: Mutant, stable: set[str]) -> Repair | str:
+        """The task made of one bug, or why it makes none."""
         item = self._files[mutant.file]
         files = {**self._files, mutant.file: Item(mutant.apply(item.data), item.executable)}
         first = self._run(files)
         if not first.complete:
-            return Tried(None, "the tests do not come to an end")
+            return "the tests do not come to an end"
         if first.broken:
-            return Tried(None, "the tests cannot be loaded")
+            return "the tests cannot be loaded"
         passed = first.passed() & stable
         failed = stable - passed
         if not failed:
-            return Tried(None, "no test notices")
+            return "no test notices"
         if not passed:
-            return Tried(None, "no test passes")
+            return "no test passes"
         if self._run(files).passed() & stable != passed:
-            return Tried(None, "the tests go differently each time")
+            return "the tests go differently each time"
         names = tuple(sorted(failed)), tuple(sorted(passed))
-        return Tried(Repair(self.package, self.archive, self._sha256, mutant, *names, self.seed))
+        return Repair(self.package, self.archive, self._sha256, mutant, *names, self.seed)
 
     def _run(self, files: dict[str, Item]) -> TestRun:
         sandbox = make_sandbox(self._back_end, self._limits, self._image)

@@ -152,7 +152,15 @@ def _reaches(data: bytes, own: Collection[str]) -> set[str] | None:
 
 def _words(node: ast.AST, own: Collection[str]) -> Iterator[str]:
     if isinstance(node, ast.Import | ast.ImportFrom):
-        yield from _imported(node, own)
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        near = isinstance(node, ast.ImportFrom) and node.level > 0
+        for module in modules:
+            root, *rest = module.split(".")
+            if not near and root not in _HARMLESS and root not in own:
+                yield root
+            yield from _names(rest)
+        if isinstance(node, ast.ImportFrom):
+            yield from _names([alias.name for alias in node.names])
     elif isinstance(node, ast.Attribute):
         yield from _names([node.attr])
     elif isinstance(node, ast.MatchClass):
@@ -164,18 +172,6 @@ def _words(node: ast.AST, own: Collection[str]) -> Iterator[str]:
             yield node.id
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield from filter(_is_special, _SPECIAL.findall(node.value))
-
-
-def _imported(node: ast.Import | ast.ImportFrom, own: Collection[str]) -> Iterator[str]:
-    modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-    near = isinstance(node, ast.ImportFrom) and node.level > 0
-    for module in modules:
-        root, *rest = module.split(".")
-        if not near and root not in _HARMLESS and root not in own:
-            yield root
-        yield from _names(rest)
-    if isinstance(node, ast.ImportFrom):
-        yield from _names([alias.name for alias in node.names])
 
 
 def _names(names: list[str]) -> Iterator[str]:

@@ -89,8 +89,8 @@ def _message(line: bytes, token: str) -> dict[str, Any]:
         said: Any = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    message = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
-    return message if secrets.compare_digest(str(message.get("token")).encode(), token.encode()) else {}
+    fields = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    return fields if secrets.compare_digest(str(fields.get("token")).encode(), token.encode()) else {}
 
 
 def sanitize(text: str, work: str = "/repo") -> str:

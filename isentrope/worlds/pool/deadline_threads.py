@@ -12,38 +12,36 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 R = TypeVar("R")
 MAX_STUCK = 64  # threads left behind and not yet come back; beyond that no new ones are started
 
 
-@dataclass
-class Job(Generic[R]):
-    work: Callable[[], R]
-    cut: Callable[[], object] = lambda: None  # called, from another thread, when it is late
-    waited: Callable[[], float] = lambda: 0.0  # seconds since it began that do not count
-
-
+@dataclass(frozen=True)
 class Late:
     """Instead of a result. `begun` is False if there was no thread left to take the job."""
 
-    def __init__(self, begun: bool) -> None:
-        self.begun = begun
+    begun: bool
 
 
-class _Running:
-    def __init__(self, job: Job[Any], batch: Batch[Any]) -> None:
-        self.job, self.batch = job, batch
-        self.began: float | None = None
-        self.result: Any = None
-        self.done = False
-        self.late = False
+@dataclass(eq=False)
+class Job(Generic[R]):
+    """Something to do, once; the fields below the first three are filled in by the threads."""
+
+    work: Callable[[], R]
+    cut: Callable[[], object] = lambda: None  # called, from another thread, when it is late
+    waited: Callable[[], float] = lambda: 0.0  # seconds since it began that do not count
+    batch: Batch[R] = field(init=False)
+    began: float | None = None
+    result: R | Late | BaseException | None = None
+    done: bool = False
+    late: bool = False
 
     def left(self, seconds: float) -> float:
         """Of the time that it has."""
-        return seconds if self.began is None else self.began + self.job.waited() + seconds - time.monotonic()
+        return seconds if self.began is None else self.began + self.waited() + seconds - time.monotonic()
 
 
 class Batch(Generic[R]):
@@ -53,7 +51,7 @@ class Batch(Generic[R]):
     def __init__(self, seconds: float, altogether: float = math.inf) -> None:
         self.seconds = seconds
         self.end = time.monotonic() + altogether
-        self.running: dict[int, _Running] = {}
+        self.running: dict[int, Job[R]] = {}
         self.done, self.awaited = 0, 0  # jobs that are done, and as many as the caller waits for
 
 
@@ -64,7 +62,7 @@ class DeadlineThreads:
         self._max_threads = threads
         lock = threading.Lock()
         self._work_there, self._moved = threading.Condition(lock), threading.Condition(lock)
-        self._queue: deque[_Running] = deque()
+        self._queue: deque[Job[Any]] = deque()
         self._threads = self._idle = self._stuck = 0
         self._open = True
         self.left_behind = 0
@@ -80,8 +78,8 @@ class DeadlineThreads:
         """More jobs, by numbers that no job of the batch has which is not yet taken."""
         with self._given_up_if_interrupted(batch), self._moved:
             for number, job in jobs.items():
-                item = batch.running[number] = _Running(job, batch)
-                self._queue.append(item)
+                batch.running[number], job.batch = job, batch
+                self._queue.append(job)
                 self._start_thread()
                 self._work_there.notify()
 
@@ -93,7 +91,7 @@ class DeadlineThreads:
             while batch.done < batch.awaited:
                 self._moved.wait(self._patience(batch))
                 self._leave_behind(batch, batch.seconds, batch.end)
-            taken = {number: item.result for number, item in batch.running.items() if item.done}
+            taken: dict[int, Any] = {number: item.result for number, item in batch.running.items() if item.done}
             for number in taken:
                 del batch.running[number]
             batch.done = 0
@@ -143,11 +141,11 @@ class DeadlineThreads:
                 self._stuck += 1
                 self.left_behind += 1
                 self._start_thread()
-                threading.Thread(target=item.job.cut, daemon=True).start()  # it may be slow: not with the lock held
+                threading.Thread(target=item.cut, daemon=True).start()  # it may be slow: not with the lock held
         if self._threads == 0:
             self._give_up(items)
 
-    def _give_up(self, items: Iterable[_Running]) -> None:
+    def _give_up(self, items: Iterable[Job[Any]]) -> None:
         """Those that have not begun."""
         for item in items:
             if not item.done and item.began is None:
@@ -155,7 +153,7 @@ class DeadlineThreads:
                     self._queue.remove(item)
                 self._finish(item, Late(begun=False))
 
-    def _finish(self, item: _Running, result: Any) -> None:
+    def _finish(self, item: Job[Any], result: Any) -> None:
         item.done, item.result = True, result
         item.batch.done += 1
         if item.batch.done >= item.batch.awaited:
@@ -164,7 +162,7 @@ class DeadlineThreads:
     def _work(self) -> None:
         while (item := self._next()) is not None:
             try:
-                result = item.job.work()
+                result = item.work()
             except BaseException as error:  # jobs report their own failures; this is for the reader of a traceback
                 result = error
             with self._work_there:
@@ -175,7 +173,7 @@ class DeadlineThreads:
                 self._start_thread()
             return
 
-    def _next(self) -> _Running | None:
+    def _next(self) -> Job[Any] | None:
         with self._work_there:
             self._idle += 1
             while not self._queue and self._open:

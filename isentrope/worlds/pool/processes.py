@@ -147,7 +147,7 @@ class WorkerProcess:
 
     @property
     def busy(self) -> bool:
-        return self._awaited or bool(self._sent) or bool(self._script) or bool(self._waiting)
+        return self._awaited or bool(self._sent or self._script or self._waiting)
 
     def begin(self, command: Command, batch: Mapping[int, Any]) -> None:
         """Take on a batch, slot -> argument; `listen` carries it on, `results` gets the answers."""
@@ -163,17 +163,11 @@ class WorkerProcess:
         try:
             table = unpack(self.pipe.recv_bytes(MAX_MESSAGE))
             result = None if table == READY else result_from_table(table)
-        except (EOFError, ConnectionError):
-            self._fall("worker_died", self._last_words())
-        except OSError:  # its end, or a message that is too long
-            words = self._last_words() if not self._process.is_alive() else "its worker sent an endless answer"
-            self._fall("worker_died", words)
+        except (EOFError, OSError) as error:  # its end, or a message that is too long
+            endless = not isinstance(error, EOFError | ConnectionError) and self._process.is_alive()
+            return self._fall("worker_died", "its worker sent an endless answer" if endless else self._last_words())
         except Garbage as error:
-            self._fall("garbage", str(error))
-        else:
-            self._take(result)
-
-    def _take(self, result: Result | None) -> None:
+            return self._fall("garbage", str(error))
         if result is None:
             self.ready = True
         elif self._sent:
@@ -181,16 +175,13 @@ class WorkerProcess:
             self._answered(self._sent.popleft(), result)
             self.deadline = time.monotonic() + self._step_seconds  # of the one behind it
         elif isinstance(result, Failure):
-            self._fall(result.kind, result.detail)
-            return
+            return self._fall(result.kind, result.detail)
         self._send_more()
 
     def overdue(self) -> None:
         self._awaited = False
-        if self.ready:
-            self._fall("time_limit", f"no answer within {self._step_seconds:g} s; the worker was ended")
-        else:
-            self._fall("time_limit", f"the worker was not ready within {START_SECONDS:g} s")
+        late = f"no answer within {self._step_seconds:g} s; the worker was ended"
+        self._fall("time_limit", late if self.ready else f"the worker was not ready within {START_SECONDS:g} s")
 
     def _send_more(self) -> None:
         while self._script or self._waiting:

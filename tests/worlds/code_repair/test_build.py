@@ -72,12 +72,12 @@ def test_which_bugs_count(package: Path) -> None:
     builder = Builder(str(package), 0, Limits(seconds=2.0))
     stable = builder.stable_tests()
     assert stable == {f"tests/test_core.py::test_{name}" for name in ("double", "ends", "value", "always")}
-    kept = builder._try(mutant("x + x", "x - x"), stable).repair  # pyright: ignore
+    kept = builder.tried(mutant("x + x", "x - x"), stable)
     assert kept is not None
     assert kept.fail_to_pass == ("tests/test_core.py::test_double",)
     assert kept.pass_to_pass == tuple(f"tests/test_core.py::test_{name}" for name in ("always", "ends", "value"))
     whys = {
-        builder._try(mutant(old, new), stable).why  # pyright: ignore
+        builder.tried(mutant(old, new), stable)
         for old, new in (
             ("x + 1", "x - 1"),
             ("break", "pass"),
@@ -94,7 +94,7 @@ def test_flaky_bugs_are_dropped(package: Path, monkeypatch: pytest.MonkeyPatch) 
     flaky = mutant("x + x", "x + (x if dice() else 0)")
     stable = {"tests/test_core.py::test_double", "tests/test_core.py::test_always"}
     while "the tests go differently each time" not in whys and len(whys) < 40:
-        whys.append(builder._try(flaky, stable).why)  # pyright: ignore
+        whys.append(builder.tried(flaky, stable))
     assert whys[-1] == "the tests go differently each time"
 
 
