@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from isentrope.core.text import percent
 from isentrope.diagnosis.rise_detector import RiseDetector
@@ -28,18 +28,6 @@ class Trouble:
     numbers: dict[str, float] = field(default_factory=dict[str, float])
 
 
-class Rule(Protocol):
-    name: str
-
-    def look(self, step: int, metrics: Metrics) -> Trouble | None:
-        """The trouble that the run is in at this step, every step that it lasts; None: no trouble."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
 def number(metrics: Metrics, key: str) -> float | None:
     """A metric, if it was measured and is a number."""
     value = metrics.get(key)
@@ -47,18 +35,15 @@ def number(metrics: Metrics, key: str) -> float | None:
 
 
 class Ends:
-    """The first and the last values of one metric."""
+    """The first five and the last values of one metric."""
 
-    def __init__(self, first: int = 5, last: int = 5) -> None:
-        self._sizes, self.first, self.last, self.count = (first, last), list[float](), list[float](), 0
+    def __init__(self, last: int) -> None:
+        self._last, self.first, self.last, self.count = last, list[float](), list[float](), 0
 
-    def add(self, value: float | None) -> bool:
-        if value is None:
-            return False
-        self.first = [*self.first, value][: self._sizes[0]]
-        self.last = [*self.last, value][-self._sizes[1] :]
+    def add(self, value: float) -> None:
+        self.first = [*self.first, value][:5]
+        self.last = [*self.last, value][-self._last :]
         self.count += 1
-        return True
 
     def state_dict(self) -> dict[str, Any]:
         return {"first": list(self.first), "last": list(self.last), "count": self.count}
@@ -67,15 +52,24 @@ class Ends:
         self.first, self.last, self.count = list(state["first"]), list(state["last"]), int(state["count"])
 
 
-class Remembers:
-    """A rule that remembers the courses of a few metrics and nothing else."""
+class Rule:
+    """Remembers the courses of a few metrics, and nothing else unless it says so."""
 
-    def __init__(self, keys: tuple[str, ...], first: int = 5, last: int = 5) -> None:
-        self.courses = {key: Ends(first, last) for key in keys}
+    name: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]] = ()
+    last: ClassVar[int] = 5  # values that are kept of the end of a course
+
+    def __init__(self) -> None:
+        self.courses = {key: Ends(self.last) for key in self.keys}
+
+    def look(self, step: int, metrics: Metrics) -> Trouble | None:
+        """The trouble that the run is in at this step, every step that it lasts; None: no trouble."""
+        raise NotImplementedError
 
     def add(self, metrics: Metrics) -> None:
         for key, course in self.courses.items():
-            course.add(number(metrics, key))
+            if (value := number(metrics, key)) is not None:
+                course.add(value)
 
     def state_dict(self) -> dict[str, Any]:
         return {key: course.state_dict() for key, course in self.courses.items()}
@@ -88,21 +82,18 @@ class Remembers:
 WEIGH = "learn.aggregation=token or episode if it is turn or sequence"  # a remedy; the doctor knows what it is
 
 
-class Collapse(Remembers):
+class Collapse(Rule):
     """Entropy is nearly gone, and success has not come for it."""
 
-    name = "collapse"
+    name, keys = "collapse", ("entropy/token", "success/all")
     SHARE = 0.2  # of the entropy at the start
     NONE = 1e-3  # nats a token: as good as nothing
     GAIN = 0.05  # success has risen if it is this much above its start
     SOLVED = 0.95  # a policy that solves everything may be sure of itself
 
-    def __init__(self) -> None:
-        super().__init__(("entropy/token", "success/all"))
-
     def look(self, step: int, metrics: Metrics) -> Trouble | None:
         self.add(metrics)
-        entropy, success = self.courses["entropy/token"], self.courses["success/all"]
+        entropy, success = self.courses.values()
         if entropy.count < 10:
             return None
         start, now = median(entropy.first), median(entropy.last)
@@ -119,7 +110,7 @@ class Collapse(Remembers):
         )
 
 
-class LikelihoodFall:
+class LikelihoodFall(Rule):
     """The policy's own valid responses become less likely to it."""
 
     name = "likelihood_fall"
@@ -147,20 +138,16 @@ class LikelihoodFall:
         self.detector.load_state_dict(state)
 
 
-class Duplication(Remembers):
+class Duplication(Rule):
     """Sentences repeat themselves, more than at the start."""
 
-    name = "duplication"
-    KEY = "degeneracy/duplication"
+    name, keys, last = "duplication", ("degeneracy/duplication",), 3
     SHARE = 0.05  # of the sentences
     ABOVE = 0.05  # more than at the start
 
-    def __init__(self) -> None:
-        super().__init__((self.KEY,), last=3)
-
     def look(self, step: int, metrics: Metrics) -> Trouble | None:
         self.add(metrics)
-        course = self.courses[self.KEY]
+        (course,) = self.courses.values()
         if course.count < 5:
             return None
         start, now = median(course.first), median(course.last)
@@ -175,23 +162,17 @@ class Duplication(Remembers):
         )
 
 
-class Mismatch(Remembers):
+class Mismatch(Rule):
     """Sampler and trainer do not agree on how likely a token was."""
 
-    name = "mismatch"
+    name, keys, last = "mismatch", ("mismatch/kl", "mismatch/truncated"), 3
     KL = 0.01  # nats a token
     TRUNCATED = 0.02  # share of the tokens
-
-    def __init__(self) -> None:
-        super().__init__(("mismatch/kl", "mismatch/truncated"), last=3)
 
     def look(self, step: int, metrics: Metrics) -> Trouble | None:
         self.add(metrics)
         parts: list[str] = []
-        kl, truncated = (
-            median(course.last) if course.count >= 3 else 0.0
-            for course in (self.courses["mismatch/kl"], self.courses["mismatch/truncated"])
-        )
+        kl, truncated = (median(course.last) if course.count >= 3 else 0.0 for course in self.courses.values())
         if kl > self.KL:
             parts.append(f"the KL between them is {kl:.2g} nats a token (limit {self.KL:g})")
         if truncated > self.TRUNCATED:
@@ -207,16 +188,13 @@ class Mismatch(Remembers):
         )
 
 
-class GradientSpike(Remembers):
+class GradientSpike(Rule):
     """The gradient is many times what it usually is."""
 
-    name = "gradient_spike"
+    name, keys, last = "gradient_spike", ("grad_norm",), 20
     TIMES = 8.0
     HARMLESS = 1.0  # the default of learn.grad_clip: a smaller one is not even clipped
     LEAST = 3  # steps before there is a usual
-
-    def __init__(self) -> None:
-        super().__init__(("grad_norm",), last=20)
 
     def look(self, step: int, metrics: Metrics) -> Trouble | None:
         now, course = number(metrics, "grad_norm"), self.courses["grad_norm"]
@@ -233,37 +211,31 @@ class GradientSpike(Remembers):
         )
 
 
-class NoSignal(Remembers):
+class NoSignal(Rule):
     """Most groups have episodes that did equally well: there is nothing to learn from."""
 
-    name = "no_signal"
-    KEY = "advantage/zero_groups"
+    name, keys = "no_signal", ("advantage/zero_groups", "success/all")
     SHARE = 0.8
-    STEPS = 5
     SOLVED, UNSOLVED = 0.9, 0.1
-
-    def __init__(self) -> None:
-        super().__init__((self.KEY, "success/all"), last=self.STEPS)
 
     def look(self, step: int, metrics: Metrics) -> Trouble | None:
         self.add(metrics)
-        groups, success = self.courses[self.KEY], self.courses["success/all"]
-        if groups.count < self.STEPS or min(groups.last) < self.SHARE:
+        groups, success = self.courses.values()
+        if groups.count < self.last or min(groups.last) < self.SHARE:
             return None
         share, solved = fmean(groups.last), fmean(success.last) if success.count else math.nan
-        text = f"In {percent(share)} of the groups of the last {self.STEPS} steps all episodes did equally well"
+        text = f"In {percent(share)} of the groups of the last {self.last} steps all episodes did equally well"
         remedy = "larger groups (rollout.group_size); dynamic sampling (learn.resample=3, or algorithm dapo)"
+        if solved >= self.SOLVED or solved <= self.UNSOLVED:
+            text = f"{text}: {percent(solved)} are solved"
         if solved >= self.SOLVED:
-            text, remedy = f"{text}: {percent(solved)} are solved", "stop here, or take harder tasks"
+            remedy = "stop here, or take harder tasks"
         elif solved <= self.UNSOLVED:
-            text, remedy = (
-                f"{text}: {percent(solved)} are solved",
-                f"a warm-up (isentrope sft) or easier tasks; {remedy}",
-            )
+            remedy = f"a warm-up (isentrope sft) or easier tasks; {remedy}"
         return Trouble(f"{text}. They teach nothing.", remedy, {"share": share, "success": solved})
 
 
-class NotFinite:
+class NotFinite(Rule):
     """Updates, or many of the tokens to learn from, had to be left out because numbers were not finite."""
 
     name = "not_finite"
@@ -278,11 +250,9 @@ class NotFinite:
         self.skipped += new
         parts: list[str] = []
         if new > 0:
-            which = "loss or gradient was not finite" if share < 1 else "no token was left to learn from"
-            were = "was" if new == 1 else "were"
-            parts.append(
-                f"{new:.0f} of the step's updates {were} left out: {which} ({self.skipped:.0f} since the start)."
-            )
+            why = "loss or gradient was not finite" if share < 1 else "no token was left to learn from"
+            out = f"{new:.0f} of the step's updates {'was' if new == 1 else 'were'} left out"
+            parts.append(f"{out}: {why} ({self.skipped:.0f} since the start).")
         if share >= self.SHARE:
             parts.append(f"Of {percent(share)} of the step's tokens a log-prob, entropy or advantage was not finite.")
         if not parts:

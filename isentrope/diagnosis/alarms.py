@@ -49,12 +49,13 @@ class Alarm:
         return {"step": self.step, "kind": "alarm", "name": self.name, "text": self.text, "remedy": self.remedy}
 
 
-class Eruption:
+class Eruption(Rule):
     """The rule of the alarm `eruption`: the phases are asked."""
 
     name = "eruption"
 
     def __init__(self, phases: PhaseDetector) -> None:
+        super().__init__()
         self.phases = phases
 
     def look(self, step: int, metrics: Metrics) -> Trouble | None:
@@ -65,12 +66,6 @@ class Eruption:
         remedy = f"{WEIGH}; a smaller learn.lr; more learn.kl; the method seal"
         return Trouble(risen(rise), remedy, numbers)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
-
 
 class Alarms:
     """All alarms of a run, and its phases."""
@@ -78,8 +73,8 @@ class Alarms:
     def __init__(self) -> None:
         self.phases = PhaseDetector()
         self.change: PhaseChange | None = None  # what the last look changed about the phase
-        rules: list[Rule] = [Eruption(self.phases), Collapse(), LikelihoodFall(), Duplication(), Mismatch()]
-        self._rules = [*rules, GradientSpike(), NoSignal(), NotFinite()]
+        others = (Collapse, LikelihoodFall, Duplication, Mismatch, GradientSpike, NoSignal, NotFinite)
+        self._rules: list[Rule] = [Eruption(self.phases), *(rule() for rule in others)]
         self._calm = {rule.name: REARM for rule in self._rules}  # steps without trouble
 
     def look(self, step: int, metrics: Metrics) -> list[Alarm]:
@@ -98,10 +93,11 @@ class Alarms:
 
     def events(self, given: list[Alarm]) -> list[dict[str, Any]]:
         """Lines for events.jsonl after a look: the change of phase, if there was one, and the alarms given."""
-        change = self.change
-        phase = {} if change is None else {"step": change.step, "kind": "phase", "name": change.name}
-        lines = [phase | {"text": change.text, "remedy": ""}] if change else []
-        return lines + [alarm.event() for alarm in given]
+        lines = [alarm.event() for alarm in given]
+        if (change := self.change) is not None:
+            phase = {"step": change.step, "kind": "phase", "name": change.name, "text": change.text, "remedy": ""}
+            return [phase, *lines]
+        return lines
 
     def metrics(self, given: list[Alarm]) -> dict[str, float]:
         """What metrics.jsonl says about the step: `phase`, and `alarm/NAME` for the alarms given."""

@@ -37,7 +37,8 @@ BONUSES = {"entropy_bonus": "coefficient", "ea": "alpha"}  # methods that push e
 
 def to_calm(course: Run) -> tuple[str, ...]:
     """Against entropy that erupts. What pushes it up comes first."""
-    found = [_smaller(course, f"method.{name}.{key}") for name, key in BONUSES.items() if name in course.methods]
+    pushing = {name: f"method.{name}.{key}" for name, key in BONUSES.items()}
+    found = [_changed(course, "a smaller", key) for name, key in pushing.items() if name in course.methods]
     heat = temperature(course)
     if heat is not None and heat > 1:
         found.append(f"a lower sampling temperature (it is {heat:g})")
@@ -59,9 +60,8 @@ def to_widen(course: Run) -> tuple[str, ...]:
     """Against entropy that collapses. What keeps it down comes first."""
     heat = temperature(course)
     found = [f"a higher rollout.temperature (it is {heat:g})"] if heat is not None and heat < COOL else []
-    found += [
-        _larger(course, f"method.{name}.coefficient") for name in ("entropy_bonus", "epo") if name in course.methods
-    ]
+    raising = [name for name in ("entropy_bonus", "epo") if name in course.methods]
+    found += [_changed(course, "a larger", f"method.{name}.coefficient") for name in raising]
     absent = [name for name in ("entropy_bonus", "epo", "aem") if name not in course.methods]
     if absent:
         found.append(" or ".join(absent))
@@ -80,9 +80,13 @@ def weighing(course: Run) -> list[str]:
     """Against noise and length in episodes that fail: docs/claims/seal.md says what was seen of each."""
     if course.setting("learn.aggregation") not in LONG_WEIGH_LESS:
         return []
-    unpunished = course.amount("task.invalid_reward") == 0
-    found = [WEIGHING + (DIVIDE if _undivided_turns(course) and not unpunished else "")]
-    return [*found, PENALTY] if unpunished else found
+    if course.amount("task.invalid_reward") == 0:
+        return [WEIGHING, PENALTY]
+    # whether DIVIDE can be followed, and was seen to help: other advantages than these are never divided, and
+    # gigpo_mixed only in one of its two parts, which would then be on different scales
+    divisible = course.setting("learn.advantage") in (None, "grpo", "gigpo")
+    undivided = course.setting("learn.divide_by_std") is False and course.setting("learn.aggregation") == "turn"
+    return [WEIGHING + (DIVIDE if divisible and undivided else "")]
 
 
 def temperature(course: Run) -> float | None:
@@ -92,26 +96,14 @@ def temperature(course: Run) -> float | None:
     return course.amount("rollout.temperature")
 
 
-def _undivided_turns(course: Run) -> bool:
-    """Whether DIVIDE can be followed, and was seen to help: other advantages than these are never divided, and
-    gigpo_mixed only in one of its two parts, which would then be on different scales."""
-    divisible = course.setting("learn.advantage") in (None, "grpo", "gigpo")
-    undivided = course.setting("learn.divide_by_std") is False
-    return divisible and undivided and course.setting("learn.aggregation") == "turn"
-
-
 def _seal(course: Run) -> list[str]:
     """The paper's remedy. It comes last: in our runs that erupt it did not help."""
     return [] if "seal" in course.methods else ["seal"]
 
 
-def _smaller(course: Run, name: str) -> str:
+def _changed(course: Run, how: str, name: str) -> str:
     value = course.amount(name)
-    return f"a smaller {name}" + (f" (it is {value:g})" if value is not None else "")
-
-
-def _larger(course: Run, name: str) -> str:
-    return _smaller(course, name).replace("a smaller", "a larger", 1)
+    return f"{how} {name}" + (f" (it is {value:g})" if value is not None else "")
 
 
 def _more_kl(course: Run) -> list[str]:

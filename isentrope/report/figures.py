@@ -80,9 +80,7 @@ def eval_series(records: Sequence[Record], split: str, name: str, color: int) ->
 
 def splits_of(run: Run) -> list[str]:
     """The evaluated splits, the unseen one first."""
-    keys = [key.split("/") for key in run.keys("eval/")]
-    splits = {parts[1] for parts in keys if len(parts) == 3 and parts[2] == "success"}
-    return sorted(splits, key=lambda split: (split != "unseen", split))
+    return sorted(run.splits, key=lambda split: (split != "unseen", split))
 
 
 def success_chart(run: Run, warmup: Run | None, story: Story) -> Chart | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
@@ -70,8 +70,17 @@ class Curve:
 
     def between(self, first: int, last: int) -> Curve:
         """What lies between two steps, both included."""
-        kept = [(step, value) for step, value in zip(self.steps, self.values, strict=True) if first <= step <= last]
+        return self.at(step for step in self.steps if first <= step <= last)
+
+    def at(self, steps: Iterable[int]) -> Curve:
+        """The numbers of these steps."""
+        wanted = set(steps)
+        kept = [(step, value) for step, value in zip(self.steps, self.values, strict=True) if step in wanted]
         return Curve(tuple(step for step, _ in kept), tuple(value for _, value in kept))
+
+    def __neg__(self) -> Curve:
+        """The curve upside down: its best is the lowest, and it reaches what it falls to."""
+        return Curve(self.steps, tuple(-value for value in self.values))
 
     def tail(self, numbers: int) -> Curve:
         return Curve(self.steps[-numbers:], self.values[-numbers:])

@@ -78,6 +78,12 @@ class Run:
         keys = {key for record in (self.records if records is None else records) for key in record}
         return sorted(key for key in keys if key.startswith(prefix))
 
+    @property
+    def splits(self) -> list[str]:
+        """Those with an evaluation."""
+        parts = [key.split("/") for key in self.keys("eval/")]
+        return [part[1] for part in parts if len(part) == 3 and part[2] == "success"]
+
     def setting(self, name: str, default: Any = None) -> Any:
         """A setting by its full name, `learn.lr`; the default where the folder does not say."""
         value: Any = self.config

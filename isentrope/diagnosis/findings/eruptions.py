@@ -7,7 +7,7 @@ from statistics import fmean, median
 from isentrope.core.text import count, nats, percent, sentence, steps_listed
 from isentrope.diagnosis.phases import PhaseDetector
 from isentrope.diagnosis.remedies import Finding, to_calm
-from isentrope.diagnosis.rise_detector import FALL_SHARE, SMOOTH, Rise, RiseDetector
+from isentrope.diagnosis.rise_detector import FALL_SHARE, SMOOTH, Rise, find_rises
 from isentrope.runs.curves import ENOUGH, Curve
 from isentrope.runs.folder import Run
 
@@ -38,10 +38,9 @@ def in_few(course: Run, rise: Rise, evidence: dict[str, float]) -> list[str]:
     before, peak = curve.before(rise.onset).values, curve.between(*_around(rise)).values
     if not before or not peak or fmean(peak) - fmean(before) < LEAST:
         return []
-    evidence |= {"concentration/before": fmean(before), "concentration/peak": fmean(peak)}
-    return [
-        f"at the peak {percent(fmean(peak))} of all entropy was in one response of 20 ({percent(fmean(before))} before)"
-    ]
+    was, became = fmean(before), fmean(peak)
+    evidence |= {"concentration/before": was, "concentration/peak": became}
+    return [f"at the peak {percent(became)} of all entropy was in one response of 20 ({percent(was)} before)"]
 
 
 def _around(rise: Rise) -> tuple[int, int]:
@@ -82,7 +81,8 @@ def entropy_findings(course: Run, phases: PhaseDetector) -> list[Finding]:
         return []
     if not eruptions:
         return [_quiet(entropy)]
-    falls = _falls(course.curve("likelihood/valid"))
+    unlikely = -course.curve("likelihood/valid")
+    falls = find_rises(unlikely.steps, unlikely.values)
     ends = [after.onset - 1 for after in eruptions[1:]] + [course.last_step]  # of what belongs to each
     found = [_erupted(course, rise, falls, end) for rise, end in zip(eruptions[:TOLD], ends, strict=False)]
     if len(eruptions) > TOLD:
@@ -92,10 +92,9 @@ def entropy_findings(course: Run, phases: PhaseDetector) -> list[Finding]:
     forecast = phases.forecast()
     if forecast is not None:
         spread = f" ({forecast.shortest} to {forecast.longest})" if forecast.shortest < forecast.longest else ""
-        claim = f"Eruptions began {forecast.period:g} steps apart{spread}"
-        claim += (
-            f"; at that pace the next begins around step {forecast.step}." if forecast.step > course.last_step else "."
-        )
+        coming = forecast.step > course.last_step
+        following = f"; at that pace the next begins around step {forecast.step}" if coming else ""
+        claim = f"Eruptions began {forecast.period:g} steps apart{spread}{following}."
         evidence = {"period": forecast.period, "next": float(forecast.step), "periods": float(forecast.periods)}
         found.append(Finding("eruptions/period", claim, "note", evidence, (forecast.step,)))
     return found
@@ -116,16 +115,8 @@ def _quiet(entropy: Curve) -> Finding:
     return Finding("entropy/quiet", claim, "note", evidence, (entropy.steps[-1],))
 
 
-def _falls(likelihood: Curve) -> list[Rise]:
-    """Where the likelihood of valid responses fell: rises of minus it."""
-    detector = RiseDetector()
-    for step, value in zip(likelihood.steps, likelihood.values, strict=True):
-        detector.look(step, -value)
-    return detector.rises
-
-
 def _erupted(course: Run, rise: Rise, falls: list[Rise], end: int) -> Finding:
-    """`end` is the last step before the next eruption, or of the run."""
+    """`falls` are those of the likelihood; `end` is the last step before the next eruption, or of the run."""
     evidence = {
         "onset": rise.onset, "peak": rise.peak, "before": rise.before, "top": rise.top, "amplitude": rise.amplitude,
     }  # fmt: skip
@@ -134,7 +125,9 @@ def _erupted(course: Run, rise: Rise, falls: list[Rise], end: int) -> Finding:
     if near:
         fell = min(near, key=lambda step: abs(step - rise.onset))
         evidence["likelihood_fell"] = fell
-        claim += f", {_when(rise.onset - fell)} the likelihood of valid responses began to fall"
+        after = rise.onset - fell
+        when = f"{count(abs(after), 'step')} {'after' if after > 0 else 'before'}" if after else "at the step at which"
+        claim += f", {when} the likelihood of valid responses began to fall"
     times = f", {rise.top / rise.before:.1f} times as much," if rise.before > 0 else ""
     claim += f". It rose from {nats(rise.before)} to {nats(rise.top)} nats a token at step {rise.peak}{times} "
     claim += f"and {_afterwards(rise, course.curve('entropy/token').between(rise.peak, end))}."
@@ -149,12 +142,6 @@ def _erupted(course: Run, rise: Rise, falls: list[Rise], end: int) -> Finding:
         claim += " " + sentence("; ".join(parts))
     severity = "warning" if rise.back is not None else "bad"
     return Finding("eruption", claim, severity, evidence, (rise.onset, rise.peak), to_calm(course))
-
-
-def _when(steps_after: int) -> str:
-    if steps_after == 0:
-        return "at the step at which"
-    return f"{count(abs(steps_after), 'step')} {'after' if steps_after > 0 else 'before'}"
 
 
 def _afterwards(rise: Rise, entropy: Curve) -> str:
@@ -180,13 +167,10 @@ def _interference(course: Run, rise: Rise, evidence: dict[str, float]) -> list[s
     step = max([s for s in early if s <= rise.onset] or early[:1])
     bad, good = negative.between(step, step).values[0], positive.between(step, step).values[0]
     evidence |= {"interference_negative": bad, "interference_positive": good}
+    told = f"interference was {bad:.2g} for negative episodes, {good:.2g} for positive ones"
     if bad > 0 and good > 0:
-        return [
-            f"at the probe of step {step} negative episodes interfered {bad / good:.1f} times as much as positive ones"
-        ]
-    return [
-        f"at the probe of step {step} interference was {bad:.2g} for negative episodes, {good:.2g} for positive ones"
-    ]
+        told = f"negative episodes interfered {bad / good:.1f} times as much as positive ones"
+    return [f"at the probe of step {step} {told}"]
 
 
 def _companions(course: Run, rise: Rise, last: int, evidence: dict[str, float]) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from isentrope.core.errors import RunError
-from isentrope.core.text import count, listed, nats, percent, steps_listed
-from isentrope.core.types import FAILURES, Episode
+from isentrope.core.text import count, listed, nats, percent, sentence, steps_listed
+from isentrope.core.types import FAILURES
 from isentrope.diagnosis.alarms import Alarm
 from isentrope.diagnosis.remedies import Finding, in_the_doctors_words, slower, to_shorten, to_widen
 from isentrope.runs.curves import ENOUGH, Curve
@@ -26,7 +26,14 @@ def length_findings(course: Run) -> list[Finding]:
     tokens of long ones are then discouraged less (docs/claims/seal.md).
     """
     whole = course.curve("response/tokens")
-    solved, failed = _where_both_are_known(course, len(whole))
+    # Over the steps that have both, if those are enough to tell: else a run that solved something in its beginning
+    # alone, or that was resumed from metrics without these numbers, would be told with a start and an end that are not
+    # of the same steps.
+    solved, failed = (course.curve(f"response/outcome/{outcome}") for outcome in ("solved", "failed"))
+    both = set(solved.steps) & set(failed.steps)
+    if len(both) < COMMON * len(whole):
+        both = set[int]()
+    solved, failed = solved.at(both), failed.at(both)
     if _changed(failed) and failed.end > failed.start and solved.end < SAME * solved.start:
         claim = (
             f"Where the task was not solved, responses went from {failed.start:.0f} tokens to {failed.end:.0f}; where "
@@ -44,24 +51,6 @@ def length_findings(course: Run) -> list[Finding]:
     return [Finding("length", claim, "note", evidence, (whole.steps[-1],), remedy)]
 
 
-def _where_both_are_known(course: Run, steps: int) -> tuple[Curve, Curve]:
-    """Lengths in solved and in failed episodes over the steps that have both; empty if those are too few to tell.
-
-    Without it a run that solved something in its beginning alone, or that was resumed from metrics without these
-    numbers, would be told with a start and an end that are not of the same steps."""
-    solved, failed = (course.curve(f"response/outcome/{outcome}") for outcome in ("solved", "failed"))
-    both = set(solved.steps) & set(failed.steps)
-    if len(both) < COMMON * steps:
-        both = set[int]()
-    return _at(both, solved), _at(both, failed)
-
-
-def _at(steps: set[int], length: Curve) -> Curve:
-    """No method of Curve beside `between`: the claims' rules are pinned to that class, to the letter."""
-    kept = [(step, value) for step, value in zip(length.steps, length.values, strict=True) if step in steps]
-    return Curve(tuple(step for step, _ in kept), tuple(value for _, value in kept))
-
-
 def _changed(length: Curve) -> bool:
     """By more than its noise, and by enough to be worth a word."""
     if len(length) < 2 * ENOUGH or length.start <= 0:
@@ -72,6 +61,7 @@ def _changed(length: Curve) -> bool:
 
 RISEN = 1.5  # a loss that ends so many times above its lowest is rising again
 MOST = 0.9
+LOSS = "The loss of the imitated tokens"
 
 
 def imitation_findings(course: Run) -> list[Finding]:
@@ -85,32 +75,28 @@ def imitation_findings(course: Run) -> list[Finding]:
         claim = f"Of the policy's own games {percent(share)} were solved and imitated."
         remedy = ("isentrope sft, which imitates an expert", "easier tasks") if share == 0 else ()
         found.append(Finding("imitation/own", claim, severity, {"solved": share}, (), remedy))
-    for key in course.keys("eval/", course.of_kind("eval")):
-        if key.endswith("/success") and key.count("/") == 2:
-            found += _evaluated(course, key.split("/")[1], course.curve(key, "eval"))
+    for split in course.splits:
+        found += _evaluated(course, split, course.curve(f"eval/{split}/success"))
     return found
 
 
 def _loss(course: Run, loss: Curve) -> list[Finding]:
-    start, end, lowest = loss.start, loss.end, -Curve(loss.steps, tuple(-v for v in loss.values)).best[1]
+    start, end, lowest = loss.start, loss.end, -(-loss).best[1]
     epochs = course.curve("sft/epoch", "sft")
     passes = f" ({epochs.values[-1]:g} × the games)" if len(epochs) else ""
     evidence = {"start": start, "end": end, "lowest": lowest}
     if end > RISEN * lowest and end - lowest > loss.margin:
-        claim = (
-            f"The loss of the imitated tokens was {nats(lowest)} nats at its lowest and ends at {nats(end)}{passes}."
-        )
-        return [Finding("imitation/rising", claim, "bad", evidence, (loss.steps[-1],), ("a smaller sft.lr",))]
+        told = f"was {nats(lowest)} nats at its lowest and ends at {nats(end)}{passes}"
+        remedy = ("a smaller sft.lr",)
+        return [Finding("imitation/rising", f"{LOSS} {told}.", "bad", evidence, (loss.steps[-1],), remedy)]
     if start - end <= max(loss.margin, 0.1 * start):
-        claim = f"The loss of the imitated tokens hardly fell: {nats(start)} nats at the start, {nats(end)} at the end"
-        claim += f"{passes}."
+        told = f"hardly fell: {nats(start)} nats at the start, {nats(end)} at the end{passes}"
         remedy = ("a larger sft.lr", "more sft.epochs")
-        return [Finding("imitation/stalled", claim, "warning", evidence, (loss.steps[-1],), remedy)]
-    falling = Curve(loss.steps, tuple(-value for value in loss.values))
-    most = falling.reached(-(start - MOST * (start - end)))
+        return [Finding("imitation/stalled", f"{LOSS} {told}.", "warning", evidence, (loss.steps[-1],), remedy)]
+    most = (-loss).reached(-(start - MOST * (start - end)))
     when = f", most of it by step {most}" if most < loss.steps[-1] else ""
-    claim = f"The loss of the imitated tokens fell from {nats(start)} to {nats(end)} nats{when}{passes}."
-    return [Finding("imitation/learnt", claim, "good", evidence | {"most_by": most}, (most,))]
+    told = f"fell from {nats(start)} to {nats(end)} nats{when}{passes}"
+    return [Finding("imitation/learnt", f"{LOSS} {told}.", "good", evidence | {"most_by": most}, (most,))]
 
 
 def _evaluated(course: Run, split: str, success: Curve) -> list[Finding]:
@@ -120,10 +106,9 @@ def _evaluated(course: Run, split: str, success: Curve) -> list[Finding]:
     valid = course.curve(f"eval/{split}/valid_ratio", "eval")
     shares = f", and {percent(valid.values[-1])} of its actions are valid" if len(valid) else ""
     claim = f"Afterwards it solves {percent(last)} of the {split} games{shares}."
-    if last == 0:
-        remedy = ("more sft.games or sft.epochs: who solves nothing finds nothing to learn from in training",)
-        return [Finding(f"evaluation/{split}", claim, "bad", {"success": last}, (step,), remedy)]
-    return [Finding(f"evaluation/{split}", claim, "good", {"success": last}, (step,))]
+    more = ("more sft.games or sft.epochs: who solves nothing finds nothing to learn from in training",)
+    severity, remedy = ("good", ()) if last else ("bad", more)
+    return [Finding(f"evaluation/{split}", claim, severity, {"success": last}, (step,), remedy)]
 
 
 REPEATED = 0.25  # share of the turns that say what the turn before said
@@ -132,7 +117,11 @@ LONGEST = 60  # characters of an action that are quoted
 
 def episode_findings(course: Run) -> list[Finding]:
     """Actions that are given again and again. The action quoted is the model's: show it as text that is not trusted."""
-    step, episodes = _last_stored(course)
+    step = max((file.step for file in course.episode_files if file.split is None), default=0)
+    try:
+        episodes = course.episodes(step)
+    except RunError:  # none is stored, or they cannot be read: the numbers can be told without them
+        return []
     again: Counter[str] = Counter()
     turns = 0
     for episode in episodes:
@@ -155,18 +144,7 @@ def episode_findings(course: Run) -> list[Finding]:
     return [Finding("episodes/repeated", claim, "warning", evidence, (step,), remedy)]
 
 
-def _last_stored(run: Run) -> tuple[int, list[Episode]]:
-    """The episodes of the last training step that has some stored, and that step; none if they cannot be read: the
-    numbers can be told without them."""
-    step = max((file.step for file in run.episode_files if file.split is None), default=0)
-    try:
-        return step, run.episodes(step)
-    except RunError:
-        return 0, []
-
-
 LOST = 0.05  # share of lost episodes from which it is more than a note
-TOLD_ELSEWHERE = ("eruption",)
 
 
 def state_findings(course: Run) -> list[Finding]:
@@ -178,10 +156,8 @@ def state_findings(course: Run) -> list[Finding]:
     planned = course.amount("run.steps") if course.kind == "train" else None
     found: list[Finding] = []
     if course.alive:
-        of = f" of {planned:.0f}" if planned else ""
-        found.append(
-            Finding("state/running", f"The run is going on; it has done step {last}{of}.", "note", {}, (last,))
-        )
+        claim = f"The run is going on; it has done step {last}{f' of {planned:.0f}' if planned else ''}."
+        found.append(Finding("state/running", claim, "note", {}, (last,)))
     elif planned and last < planned:
         paused = [str(event.get("text")) for event in course.events if _says(event, "pause") and event["step"] == last]
         end = "broke off" if bad and bad[0] >= last else "ended early"
@@ -227,7 +203,7 @@ def alarm_findings(course: Run, given: Sequence[Alarm]) -> list[Finding]:
     erupted = "eruption" in by_name
     found: list[Finding] = []
     for name, alarms in by_name.items():
-        if name in TOLD_ELSEWHERE or (name == "likelihood_fall" and erupted):
+        if name == "eruption" or (name == "likelihood_fall" and erupted):  # told elsewhere
             continue
         first, steps = alarms[0], tuple(alarm.step for alarm in alarms)
         again = f" So again at {steps_listed(steps[1:6])}{' and later' if steps[6:] else ''}." if steps[1:] else ""
@@ -255,11 +231,9 @@ def failure_findings(course: Run) -> list[Finding]:
     told = listed([f"{number:.0f} {kind}" for kind, number in kinds.items() if number])
     steps = tuple(step for step, value in zip(lost.steps, lost.values, strict=True) if value)
     of = f", {percent(share)} of all" if share else ""
-    claim = (
-        f"{count(int(total), 'episode')} failed for reasons outside of the policy{of}{f' ({told})' if told else ''}, "
-    )
-    claim += f"in {count(len(steps), 'step')}, the first of them step {steps[0]}."
-    remedy = ("isentrope check-task", "a larger task.step_seconds, if tasks are slow") if share >= LOST else ()
-    severity = "warning" if share >= LOST else "note"
-    claim = claim[0].upper() + claim[1:]
-    return [Finding("failures", claim, severity, {"episodes": total, "share": share} | kinds, steps[:10], remedy)]
+    claim = f"{count(int(total), 'episode')} failed for reasons outside of the policy{of}"
+    claim += f"{f' ({told})' if told else ''}, in {count(len(steps), 'step')}, the first of them step {steps[0]}."
+    advice = ("isentrope check-task", "a larger task.step_seconds, if tasks are slow")
+    severity, remedy = ("warning", advice) if share >= LOST else ("note", ())
+    evidence = {"episodes": total, "share": share} | kinds
+    return [Finding("failures", sentence(claim), severity, evidence, steps[:10], remedy)]

@@ -29,9 +29,8 @@ def success_findings(course: Run) -> list[Finding]:
         evidence = {"first": train.values[0], "last": train.values[-1]}
         claim = f"{len(train)} training steps are too few to tell whether success changes."
         found.append(Finding("success/short", claim, "note", evidence, (train.steps[-1],)))
-    for key in course.keys("eval/", course.of_kind("eval")):
-        if key.endswith("/success") and key.count("/") == 2:
-            found += _evaluated(course, key.split("/")[1], course.curve(key, "eval"))
+    for split in course.splits:
+        found += _evaluated(course, split, course.curve(f"eval/{split}/success"))
     return found
 
 
@@ -47,7 +46,9 @@ def _course_of(course: Run, train: Curve) -> Finding:
         claim += f"and fell to {percent(end)} in the end."
         remedy = (f"a checkpoint from around step {best_step}", slower(course))
         return Finding("success/fell", claim, "bad", evidence, (best_step, train.steps[-1]), remedy)
-    dip = _dip(train, margin)
+    lowest_step, depth = (-train).best
+    dip = f", with a low of {percent(-depth)} around step {lowest_step}"  # that neither the start nor the end shows
+    dip = dip if min(start, end) + depth > 2 / 3 * margin else ""
     if end - start > margin:
         most = train.reached(start + MOST * (end - start))
         when = f", most of it by step {most}" if most < train.steps[-1] else ""
@@ -60,13 +61,6 @@ def _course_of(course: Run, train: Curve) -> Finding:
     points = f"{100 * margin:.0f} points"
     claim += f" (a difference of up to {points} may be noise)." if abs(end - start) > 0.01 else "."
     return Finding("success/stalled", claim, "warning", evidence, (train.steps[-1],))
-
-
-def _dip(train: Curve, margin: float) -> str:
-    """A low in between that neither the start nor the end shows."""
-    step, depth = Curve(train.steps, tuple(-value for value in train.values)).best
-    low = min(train.start, train.end) + depth > 2 / 3 * margin
-    return f", with a low of {percent(-depth)} around step {step}" if low else ""
 
 
 def _evaluated(course: Run, split: str, curve: Curve) -> list[Finding]:
@@ -83,15 +77,15 @@ def _evaluated(course: Run, split: str, curve: Curve) -> list[Finding]:
     claim = f"On {split} games success {verb} from {percent(first)} (step {curve.steps[0]}) to {percent(last)} "
     claim += f"(step {step})"
     steps = [curve.steps[0], step]
-    gain = last - first
-    most = next(s for s, v in zip(curve.steps, curve.values, strict=True) if v >= first + MOST * gain)
-    if verb == "rose" and most < step:
-        claim += f", most of it by step {most}"
-        steps.append(most)
-    flat = flat_since(curve)
-    if flat is not None and verb == "rose":
-        claim += f"; it is flat since step {flat}"
-        steps.append(flat)
+    if verb == "rose":
+        level, flat = first + MOST * (last - first), flat_since(curve)
+        most = next(step for step, value in zip(curve.steps, curve.values, strict=True) if value >= level)
+        if most < step:
+            claim += f", most of it by step {most}"
+            steps.append(most)
+        if flat is not None:
+            claim += f"; it is flat since step {flat}"
+            steps.append(flat)
     severity = {"rose": "good", "fell": "bad"}.get(verb, "note")
     remedy = (slower(course),) if verb == "fell" else ()
     return [Finding(f"evaluation/{split}", f"{claim}.", severity, evidence, tuple(steps), remedy)]
@@ -122,11 +116,8 @@ def stalled_findings(course: Run, success: Sequence[Finding], known: Sequence[Fi
     found = [*_invalid(course), *_equal(course), *_unmoved(course), *_out_of_turns(course)]
     trouble = any(finding.severity in ("warning", "bad") for finding in known)
     if not found and not trouble and course.last_step >= MANY:
-        seen = {
-            "valid_ratio": "actions are valid",
-            "advantage/zero_groups": "groups differ",
-            "kl/k3": "the policy moves",
-        }
+        seen = {"valid_ratio": "actions are valid", "advantage/zero_groups": "groups differ"}
+        seen |= {"kl/k3": "the policy moves"}
         told = listed([words for key, words in seen.items() if len(course.curve(key))])
         claim = f"None of the usual reasons shows in the numbers{f': {told}' if told else ''}."
         remedy = ("more steps", "larger groups (rollout.group_size)", "a look at the episodes (isentrope report)")
@@ -138,21 +129,18 @@ def _invalid(course: Run) -> list[Finding]:
     valid = course.curve("valid_ratio")
     if not len(valid) or valid.end >= VALID:
         return []
-    refused = {
-        key.removeprefix("verdict/"): course.curve(key).end for key in course.keys("verdict/", course.of_kind("train"))
-    }
+    keys = course.keys("verdict/", course.of_kind("train"))
+    refused = {key.removeprefix("verdict/"): course.curve(key).end for key in keys}
     most = max(refused, key=lambda reason: refused[reason]) if refused else ""
     why = f", most of them refused as {most} ({VERDICTS.get(most, 'for that reason')})" if most else ""
+    longer = ["a larger agent.max_response"] if most == "too_long" else []
+    claim = f"Hardly any response was a valid action: {percent(valid.end)} of the turns"
+    remedy = (*longer, "a warm-up (isentrope sft, then policy.model=its folder)")
     if valid.start >= LOST:
-        claim = f"Valid actions were lost: {percent(valid.start)} of the turns at the start, {percent(valid.end)} "
-        claim += "at the end"
+        claim = f"Valid actions were lost: {percent(valid.start)} of the turns at the start, "
+        claim += f"{percent(valid.end)} at the end"
         remedy = ("an earlier checkpoint", slower(course))
-        return [Finding("stalled/invalid", f"{claim}{why}.", "bad", {"valid_ratio": valid.end} | refused, (), remedy)]
-    claim = f"Hardly any response was a valid action: {percent(valid.end)} of the turns{why}."
-    remedy: tuple[str, ...] = ("a warm-up (isentrope sft, then policy.model=its folder)",)
-    if most == "too_long":
-        remedy = ("a larger agent.max_response", *remedy)
-    return [Finding("stalled/invalid", claim, "bad", {"valid_ratio": valid.end} | refused, (), remedy)]
+    return [Finding("stalled/invalid", f"{claim}{why}.", "bad", {"valid_ratio": valid.end} | refused, (), remedy)]
 
 
 def _equal(course: Run) -> list[Finding]:
@@ -176,11 +164,8 @@ def _unmoved(course: Run) -> list[Finding]:
     if weight is not None and weight >= 10 * USUAL_KL:
         said.append(f"learn.kl is {weight:g}, {weight / USUAL_KL:.0f} times what most recipes have")
         remedies.insert(0, f"learn.kl={USUAL_KL:g}")
-    why = f" ({listed(said)})" if said else ""
-    claim = (
-        f"The policy has hardly moved: after {moved.steps[-1]} steps it is {nats(distance)} nats a token from where "
-    )
-    claim += f"it began{why}."
+    claim = f"The policy has hardly moved: after {moved.steps[-1]} steps it is {nats(distance)} nats a token "
+    claim += f"from where it began{f' ({listed(said)})' if said else ''}."
     evidence = {"kl": distance} | ({"lr": lr} if lr is not None else {}) | ({"weight": weight} if weight else {})
     return [Finding("stalled/unmoved", claim, "warning", evidence, (moved.steps[-1],), tuple(remedies))]
 
@@ -190,7 +175,6 @@ def _out_of_turns(course: Run) -> list[Finding]:
     if not len(cut) or cut.end < 0.8 or (len(valid) and valid.end < VALID):
         return []
     turns = course.amount("task.max_turns")
-    limit = f"the limit of {turns:.0f} turns" if turns else "the limit of turns"
-    claim = f"{percent(cut.end)} of the episodes ended at {limit}."
+    claim = f"{percent(cut.end)} of the episodes ended at the limit of {f'{turns:.0f} ' if turns else ''}turns."
     remedy = ("a larger task.max_turns, if an expert needs more", "a warm-up or easier tasks")
     return [Finding("stalled/turn_limit", claim, "warning", {"share": cut.end}, (), remedy)]
