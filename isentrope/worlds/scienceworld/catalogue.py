@@ -21,87 +21,48 @@ _SITUATION = (
     "things to happen. Time passes with every action that changes something. Where the task tells you to focus on "
     "something, do so with the right thing and only then: focusing on a wrong one ends the task as failed."
 )
+# the actions, with what they do where that is not plain; OBJ stands for a thing, as in the simulator's own list
 _ACTIONS = (
-    ("look around", "see the room"),
-    ("look at OBJ", "see a thing closely"),
-    ("look in OBJ", "see what is inside"),
-    ("inventory", "see what you carry"),
-    ("task", "read the task again"),
-    ("go to OBJ", "walk to a neighbouring room, its door must be open"),
-    ("open OBJ", "a door or container"),
-    ("close OBJ", ""),
-    ("pick up OBJ", "carry it"),
-    ("put down OBJ", ""),
-    ("move OBJ to OBJ", "put it in or on another thing"),
-    ("pour OBJ in OBJ", "a liquid, or what a container holds"),
-    ("dunk OBJ in OBJ", "a container into a liquid"),
-    ("mix OBJ", "let what a container holds react"),
-    ("activate OBJ", "switch it on"),
-    ("deactivate OBJ", "switch it off"),
-    ("use OBJ on OBJ", "a tool, for example a thermometer on a substance"),
-    ("read OBJ", ""),
-    ("eat OBJ", ""),
-    ("flush OBJ", ""),
-    ("focus on OBJ", "say that this is the thing the task is about"),
-    ("wait", "ten time steps"),
-    ("wait1", "one time step"),
-    ("reset task", "give up the progress and the focus so far"),
+    "look around (see the room); look at OBJ (see a thing closely); look in OBJ (see what is inside); "
+    "inventory (see what you carry); task (read the task again); "
+    "go to OBJ (walk to a neighbouring room, its door must be open); open OBJ (a door or container); close OBJ; "
+    "pick up OBJ (carry it); put down OBJ; move OBJ to OBJ (put it in or on another thing); "
+    "pour OBJ in OBJ (a liquid, or what a container holds); dunk OBJ in OBJ (a container into a liquid); "
+    "mix OBJ (let what a container holds react); activate OBJ (switch it on); deactivate OBJ (switch it off); "
+    "use OBJ on OBJ (a tool, for example a thermometer on a substance); read OBJ; eat OBJ; flush OBJ; "
+    "focus on OBJ (say that this is the thing the task is about); wait (ten time steps); wait1 (one time step); "
+    "reset task (give up the progress and the focus so far)"
 )
-_ELECTRICAL = (("connect OBJ to OBJ", "wires and terminals"), ("disconnect OBJ", ""))
-_TELEPORT = (("teleport to OBJ", "be in any room at once"),)
-
-
-def action_forms(electrical: bool, teleport: bool) -> tuple[str, ...]:
-    return tuple(form for form, _ in _forms(electrical, teleport))
+_ELECTRICAL = "; connect OBJ to OBJ (wires and terminals); disconnect OBJ"
+_TELEPORT = "; teleport to OBJ (be in any room at once)"
 
 
 def rules(electrical: bool, teleport: bool) -> str:
-    """The rules of an episode. OBJ stands for a thing, as in the simulator's own list of actions."""
-    listed = "; ".join(f"{form} ({words})" if words else form for form, words in _forms(electrical, teleport))
+    """The rules of an episode."""
+    listed = _ACTIONS + (_ELECTRICAL if electrical else "") + (_TELEPORT if teleport else "")
     return (
         f"{_SITUATION}\nActions, where OBJ is a thing or room that you see: {listed}. If you are asked which "
         "of several things you meant, answer with its number alone."
     )
 
 
-def _forms(electrical: bool, teleport: bool) -> tuple[tuple[str, str], ...]:
-    return _ACTIONS + (_ELECTRICAL if electrical else ()) + (_TELEPORT if teleport else ())
-
-
 SPLITS = ("train", "dev", "test")
 
-VARIATIONS = {
-    "boil": 30,
-    "melt": 30,
-    "freeze": 30,
-    "change-the-state-of-matter-of": 30,
-    "use-thermometer": 540,
-    "measure-melting-point-known-substance": 436,
+VARIATIONS = {  # a topic after the other
+    "boil": 30, "melt": 30, "freeze": 30, "change-the-state-of-matter-of": 30,
+    "use-thermometer": 540, "measure-melting-point-known-substance": 436,
     "measure-melting-point-unknown-substance": 300,
-    "power-component": 20,
-    "power-component-renewable-vs-nonrenewable-energy": 20,
-    "test-conductivity": 900,
-    "test-conductivity-of-unknown-substances": 600,
-    "find-living-thing": 300,
-    "find-non-living-thing": 300,
-    "find-plant": 300,
-    "find-animal": 300,
-    "grow-plant": 126,
-    "grow-fruit": 126,
-    "chemistry-mix": 32,
-    "chemistry-mix-paint-secondary-color": 36,
-    "chemistry-mix-paint-tertiary-color": 36,
-    "lifespan-longest-lived": 125,
-    "lifespan-shortest-lived": 125,
-    "lifespan-longest-lived-then-shortest-lived": 125,
-    "identify-life-stages-1": 14,
-    "identify-life-stages-2": 10,
-    "inclined-plane-determine-angle": 168,
-    "inclined-plane-friction-named-surfaces": 1386,
+    "power-component": 20, "power-component-renewable-vs-nonrenewable-energy": 20,
+    "test-conductivity": 900, "test-conductivity-of-unknown-substances": 600,
+    "find-living-thing": 300, "find-non-living-thing": 300, "find-plant": 300, "find-animal": 300,
+    "grow-plant": 126, "grow-fruit": 126,
+    "chemistry-mix": 32, "chemistry-mix-paint-secondary-color": 36, "chemistry-mix-paint-tertiary-color": 36,
+    "lifespan-longest-lived": 125, "lifespan-shortest-lived": 125, "lifespan-longest-lived-then-shortest-lived": 125,
+    "identify-life-stages-1": 14, "identify-life-stages-2": 10,
+    "inclined-plane-determine-angle": 168, "inclined-plane-friction-named-surfaces": 1386,
     "inclined-plane-friction-unnamed-surfaces": 162,
-    "mendelian-genetics-known-plant": 120,
-    "mendelian-genetics-unknown-plant": 480,
-}
+    "mendelian-genetics-known-plant": 120, "mendelian-genetics-unknown-plant": 480,
+}  # fmt: skip
 
 TASKS = tuple(VARIATIONS)
 

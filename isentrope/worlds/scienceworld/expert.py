@@ -48,14 +48,13 @@ _TASK = re.compile(r"Your task is to (.+?)(?:\.\s|\.?$)", re.DOTALL)
 
 def thought(action: str, goal: str, first: bool) -> str:
     """A sentence for an action of the solution. The first one also says what the task is."""
-    said = next((_filled(match, words) for form, words in _WORDS if (match := re.fullmatch(form, action))), "")
-    said = said or f"Next: {action}."
+    said = f"Next: {action}."
+    for form, words in _WORDS:
+        if match := re.fullmatch(form, action):
+            said = words.format(*(part.removeprefix("the ") for part in match.groups()), whole=match[0])
+            break
     task = _TASK.search(goal) if first else None
     return f"I am to {' '.join(task[1].split())}. {said}" if task else said
-
-
-def _filled(match: re.Match[str], words: str) -> str:
-    return words.format(*(part.removeprefix("the ") for part in match.groups()), whole=match[0])
 
 
 KEPT = 2000  # solutions
@@ -85,15 +84,12 @@ class Solver:
             if (task, variation) not in self._known:
                 while len(self._known) >= KEPT:
                     del self._known[next(iter(self._known))]
-                self._known[task, variation] = self._worked_out(task, variation)
+                try:
+                    self._known[task, variation] = self._played(task, variation)
+                except TaskError:  # its process may have died of something else: once more, in a new one
+                    self._simulator = None
+                    self._known[task, variation] = self._played(task, variation)
             return self._known[task, variation]
-
-    def _worked_out(self, task: str, variation: int) -> Solution:
-        try:
-            return self._played(task, variation)
-        except TaskError:  # its process may have died of something else: once more, in a new one
-            self._simulator = None
-            return self._played(task, variation)
 
     def _played(self, task: str, variation: int) -> Solution:
         """The gold path goes on after the task is done; played once, it is known where to stop."""

@@ -41,7 +41,7 @@ class Jvm:
         self._seconds = seconds
         self._seated: Seat | None = None
         self._random: object = None
-        self._simplified = ""
+        self.simplified = ""
         self._launch(memory, repeatable)
 
     @property
@@ -71,19 +71,18 @@ class Jvm:
                 redirect_stderr=complaints,
                 return_proc=True,
             )
-            self._gateway = self._connect(py4j, port, token, self._seconds)
-            self._patient = self._connect(py4j, port, token, SLOW * self._seconds)
+            self._gateway, self._patient = (
+                py4j.JavaGateway(
+                    gateway_parameters=py4j.GatewayParameters(port=port, auth_token=token, read_timeout=seconds)
+                )
+                for seconds in (self._seconds, SLOW * self._seconds)
+            )
             self._prepare()
         except Exception as error:  # py4j raises whatever it meets
             self._end(f"did not start: {_shortly(error)}")
-            said = " ".join(_text(line) for line in reversed(complaints))
+            lines = (line.decode("utf-8", "replace") if isinstance(line, bytes) else str(line) for line in complaints)
+            said = " ".join(line.strip() for line in reversed(list(lines)))
             raise TaskError(f"the java process of ScienceWorld {self.fault}. {said}".strip()) from error
-
-    @staticmethod
-    def _connect(py4j: Any, port: int, token: str, seconds: float) -> Any:
-        return py4j.JavaGateway(
-            gateway_parameters=py4j.GatewayParameters(port=port, auth_token=token, read_timeout=seconds)
-        )
 
     def _prepare(self) -> None:
         jvm = self._gateway.jvm
@@ -128,13 +127,9 @@ class Jvm:
         if self._random is not dice:
             self._dice_field.set(self._dice, dice)
             self._random = dice
-        if self._simplified != simulator.simplified:
+        if self.simplified != simulator.simplified:
             self._simplifier.parseSimplificationStr(simulator.simplified)
-            self._simplified = simulator.simplified
-
-    def loaded(self, simplified: str) -> None:
-        """Loading a game sets the simplifications."""
-        self._simplified = simplified
+            self.simplified = simulator.simplified
 
     def _judged(self, error: Exception) -> TaskError:
         """An exception of the simulator ends its game; anything else, and no memory, ends the process."""
@@ -173,10 +168,6 @@ class Jvm:
             if gateway is not None:
                 with contextlib.suppress(Exception):  # its other end is gone
                     gateway.close()
-
-
-def _text(line: object) -> str:
-    return line.decode("utf-8", "replace").strip() if isinstance(line, bytes) else str(line).strip()
 
 
 def _shortly(error: object) -> str:

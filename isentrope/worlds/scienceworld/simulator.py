@@ -67,7 +67,12 @@ class Simulator:
         with self._aside():
             listed = json.loads(self._server.getValidActionObjectCombinationsJSON())["validActions"]
             within = self._within_reach()
-        return [one["action"] for one in listed if _needs_no_reach(one["action"]) or within.issuperset(one["obj_ids"])]
+        return [
+            one["action"]
+            for one in listed
+            # a number answers the question which thing was meant; teleporting is done from afar
+            if one["action"].isdecimal() or one["action"].startswith("teleport") or within.issuperset(one["obj_ids"])
+        ]
 
     @contextlib.contextmanager
     def _aside(self) -> Generator[None]:
@@ -103,7 +108,7 @@ class Simulator:
     def _load(self, task: str, variation: int, simplifications: str, gold: bool) -> None:
         trouble = self._server.load(task, variation, simplifications, gold)
         self.simplified = str(self._server.getSimplificationsUsed())
-        self.jvm.loaded(self.simplified)
+        self.jvm.simplified = self.simplified  # loading a game sets them
         if trouble:
             raise TaskError(f"ScienceWorld could not load {task}, variation {variation}: {trouble}")
         self._game = self._server.agentInterface().get()
@@ -123,11 +128,6 @@ class Simulator:
         """A Java list in one call: reading it item by item takes a call for each."""
         joined = str(self.jvm.join("\n", java_list))
         return joined.split("\n") if joined else []
-
-
-def _needs_no_reach(action: str) -> bool:
-    """A number answers the question which thing was meant; teleporting is done from afar."""
-    return action.isdecimal() or action.startswith("teleport")
 
 
 ROOM = 16  # megabytes that a game is given; it takes about 11
@@ -157,8 +157,14 @@ class Machines:
                 simulator = self._free.pop()
                 if not simulator.jvm.fault:
                     return simulator
-            start, mine = self._seat()
-        if mine:
+            self._starting = [start for start in self._starting if not start.ready.done() or start.is_up()]
+            start = min(self._starting, key=lambda start: start.games, default=None)
+            if start is None or len(self._starting) < self._jvms or start.games >= self._room:
+                start = _Start()
+                self._starting.append(start)
+            start.games += 1
+            first = start.games == 1
+        if first:
             start.run(self._start)
         return Simulator(start.ready.result(), slow)
 
@@ -180,16 +186,6 @@ class Machines:
             if start.ready.exception() is None:  # waits until it is up
                 start.ready.result().close()
 
-    def _seat(self) -> tuple[_Start, bool]:
-        """A place in a process, and whether the caller is the one who has to start it."""
-        self._starting = [start for start in self._starting if not start.is_lost()]
-        best = min(self._starting, key=lambda start: start.games, default=None)
-        if best is None or len(self._starting) < self._jvms or best.games >= self._room:
-            best = _Start()
-            self._starting.append(best)
-        best.games += 1
-        return best, best.games == 1
-
 
 class _Start:
     """A process that is up or on its way, and how many simulators were promised a place in it."""
@@ -206,6 +202,3 @@ class _Start:
 
     def is_up(self) -> bool:
         return self.ready.done() and self.ready.exception() is None and not self.ready.result().fault
-
-    def is_lost(self) -> bool:
-        return self.ready.done() and not self.is_up()

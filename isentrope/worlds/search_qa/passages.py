@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -48,24 +48,23 @@ def _json(path: Path) -> Iterator[tuple[str, Record]]:
         first = next((line for line in file if line.strip()), "")
         if not first.strip():
             raise TaskError(f"{path} is empty; expected one JSON object a line, or a JSON array of objects")
-        record = _object(first)
-        if record is not None and not isinstance(_inner(record), list):
-            yield f"{path.name}, line 1", record
-            yield from _lines(path, file)
+        try:
+            record = json.loads(first)
+        except (ValueError, RecursionError):
+            record = None  # only the beginning of something
+        if isinstance(record, dict) and not isinstance(_inner(cast(Record, record)), list):
+            yield f"{path.name}, line 1", cast(Record, record)
+            for number, line in enumerate(file, start=2):
+                if line.strip():
+                    where = f"{path.name}, line {number}"
+                    try:
+                        yield where, _checked(json.loads(line), where)
+                    except (ValueError, RecursionError) as error:
+                        raise TaskError(f"{where}: not valid JSON ({error})") from error
             return
         whole = first + file.read()
     for number, record in enumerate(_members(path, whole), start=1):
         yield f"{path.name}, number {number}", _checked(record, f"{path.name}, number {number}")
-
-
-def _lines(path: Path, file: TextIO) -> Iterator[tuple[str, Record]]:
-    for number, line in enumerate(file, start=2):
-        if line.strip():
-            where = f"{path.name}, line {number}"
-            try:
-                yield where, _checked(json.loads(line), where)
-            except (ValueError, RecursionError) as error:
-                raise TaskError(f"{where}: not valid JSON ({error})") from error
 
 
 def _members(path: Path, text: str) -> list[Any]:
@@ -83,15 +82,6 @@ def _members(path: Path, text: str) -> list[Any]:
 
 def _inner(record: Record) -> Any:
     return record.get("data", record.get("Data"))
-
-
-def _object(line: str) -> Record | None:
-    """The object that the line holds, or None if it is only the beginning of one."""
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return cast(Record, found) if isinstance(found, dict) else None
 
 
 def _checked(record: Any, where: str) -> Record:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -84,11 +83,8 @@ def _texts(value: Any) -> list[str]:
 
 def _listed(value: Any) -> list[str]:
     items: Sequence[Any] = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else [value]
-    return [_spoken(item) for item in items if isinstance(item, str | int | float)]
-
-
-def _spoken(item: str | float | bool) -> str:
-    return ("yes" if item else "no") if isinstance(item, bool) else str(item)
+    spoken = ({True: "yes", False: "no"}[item] if isinstance(item, bool) else item for item in items)
+    return [str(item) for item in spoken if isinstance(item, str | int | float)]
 
 
 def _titles(fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -168,11 +164,6 @@ def is_corpus(path: Path) -> bool:
     return any(word in plain_name(path) for word in _NOT_QUESTIONS)
 
 
-def is_index(path: Path) -> bool:
-    """Whether it is part of an index that somebody keeps beside the data."""
-    return path.name.endswith(".index.json")
-
-
 def read_sets(data: Path, names: Sequence[str]) -> Sets:
     """All questions of the named sets (of every set if none is named) in a file, or in a folder and its subfolders."""
     if not data.exists():
@@ -186,7 +177,8 @@ def read_sets(data: Path, names: Sequence[str]) -> Sets:
             found.add(name)
             if not wanted or name in wanted:
                 sets.setdefault(split, {}).setdefault(name, []).append(read_question(record, number, where))
-    _test_on_dev(sets)
+    for name in [name for name in sets.get("dev", {}) if name not in sets.get("test", {})]:
+        sets.setdefault("test", {})[name] = sets["dev"].pop(name)
     missing = [name for name in wanted if name not in found]
     if missing or not sets:
         there = ", ".join(sorted(found)) or "nothing"
@@ -198,8 +190,9 @@ def read_sets(data: Path, names: Sequence[str]) -> Sets:
 def _files(data: Path) -> Iterable[Path]:
     if data.is_file():
         return [data]
-    below = sorted([*data.glob("*"), *data.glob("*/*")])
-    found = [path for path in below if is_record_file(path) and not is_corpus(path) and not is_index(path)]
+    below = [path for path in sorted([*data.glob("*"), *data.glob("*/*")]) if is_record_file(path)]
+    # somebody may keep an index beside the data
+    found = [path for path in below if not is_corpus(path) and not path.name.endswith(".index.json")]
     if not found:
         raise TaskError(f"data = {str(data)!r}: no question file there; expected {', '.join(SUFFIXES)} (or .zst, .gz)")
     return found
@@ -227,9 +220,3 @@ def _of_folder(name: str) -> tuple[str | None, str | None]:
     rest = [word for word in words if word not in _SPLIT_NAMES]
     found = canonical("".join(rest))
     return (found, splits[0] if splits else None) if len(splits) <= 1 and (found or not rest) else (None, None)
-
-
-def _test_on_dev(sets: Sets) -> None:
-    counts = Counter(name for split in ("dev", "test") for name in sets.get(split, {}))
-    for name in [name for name in sets.get("dev", {}) if counts[name] == 1]:
-        sets.setdefault("test", {})[name] = sets["dev"].pop(name)

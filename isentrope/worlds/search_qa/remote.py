@@ -58,7 +58,11 @@ class Remote:
                 problem = str(error.reason) or str(error)
             else:
                 if answer.success:
-                    return _parsed(answer.body, self._url)
+                    try:
+                        return json.loads(answer.body)
+                    except (ValueError, RecursionError):
+                        known = "is it a server of Search-R1's protocol?"
+                        raise TaskError(f"{self._url} did not answer in JSON; {known}") from None
                 problem = f"it answered {answer.status}: {answer.body[:300].decode('utf-8', 'replace')}"
                 if answer.status not in _AGAIN:
                     break
@@ -78,13 +82,6 @@ def _address(url: str) -> str:
         raise TaskError(f"retriever = {url[:100]!r}: expected bm25, dense, or an address like http://127.0.0.1:8000")
     base = url.rstrip("/")
     return base if base.endswith("/retrieve") else f"{base}/retrieve"
-
-
-def _parsed(body: bytes, url: str) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        raise TaskError(f"{url} did not answer in JSON; is it a server of Search-R1's protocol?") from None
 
 
 def _items(value: Any, url: str) -> list[Any]:

@@ -18,7 +18,6 @@ from isentrope.worlds.search_qa.questions import Question
 
 # Experts for warm-up data: one that reads what it finds in the generated library, and one that knows the solution.
 
-
 _PASSAGE = re.compile(r"^\[\d+\] (.+)\n(.+)$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=\.) ")
 
@@ -96,12 +95,8 @@ def understood(question: str) -> tuple[str, list[Relation]]:
             if match is None:
                 continue
             subject = match["x"]
-            for inner in RELATIONS:
-                if (
-                    inner.phrase
-                    and inner.value == relation.subject
-                    and (deeper := _pattern(inner.phrase).fullmatch(subject))
-                ):
+            for inner in (one for one in RELATIONS if one.phrase and one.value == relation.subject):
+                if deeper := _pattern(inner.phrase).fullmatch(subject):
                     return deeper["x"], [inner, relation]
             if not subject.startswith("the "):  # a phrase that some other relation understands
                 return subject, [relation]
@@ -123,9 +118,6 @@ def _pattern(template: str) -> re.Pattern[str]:
     return re.compile(re.escape(template).replace(r"\{x\}", "(?P<x>.+)").replace(r"\{y\}", "(?P<y>.+)"))
 
 
-# Plays one question, searches and then an answer, and scores the answer.
-
-
 # actions: search[...] or answer[...], or the same between tags
 
 MAX_TEXT = 1000  # characters of a query or an answer
@@ -136,25 +128,17 @@ _FORMS = (
 )
 
 
-@dataclass(frozen=True)
-class Said:
-    """A search, an answer, or a problem: why it was neither."""
-
-    search: str = ""
-    answer: str = ""
-    problem: str = ""
-
-
-def read_action(action: str) -> Said:
+def read_action(action: str) -> tuple[str, str]:
+    """("search", the query), ("answer", the answer), or ("problem", why it was neither)."""
     match = next(filter(None, (form.fullmatch(action.strip()) for form in _FORMS)), None)
     if match is None:
-        return Said(problem="That is no action here. Use search[what to look for] or answer[the answer].")
+        return "problem", "That is no action here. Use search[what to look for] or answer[the answer]."
     name, text = match[1].lower(), clean(match[2])
     if not text:
-        return Said(problem=f"There is nothing between the brackets of {name}.")
+        return "problem", f"There is nothing between the brackets of {name}."
     if len(text) > MAX_TEXT:
-        return Said(problem=f"That is too long: at most {MAX_TEXT} characters.")
-    return Said(search=text) if name == "search" else Said(answer=text)
+        return "problem", f"That is too long: at most {MAX_TEXT} characters."
+    return name, text
 
 
 # scores: exact match and token F1 after the usual normalisation of question answering
@@ -229,26 +213,23 @@ class SearchQATask:
         question = self._question
         if question is None:
             raise TaskError("step was called before start, or after the answer: start an instance first")
-        said = read_action(action)
-        if said.problem:
-            return Step(self._view(question, said.problem), valid=False)
-        if said.answer:
-            return self._answered(question, said.answer)
+        said, words = read_action(action)
+        if said == "problem":
+            return Step(self._view(question, words), valid=False)
+        if said == "answer":
+            return self._answered(question, words)
         if self._limits.searches and self._searches >= self._limits.searches:
             text = "There are no searches left. Give your answer with answer[the answer]."
             return Step(self._view(question, text), valid=False)
-        return self._searched(question, said.search)
-
-    def close(self) -> None:
-        self._question = None
-
-    def _searched(self, question: Question, query: str) -> Step:
-        hits = self._search(query)
+        hits = self._search(words)
         self._searches += 1
         self._seen.update(hit.passage.title for hit in hits)
         lines = [hit.passage.shown(number, self._limits.passage_chars) for number, hit in enumerate(hits, start=1)]
         text = "\n".join(lines) if lines else "Nothing was found."
         return Step(self._view(question, f"{text}\n{self._left().strip()}".strip()), info={"found": float(len(hits))})
+
+    def close(self) -> None:
+        self._question = None
 
     def _answered(self, question: Question, answer: str) -> Step:
         right, f1 = best_exact_match(answer, question.answers), best_f1(answer, question.answers)
