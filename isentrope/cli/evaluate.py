@@ -76,10 +76,8 @@ def evaluate(
         raise typer.BadParameter("give one of --step and --checkpoint", param_hint="--step")
     run = Path(model) if model else None
     say_loading_by(recipe, run, sets, model)
-    count = {"eval.games": _number(games), "eval.first_game": first_game}
-    given = count | {"eval.temperature": temperature, "run.seed": seed}
-    laid = [f"{key}={value}" for key, value in given.items() if value is not None]  # checked like any other setting
-    config = recipe_or_run(recipe, run, [*(sets or []), *laid])
+    laid = {"eval.games": _number(games), "eval.first_game": first_game, "eval.temperature": temperature}
+    config = recipe_or_run(recipe, run, [*(sets or []), *_as_settings(laid | {"run.seed": seed})])
     if split:
         config = replace(config, eval=replace(config.eval, splits=tuple(split)))
     from isentrope.analysis.record import write_record
@@ -87,8 +85,7 @@ def evaluate(
     from isentrope.loop.messages import check_prompt
 
     if config.engine.kind != "openai":
-        if model is not None:
-            config = replace(config, policy=replace(config.policy, model=model))
+        config = replace(config, policy=replace(config.policy, model=model or config.policy.model))
         check_prompt(config)
     which = step if step is not None else checkpoint.value if checkpoint else None
     exam = Exam(games == "all", episodes, order.value if order else None, which, save_episodes)
@@ -97,6 +94,11 @@ def evaluate(
         write_record(out, record)
         typer.echo(f"wrote {out}", err=True)
     show(record)
+
+
+def _as_settings(laid: dict[str, object]) -> list[str]:
+    """Options as --set has them, so that they are checked like any other setting."""
+    return [f"{key}={value}" for key, value in laid.items() if value is not None]
 
 
 def _number(games: str | None) -> str | None:
