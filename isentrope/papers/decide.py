@@ -9,8 +9,8 @@ there is none.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,7 @@ SEEDS_TRIED = 200  # seeds; beyond that we say "more than"
 _POINTS = 400  # of the distribution of the estimated spread that are looked at
 
 
-@dataclass(frozen=True)
-class Power:
+class Power(NamedTuple):
     found: float  # chance to hold where the true effect is the expected one
     ruled_out: float  # chance not to hold where there is no effect; see `none` below
 
@@ -40,10 +39,12 @@ def power(part: Part, claim: Claim, runs: int, spread: float) -> Power | None:
     border, least, true = sign * part.border, sign * part.least, sign * part.expect
     strict = 1 - (1 - claim.confidence) / max(1, claim.voices)
     none = 0.0 if border == 0 else 2 * border - true  # beyond a border other than 0, as far as the expected one
-    return Power(
-        _chance_above(true, error, freedom, border, claim.confidence, least),
-        _chance_below(none, error, freedom, least, strict),
-    )
+    width = _estimated(freedom) * error
+    usual, wide = (width * student_quantile(level, freedom) for level in (claim.confidence, strict))
+    # that the lower end is above the border and the mean at least `least`, and that the upper end is below `least`
+    found = normal_below((true - np.maximum(border + usual, least)) / error)
+    ruled_out = normal_below((least - wide - none) / error)
+    return Power(float(np.mean(found)), float(np.mean(ruled_out)))
 
 
 def seeds_for(part: Part, claim: Claim, spread: float) -> int | None:
@@ -55,18 +56,6 @@ def seeds_for(part: Part, claim: Claim, spread: float) -> int | None:
         if found.found >= WANTED:
             return runs
     return None
-
-
-def _chance_above(true: float, error: float, freedom: int, border: float, level: float, least: float) -> float:
-    """That the lower end of the interval is above the border, and the mean at least `least`."""
-    reach = _estimated(freedom) * error * student_quantile(level, freedom)
-    return float(np.mean(normal_below((true - np.maximum(border + reach, least)) / error)))
-
-
-def _chance_below(true: float, error: float, freedom: int, least: float, level: float) -> float:
-    """That the upper end of the interval is below `least`."""
-    reach = _estimated(freedom) * error * student_quantile(level, freedom)
-    return float(np.mean(normal_below((least - reach - true) / error)))
 
 
 @cache

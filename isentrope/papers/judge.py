@@ -23,7 +23,7 @@ from statistics import fmean
 
 from isentrope.core.stats import Interval, clopper_pearson
 from isentrope.papers.decide import SEEDS_TOLD, decide, said, seeds_needed
-from isentrope.papers.inference import Estimate, Sample, by_seed, one_arm, two_arms
+from isentrope.papers.inference import Estimate, by_seed, one_arm, two_arms
 from isentrope.papers.record import (
     BOTH,
     CONTROL,
@@ -37,7 +37,9 @@ from isentrope.papers.record import (
     PremiseFinding,
     Select,
     Verdict,
-)
+    by_part,
+    no_runs,
+)  # fmt: skip
 from isentrope.papers.select import Placed, cells_of, cells_with, left_out, matches, pooled, samples, usable
 from isentrope.study.read import DONE, FAILED
 
@@ -51,7 +53,12 @@ Arms = Mapping[str, Sequence[Placed]]  # the runs of a part: treated, control
 
 def check(premise: Premise, arms: Arms, here: Sequence[Placed]) -> PremiseFinding:
     """`here`: all usable runs of the setting. Where several arms are asked, each of them must meet the premise."""
-    groups = _groups(premise, arms, here)
+    if isinstance(premise.runs, Select):
+        groups = [pooled(premise.runs, here)]
+    elif premise.runs == POOLED:
+        groups = [[*arms[TREATED], *arms[CONTROL]]]
+    else:
+        groups = [arms[name] for name in ((TREATED, CONTROL) if premise.runs == BOTH else (premise.runs,))]
     if premise.clear:
         return _clear(premise, groups[0], here)
     found = [_beyond(premise, group, here) for group in groups]
@@ -107,15 +114,6 @@ def _clear(premise: Premise, group: Sequence[Placed], here: Sequence[Placed]) ->
     return PremiseFinding(premise.name, around.low > 0 or around.high < 0, told, premise.remedy)
 
 
-def _groups(premise: Premise, arms: Arms, here: Sequence[Placed]) -> list[Sequence[Placed]]:
-    if isinstance(premise.runs, Select):
-        return [pooled(premise.runs, here)]
-    if premise.runs == POOLED:
-        return [[*arms[TREATED], *arms[CONTROL]]]
-    wanted = {TREATED: (TREATED,), CONTROL: (CONTROL,), BOTH: (TREATED, CONTROL)}[premise.runs]
-    return [arms[name] for name in wanted]
-
-
 @dataclass(frozen=True)
 class _Measured:
     """A part in a setting, before it is decided."""
@@ -140,14 +138,8 @@ def find(claim: Claim, placed: Sequence[Placed]) -> tuple[Finding, ...]:
     concerned = [one for one in placed if any(matches(part.runs, one) for part in claim.parts)]
     begun = [one for one in concerned if one.run.steps] or concerned
     if not begun:
-        return (_nothing(claim),)
+        return (no_runs(claim),)
     return tuple(_find(claim, placed, begun, model) for model in sorted({one.model for one in begun}))
-
-
-def _nothing(claim: Claim) -> Finding:
-    wanted = [select for part in claim.parts if part.counts for select in (part.runs, *part.against[:1])]
-    cells = "; ".join(dict.fromkeys(select.words() for select in wanted))
-    return Finding(claim.id, Verdict.open, "no runs", (), f"{claim.least_seeds} seeds of each of: {cells}")
 
 
 def _find(claim: Claim, placed: Sequence[Placed], begun: Sequence[Placed], model: str) -> Finding:
@@ -173,16 +165,13 @@ def _over_settings(claim: Claim, settings: Sequence[str], found: Sequence[tuple[
     if len(decided) > 1:
         told = "; ".join(f"{one}: {verdict}" for one, verdict in zip(settings, verdicts, strict=True))
         return Finding(claim.id, Verdict.open, f"settings disagree ({told})", every, "")
-    if decided:
-        verdict = decided.pop()
-        return Finding(claim.id, verdict, _joined(_voices(found[verdicts.index(verdict)], verdict), "reason"), every)
-    verdict = Verdict.open if Verdict.open in verdicts else Verdict.untestable
-    nearest = max(
-        (parts for parts, one in zip(found, verdicts, strict=True) if one == verdict),
-        key=lambda parts: sum(len(part.runs) for part in parts),
-    )
-    waits = _voices(nearest, verdict)
-    return Finding(claim.id, verdict, _joined(waits, "reason"), every, _joined(waits, "decides"))
+    verdict = next(one for one in (*decided, Verdict.open, Verdict.untestable) if one in verdicts)
+    alike = [parts for parts, one in zip(found, verdicts, strict=True) if one == verdict]
+    # of settings that decide the first, else the one that has most runs
+    shown = alike[0] if decided else max(alike, key=lambda parts: sum(len(part.runs) for part in parts))
+    voices = [part for part in shown if part.counts and part.verdict == verdict]
+    reason, decides = (by_part((getattr(part, field), part.part) for part in voices) for field in ("reason", "decides"))
+    return Finding(claim.id, verdict, reason, every, "" if decided else decides)
 
 
 def of_setting(parts: Sequence[PartFinding]) -> Verdict:
@@ -191,22 +180,6 @@ def of_setting(parts: Sequence[PartFinding]) -> Verdict:
         if verdict in voices:
             return verdict
     return Verdict.holds if all(voice == Verdict.holds for voice in voices) else Verdict.open
-
-
-def _voices(parts: Sequence[PartFinding], verdict: Verdict) -> list[PartFinding]:
-    return [part for part in parts if part.counts and part.verdict == verdict]
-
-
-def _joined(parts: Sequence[PartFinding], field: str) -> str:
-    """What parts say; the same word is said once."""
-    told: dict[str, list[str]] = {}
-    for part in parts:
-        text = str(getattr(part, field))
-        if text:
-            told.setdefault(text, []).append(part.part)
-    if len(told) == 1:
-        return next(iter(told))
-    return "; ".join(f"{', '.join(names)}: {text}" for text, names in told.items())
 
 
 def _measure(claim: Claim, part: Part, here: Sequence[Placed], setting: str) -> _Measured:
@@ -230,18 +203,17 @@ def _measure(claim: Claim, part: Part, here: Sequence[Placed], setting: str) -> 
         return nothing(reason, f"{claim.least_seeds} such seeds of {cells}")
     all_here = usable(here, claim)
     premises = tuple(check(premise, arms, all_here) for premise in part.premises)
-    empty = replace(empty, premises=premises)
+    shown = _estimated(claim, part, arms, all_here, replace(empty, premises=premises))
     failed = [one for one in premises if one.met is False]
     if failed:  # the effect is shown all the same, and decides nothing
-        shown = _estimated(claim, part, arms, all_here, empty)
-        told = replace(shown.found, verdict=Verdict.untestable, **_why_not(failed), **_names(arms))
-        return replace(shown, found=replace(told, seeds=_seeds(arms[TREATED])))
+        reason = "; ".join(f"premise fails ({one.name}): {one.told}" for one in failed)
+        told = replace(_of_arms(shown.found, arms), verdict=Verdict.untestable, reason=reason)
+        return replace(shown, found=replace(told, decides=_remedies(failed)))
     unknown = [one for one in premises if one.met is None]
     if unknown:
-        shown = _estimated(claim, part, arms, all_here, empty)
         told = "; ".join(f"premise ({one.name}): {one.told}" for one in unknown)
         return replace(shown, found=replace(shown.found, reason=told, decides=_remedies(unknown)), unclear=True)
-    return _estimated(claim, part, arms, all_here, empty)
+    return shown
 
 
 def _arms(part: Part, here: Sequence[Placed]) -> dict[str, list[Placed]]:
@@ -252,68 +224,54 @@ def _arms(part: Part, here: Sequence[Placed]) -> dict[str, list[Placed]]:
     return {TREATED: treated, CONTROL: [one for one in control if one not in treated]}
 
 
-def _asked(part: Part, arms: Mapping[str, Sequence[Placed]]) -> list[tuple[Select, Sequence[Placed]]]:
+def _asked(part: Part, arms: Arms) -> list[tuple[Select, Sequence[Placed]]]:
     return [(part.runs, arms[TREATED]), *((select, arms[CONTROL]) for select in part.against[:1])]
-
-
-def _why_not(failed: Sequence[PremiseFinding]) -> dict[str, str]:
-    reason = "; ".join(f"premise fails ({one.name}): {one.told}" for one in failed)
-    return {"reason": reason, "decides": _remedies(failed)}
 
 
 def _remedies(premises: Sequence[PremiseFinding]) -> str:
     return "; ".join(dict.fromkeys(one.remedy for one in premises))
 
 
-def _names(arms: Mapping[str, Sequence[Placed]]) -> dict[str, tuple[str, ...]]:
-    return {"runs": tuple(one.name for one in arms[TREATED]), "controls": tuple(one.name for one in arms[CONTROL])}
+def _of_arms(found: PartFinding, arms: Arms) -> PartFinding:
+    """The finding with the names of the runs in it."""
+    runs, controls = (tuple(one.name for one in arms[arm]) for arm in (TREATED, CONTROL))
+    return replace(found, runs=runs, controls=controls, seeds=_seeds(arms[TREATED]))
 
 
 def _seeds(runs: Sequence[Placed]) -> tuple[int, ...]:
     return tuple(sorted({one.run.seed for one in runs}))
 
 
-def _estimated(
-    claim: Claim, part: Part, arms: Mapping[str, Sequence[Placed]], here: Sequence[Placed], empty: PartFinding
-) -> _Measured:
+def _estimated(claim: Claim, part: Part, arms: Arms, here: Sequence[Placed], empty: PartFinding) -> _Measured:
     treated, control = arms[TREATED], arms[CONTROL]
     if part.fit is not None:
         unfit = [reason for one in treated if (reason := part.fit(one.run))]
         treated = [one for one in treated if part.fit(one.run) is None]
         empty = replace(empty, notes=(*empty.notes, f"{len(unfit)} runs left out: {unfit[0]}")) if unfit else empty
-    treated, control = _telling(part, treated, False), _telling(part, control, True)
+    treated = [one for one in treated if one.number(part.measure) is not None]
+    control = [one for one in control if one.number(part.measure_of(True)) is not None]
     ours, theirs = samples(part.measure, treated), samples(part.measure_of(True), control)
-    cells = cells_of(part)
     if not ours or (part.against and not theirs):
         reason = f"the runs do not tell {part.measure.words}"
         return _Measured(part, replace(empty, reason=reason, decides=claim.needs))
     fewest = min(len(_seeds(arm)) for arm in ((treated, control) if part.against else (treated,)))
-    empty = replace(empty, **_names({TREATED: treated, CONTROL: control}), seeds=_seeds(treated))
+    empty = _of_arms(empty, {TREATED: treated, CONTROL: control})
     if fewest < max(2, claim.least_seeds):
         reason = f"{fewest} seeds that tell it, at least {claim.least_seeds} are needed"
-        return _Measured(part, replace(empty, reason=reason, decides=f"{claim.least_seeds} seeds of {cells}"))
+        return _Measured(part, replace(empty, reason=reason, decides=f"{claim.least_seeds} seeds of {cells_of(part)}"))
     names = {one.name for one in (*treated, *control)}
     others = cells_with(part.measure, [one for one in here if one.name not in names])
-    estimate = _estimate(part, ours, theirs, others)
-    notes = (*empty.notes, *_of_starts(ours, theirs))
-    return _Measured(part, replace(empty, value=estimate.value, notes=notes), estimate)
-
-
-def _telling(part: Part, runs: Sequence[Placed], control: bool) -> list[Placed]:
-    return [one for one in runs if one.number(part.measure_of(control)) is not None]
-
-
-def _estimate(part: Part, ours: Sequence[Sample], theirs: Sequence[Sample], cells: list[list[Sample]]) -> Estimate:
     if part.shares:
         seeds = by_seed(ours)
-        return Estimate(fmean(value for value, _ in seeds.values()), 0.0, len(seeds), "share of seeds")
-    spread = part.measure.spread
-    return two_arms(ours, theirs, cells, spread) if part.against else one_arm(ours, cells, spread)
-
-
-def _of_starts(ours: Sequence[Sample], theirs: Sequence[Sample]) -> tuple[str, ...]:
-    count = len({one.unit[2] for one in (*ours, *theirs)})
-    return ("all runs begin from one start: what another would do is not in the interval",) if count == 1 else ()
+        estimate = Estimate(fmean(value for value, _ in seeds.values()), 0.0, len(seeds), "share of seeds")
+    elif part.against:
+        estimate = two_arms(ours, theirs, others, part.measure.spread)
+    else:
+        estimate = one_arm(ours, others, part.measure.spread)
+    notes = empty.notes
+    if len({one.unit[2] for one in (*ours, *theirs)}) == 1:
+        notes = (*notes, "all runs begin from one start: what another would do is not in the interval")
+    return _Measured(part, replace(empty, value=estimate.value, notes=notes), estimate)
 
 
 def _decided(claim: Claim, one: _Measured, level: float, strict_level: float) -> PartFinding:

@@ -6,7 +6,7 @@ A window is given in shares of the run's steps: over(run, key, 0.8, 1) is the la
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import fmean, median
 
@@ -18,7 +18,6 @@ from isentrope.study.measures import variance
 from isentrope.study.read import StudyRun
 
 CONVERGED = 0.2  # Succ. is taken over this share of the steps, at the end
-APART = NOT_TRAINING_BY_CLAIMS
 
 
 def curve_of(run: StudyRun, key: str) -> Curve:
@@ -88,13 +87,13 @@ def seconds_per_token(run: StudyRun) -> float | None:
 
 
 def share_of_time(run: StudyRun, key: str) -> float | None:
-    """Seconds of a stage over all seconds of the steps that tell it; looking and keeping (`APART`) are left out."""
+    """Seconds of a stage over all seconds of the steps that tell it; looking and keeping are left out."""
     spent = whole = 0.0
     for row in run.timings:
         if row.get("kind") == "eval" or key not in row:
             continue
         spent += float(row[key])
-        whole += seconds_of(row, APART)
+        whole += seconds_of(row, NOT_TRAINING_BY_CLAIMS)
     return spent / whole if whole > 0 else None
 
 
@@ -198,15 +197,11 @@ def erupted(run: StudyRun) -> str | None:
     return None if eruptions(run) else "entropy never erupted"
 
 
-def fell_again(rise: Rise) -> bool:
-    return rise.over is not None and not rise.settled
-
-
 def erupts_repeatedly(run: StudyRun) -> float | None:
     """1 if at least two eruptions came down again, else 0."""
     if not run.series("entropy/token")[0]:
         return None
-    return float(sum(fell_again(rise) for rise in eruptions(run)) >= REPEATED)
+    return float(sum(rise.over is not None and not rise.settled for rise in eruptions(run)) >= REPEATED)
 
 
 def largest_amplitude(run: StudyRun) -> float | None:
@@ -230,42 +225,40 @@ def log_height(run: StudyRun) -> float | None:
 
 def into_the_peak(run: StudyRun, key: str) -> float | None:
     """How much a metric rises from the steps before an onset to the peak, mean over the eruptions."""
-    found = curve_of(run, key)
-    return _over_eruptions(run, lambda rise: _difference(_at_peak(found, rise), _before(found, rise)))
+    found, rises = curve_of(run, key), list[float]()
+    for rise in eruptions(run):
+        before = found.between(rise.onset - BEFORE, rise.onset - 1).values
+        peak = found.between(rise.peak - AROUND, rise.peak + AROUND).values
+        rises += [fmean(peak) - fmean(before)] if peak and before else []
+    return mean(rises)
 
 
 def what_stays(run: StudyRun, key: str) -> float | None:
     """How much higher a metric is after an eruption has come back than before it, mean over the eruptions."""
-    found = curve_of(run, key)
-    return _over_eruptions(run, lambda rise: _difference(_after(found, rise), _before(found, rise)))
+    found, stayed = curve_of(run, key), list[float]()
+    for rise in eruptions(run):
+        before = found.between(rise.onset - BEFORE, rise.onset - 1).values
+        after = found.between(rise.back, rise.back + AFTER - 1).values if rise.back is not None else ()
+        stayed += [fmean(after) - fmean(before)] if after and before else []
+    return mean(stayed)
 
 
 def gap_before(run: StudyRun, negative: str, positive: str) -> float | None:
     """(negative - positive) over their sizes, at the last probe before an onset, mean over the eruptions."""
-    probes = _gap(run, negative, positive)
-    return _over_eruptions(run, lambda rise: _probe_before(probes, rise))
+    found, probes = list[float](), _gap(run, negative, positive)
+    for rise in eruptions(run):
+        found += probes.between(rise.onset - NEAR, rise.onset - 1).values[-1:]
+    return mean(found)
 
 
 def gap_change(run: StudyRun, negative: str, positive: str) -> float | None:
     """The same, less its value at the first probe after the eruption has come back."""
-    probes = _gap(run, negative, positive)
-    return _over_eruptions(run, lambda rise: _difference(_probe_before(probes, rise), _probe_after(probes, rise)))
-
-
-def _over_eruptions(run: StudyRun, number: Callable[[Rise], float | None]) -> float | None:
-    return mean([value for rise in eruptions(run) if (value := number(rise)) is not None])
-
-
-def _before(found: Curve, rise: Rise) -> float | None:
-    return mean(found.between(rise.onset - BEFORE, rise.onset - 1).values)
-
-
-def _at_peak(found: Curve, rise: Rise) -> float | None:
-    return mean(found.between(rise.peak - AROUND, rise.peak + AROUND).values)
-
-
-def _after(found: Curve, rise: Rise) -> float | None:
-    return None if rise.back is None else mean(found.between(rise.back, rise.back + AFTER - 1).values)
+    found, probes = list[float](), _gap(run, negative, positive)
+    for rise in eruptions(run):
+        before = probes.between(rise.onset - NEAR, rise.onset - 1).values
+        after = probes.between(rise.back, rise.back + NEAR - 1).values if rise.back is not None else ()
+        found += [before[-1] - after[0]] if before and after else []
+    return mean(found)
 
 
 def _gap(run: StudyRun, negative: str, positive: str) -> Curve:
@@ -273,17 +266,3 @@ def _gap(run: StudyRun, negative: str, positive: str) -> Curve:
     both = [step for step in below if step in above and abs(below[step]) + abs(above[step]) > 0]
     values = [(below[step] - above[step]) / (abs(below[step]) + abs(above[step])) for step in both]
     return Curve(tuple(both), tuple(values))
-
-
-def _probe_before(probes: Curve, rise: Rise) -> float | None:
-    near = probes.between(rise.onset - NEAR, rise.onset - 1)
-    return near.values[-1] if near.values else None
-
-
-def _probe_after(probes: Curve, rise: Rise) -> float | None:
-    near = Curve((), ()) if rise.back is None else probes.between(rise.back, rise.back + NEAR - 1)
-    return near.values[0] if near.values else None
-
-
-def _difference(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else a - b

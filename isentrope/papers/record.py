@@ -7,8 +7,8 @@ the second edition; `ground` is of the first alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from isentrope.core.stats import Interval
@@ -54,10 +54,7 @@ class Measure:
     options: tuple[tuple[str, float | str], ...] = ()
     spread: float = 0.0  # expected standard deviation between runs of one cell, as the pocket model's runs had it
     spread_lm: float = 0.0  # the same of a language model's; 0: not known, taken as the other
-    alike: tuple[float, float] = (
-        -math.inf,
-        math.inf,
-    )  # cells whose mean lies here differ about as much from run to run
+    alike: tuple[float, float] = (-math.inf, math.inf)  # cells with a mean in it differ about as much from run to run
     by_kind: bool = False  # a success on fixed games, also told by kind of game: games are a source of variance
 
     def __call__(self, run: StudyRun) -> float | None:
@@ -179,9 +176,24 @@ class Finding:
     reason: str
     parts: tuple[PartFinding, ...] = ()
     decides: str = ""
-    rule_notes: tuple[str, ...] = field(default=())  # when the rule is younger than runs it is applied to
+    rule_notes: tuple[str, ...] = ()  # when the rule is younger than runs it is applied to
     model: str = ""  # the language model that the runs train, with its size; of the second edition
 
     @property
     def runs(self) -> tuple[str, ...]:
         return tuple(sorted({run for part in self.parts for run in (*part.runs, *part.controls)}))
+
+
+def no_runs(claim: Claim) -> Finding:
+    wanted = [select for part in claim.parts if part.counts for select in (part.runs, *part.against[:1])]
+    cells = "; ".join(dict.fromkeys(select.words() for select in wanted))
+    return Finding(claim.id, Verdict.open, "no runs", (), f"{claim.least_seeds} seeds of each of: {cells}")
+
+
+def by_part(said: Iterable[tuple[str, str]]) -> str:
+    """What is said, and of which part. What is said of all of them is said once, without their names."""
+    names: dict[str, list[str]] = {}
+    for text, part in said:
+        if text and part not in names.setdefault(text, []):
+            names[text].append(part)
+    return next(iter(names)) if len(names) == 1 else "; ".join(f"{', '.join(of)}: {text}" for text, of in names.items())

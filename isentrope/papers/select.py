@@ -6,7 +6,7 @@ number of steps, since schedules depend on it. Runs are only ever compared withi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from statistics import fmean
@@ -60,14 +60,9 @@ def place(studies: Sequence[StudyData]) -> list[Placed]:
 def _placed(study: StudyData, run: StudyRun) -> Placed:
     """A planned run that has not begun does not know where it belongs: where the others of its cell do."""
     like = run if run.steps else next((one for one in study.cell(run.cell) if one.steps), run)
-    setting = setting_of(study.name, run.tags, like.steps)
+    rest = [f"{key} {value}" for key, value in sorted(run.tags.items()) if key not in CHOSEN and value]
+    setting = ", ".join([study.name, *rest, *([f"{like.steps} steps"] if like.steps else [])])
     return Placed(run, setting, f"{study.name}/{run.name}", model_of(study, like))
-
-
-def setting_of(study: str, tags: Mapping[str, str], steps: int) -> str:
-    """In words. A run that has not begun does not know its steps: it is nowhere yet."""
-    rest = [f"{key} {value}" for key, value in sorted(tags.items()) if key not in CHOSEN and value]
-    return ", ".join([study, *rest, *([f"{steps} steps"] if steps else [])])
 
 
 def model_of(study: StudyData, run: StudyRun) -> str:
@@ -77,11 +72,8 @@ def model_of(study: StudyData, run: StudyRun) -> str:
     base = PurePath(str(warmup.config.get("policy.model", name))).name if warmup else name
     base = run.tags.get("model") or base
     count = run.parameters or SIZES.get(base, 0)
-    return f"{base}, {_millions(count)}" if count else base
-
-
-def _millions(count: float) -> str:
-    return f"{count / 1e9:.3g} B" if count >= 1e9 else f"{count / 1e6:.3g} M"
+    size = f"{count / 1e9:.3g} B" if count >= 1e9 else f"{count / 1e6:.3g} M"
+    return f"{base}, {size}" if count else base
 
 
 def matches(wanted: Select, one: Placed) -> bool:
@@ -90,20 +82,10 @@ def matches(wanted: Select, one: Placed) -> bool:
         return False
     if one.tag("method") != wanted.method or one.tag("variant") != wanted.variant:
         return False
-    return _same_number(one.tag("alpha"), wanted.alpha)
-
-
-def chosen(part: Part, here: Sequence[Placed]) -> list[Placed]:
-    return [one for one in here if matches(part.runs, one)]
-
-
-def controls(part: Part, here: Sequence[Placed]) -> list[Placed]:
-    """Of the kinds of controls that the rule names, the first that there are runs of."""
-    for wanted in part.against:
-        found = [one for one in here if matches(wanted, one)]
-        if found:
-            return found
-    return []
+    try:
+        return float(one.tag("alpha")) == float(wanted.alpha)
+    except ValueError:
+        return False
 
 
 def same_by_definition(wanted: Select) -> tuple[Select, ...]:
@@ -157,10 +139,3 @@ def left_out(runs: Sequence[Placed], claim: Claim) -> tuple[str, ...]:
 def cells_of(part: Part) -> str:
     """The runs that a part compares, in words."""
     return " and ".join([part.runs.words(), *(select.words() for select in part.against[:1])])
-
-
-def _same_number(found: str, wanted: str) -> bool:
-    try:
-        return float(found) == float(wanted)
-    except ValueError:
-        return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from isentrope.papers.decide import FACTOR, SEEDS, WANTED, factor, number, power, seeds_for
 from isentrope.papers.record import (
@@ -19,7 +19,8 @@ from isentrope.papers.record import (
     Premise,
     Select,
     Verdict,
-)
+    by_part,
+)  # fmt: skip
 from isentrope.papers.registry import Entry
 
 SAME = ", if effect and spread stay"  # as judge.py says it of every number of seeds
@@ -114,34 +115,22 @@ def comment(finding: Finding) -> str:
     reason, decides = finding.reason, finding.decides
     if shown and all(part.value is None for part in shown):  # the setting that came nearest, not the first one
         near = [part for part in shown if part.counts and part.setting == shown[0].setting]
-        reason = _by_part((part.reason, part.part) for part in near)
-        decides = _by_part((part.decides, part.part) for part in near)
+        reason = by_part((part.reason, part.part) for part in near)
+        decides = by_part((part.decides, part.part) for part in near)
     parts = [reason]
     if finding.verdict == Verdict.open and decides:
         parts.append(f"would decide: {decides}")
     if finding.verdict == Verdict.untestable and decides:
         parts.append(f"would make it testable: {decides}")
-    parts += [*_notes(finding, shown), *(f"MIND: {note}" for note in finding.rule_notes)]
-    return ". ".join(part[:1].upper() + part[1:] for part in parts if part) + "."
-
-
-def _notes(finding: Finding, shown: Sequence[PartFinding]) -> list[str]:
-    """`2 not finished`; with the parts' names where they differ in how many. Runs that failed are always named."""
-    kinds: dict[str, list[tuple[str, str]]] = {}
+    notes: dict[
+        str, list[tuple[str, str]]
+    ] = {}  # `2 not finished`; with the parts' names where they differ in how many
     for part in finding.parts:
         for note in part.notes:
-            if part in shown or " failed: " in note:
-                kinds.setdefault(note.lstrip("0123456789"), []).append((note, part.part))
-    return [_by_part(said) for said in kinds.values()]
-
-
-def _by_part(said: Iterable[tuple[str, str]]) -> str:
-    """What is said of parts. What is said of all of them is said once, without their names."""
-    names: dict[str, list[str]] = {}
-    for text, part in said:
-        if text and part not in names.setdefault(text, []):
-            names[text].append(part)
-    return next(iter(names)) if len(names) == 1 else "; ".join(f"{', '.join(of)}: {text}" for text, of in names.items())
+            if part in shown or " failed: " in note:  # runs that failed are always named
+                notes.setdefault(note.lstrip("0123456789"), []).append((note, part.part))
+    parts += [*map(by_part, notes.values()), *(f"MIND: {note}" for note in finding.rule_notes)]
+    return ". ".join(part[:1].upper() + part[1:] for part in parts if part) + "."
 
 
 def counts_of(finding: Finding) -> str:
@@ -166,7 +155,8 @@ def rule(part: Part, claim: Claim) -> str:
 
 def premise_in_words(premise: Premise) -> str:
     """`entropy erupts in the baseline: share of ... (of the control), at least 0.5`."""
-    whose = premise.runs.words() if isinstance(premise.runs, Select) else _ARMS[premise.runs]
+    arms = {TREATED: "of the runs", CONTROL: "of the runs compared with", BOTH: "of either arm", POOLED: "of both arms"}
+    whose = premise.runs.words() if isinstance(premise.runs, Select) else arms[premise.runs]
     if premise.clear:
         assert premise.against is not None
         wanted = f"less that of {premise.against.words()}: the 95 % interval leaves out 0"
@@ -174,9 +164,6 @@ def premise_in_words(premise: Premise) -> str:
         over = f"over that of {premise.against.words()}: " if premise.against else ""
         wanted = f"{over}{'at least' if premise.upwards else 'at most'} {premise.border:g}"
     return f"{premise.name}: {premise.measure.words} ({whose}), {wanted}"
-
-
-_ARMS = {TREATED: "of the runs", CONTROL: "of the runs compared with", BOTH: "of either arm", POOLED: "of both arms"}
 
 
 def compared(part: Part) -> str:

@@ -195,7 +195,7 @@ def measures_of(claim: Claim) -> list[Measure]:
         (eruptions, "START", 9, "S6"),
         (eruptions, "AFTER", 3, "S5"),
         (measures, "CONVERGED", 0.4, "E1"),
-        (measures, "APART", ("seconds/rollout",), "M4"),
+        (measures, "NOT_TRAINING_BY_CLAIMS", ("seconds/rollout",), "M4"),
     ],
 )
 def test_constants_behind_a_measure_change_its_digest(

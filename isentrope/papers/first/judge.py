@@ -14,9 +14,9 @@ from statistics import NormalDist, fmean, stdev
 
 import numpy as np
 
-from isentrope.core.stats import Interval, bootstrap
-from isentrope.papers.record import Claim, Finding, Part, PartFinding, Verdict
-from isentrope.papers.select import Placed, cells_of, chosen, controls, left_out, matches, place, usable
+from isentrope.core.stats import Interval, bootstrap, student_quantile
+from isentrope.papers.record import Claim, Finding, Part, PartFinding, Verdict, by_part, no_runs
+from isentrope.papers.select import Placed, cells_of, left_out, matches, place, usable
 from isentrope.study.read import StudyData
 
 # Intervals of a mean over seeds and of a share of runs, when they decide, and how many seeds would.
@@ -59,30 +59,8 @@ def summed_quantile(freedom: int) -> float:
 
 
 def t_quantile(freedom: int, level: float) -> float:
-    """The t that holds `level` of Student's distribution between -t and t; the normal's from `LARGE` freedoms on.
-
-    For whole degrees of freedom the share between them is a finite sum in θ = atan(t/√ν) (Abramowitz and Stegun
-    26.7.3 and 26.7.4); it grows with θ, so halving finds it.
-    """
-    if freedom >= LARGE:
-        return NormalDist().inv_cdf((1 + level) / 2)
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _held(middle, freedom) < level else (low, middle)
-    return math.sqrt(freedom) * math.tan((low + high) / 2)
-
-
-def _held(angle: float, freedom: int) -> float:
-    sine, cosine = math.sin(angle), math.cos(angle)
-    if freedom == 1:
-        return 2 * angle / math.pi
-    odd = freedom % 2
-    term = total = cosine if odd else 1.0
-    for k in range(3 if odd else 2, freedom - 1, 2):
-        term *= (k - 1) / k * cosine * cosine
-        total += term
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+    """The t that holds `level` of Student's distribution between -t and t; the normal's from `LARGE` freedoms on."""
+    return NormalDist().inv_cdf((1 + level) / 2) if freedom >= LARGE else student_quantile(level, freedom)
 
 
 def share_interval(share: float, count: float, level: float) -> Interval:
@@ -99,17 +77,12 @@ def decide(part: Part, value: float, usual: Interval, strict: Interval) -> Verdi
 
     Does not hold: the strict interval does not reach the least that counts. Else undecided.
     """
-    value, border, least, low = _facing_up(part, value, usual)
-    reach = strict.high if part.upwards else -strict.low
+    sign = 1 if part.upwards else -1
+    value, border, least = sign * value, sign * part.border, sign * part.least
+    low, reach = (usual.low, strict.high) if part.upwards else (-usual.high, -strict.low)
     if reach < least:
         return Verdict.fails
     return Verdict.holds if low > border and value >= least else Verdict.open
-
-
-def _facing_up(part: Part, value: float, usual: Interval) -> tuple[float, float, float, float]:
-    if part.upwards:
-        return value, part.border, part.least, usual.low
-    return -value, -part.border, -part.least, -usual.high
 
 
 def seeds_needed(part: Part, value: float, deviation: float, level: float, strict: float) -> int | None:
@@ -144,21 +117,19 @@ def find(claim: Claim, studies: Sequence[StudyData]) -> Finding:
     verdicts = [_of_setting(parts) for parts in found]
     every = tuple(part for parts in found for part in parts)
     if not found:
-        wanted = [select for part in claim.parts if part.counts for select in (part.runs, *part.against[:1])]
-        cells = "; ".join(dict.fromkeys(select.words() for select in wanted))
-        return Finding(claim.id, Verdict.open, "no runs", (), f"{claim.least_seeds} seeds of each of: {cells}")
+        return no_runs(claim)
     decided = {verdict for verdict in verdicts if verdict != Verdict.open}
     if len(decided) > 1:
         said = "; ".join(f"{one}: {verdict}" for one, verdict in zip(settings, verdicts, strict=True))
         return Finding(claim.id, Verdict.open, f"settings disagree ({said})", every, "")
     if decided:
         verdict = decided.pop()
-        where = [one for one, found_there in zip(settings, verdicts, strict=True) if found_there == verdict]
-        reason = _deciding(verdict, found[settings.index(where[0])])
-        return Finding(claim.id, verdict, reason, every)
+        deciding = [part for part in found[verdicts.index(verdict)] if part.counts and part.verdict == verdict]
+        return Finding(claim.id, verdict, by_part((part.reason, part.part) for part in deciding), every)
     nearest = max(found, key=lambda parts: sum(len(part.seeds) for part in parts))
     waits = [part for part in nearest if part.counts and part.verdict == Verdict.open]
-    return Finding(claim.id, Verdict.open, _joined(waits, "reason"), every, _joined(waits, "decides"))
+    reason, decides = (by_part((getattr(part, field), part.part) for part in waits) for field in ("reason", "decides"))
+    return Finding(claim.id, Verdict.open, reason, every, decides)
 
 
 def _of_setting(parts: Sequence[PartFinding]) -> Verdict:
@@ -168,59 +139,48 @@ def _of_setting(parts: Sequence[PartFinding]) -> Verdict:
     return Verdict.holds if all(voice == Verdict.holds for voice in voices) else Verdict.open
 
 
-def _deciding(verdict: Verdict, parts: Sequence[PartFinding]) -> str:
-    return _joined([part for part in parts if part.counts and part.verdict == verdict], "reason")
-
-
-def _joined(parts: Sequence[PartFinding], field: str) -> str:
-    """What parts say; the same word is said once."""
-    said: dict[str, list[str]] = {}
-    for part in parts:
-        text = str(getattr(part, field))
-        if text:
-            said.setdefault(text, []).append(part.part)
-    if len(said) == 1:
-        return next(iter(said))
-    return "; ".join(f"{', '.join(names)}: {text}" for text, names in said.items())
-
-
 def _judge(claim: Claim, part: Part, here: Sequence[Placed], setting: str) -> PartFinding:
-    treated, compared = chosen(part, here), controls(part, here)
+    treated = [one for one in here if matches(part.runs, one)]
+    # of the kinds of controls that the rule names, the first that there are runs of
+    kinds = [[one for one in here if matches(wanted, one)] for wanted in part.against]
+    compared = next((runs for runs in kinds if runs), list[Placed]())
     notes, cells = left_out([*treated, *compared], claim), cells_of(part)
     empty = PartFinding(part.name, setting, Verdict.open, "", part.counts, notes=notes, unit=part.unit)
+
+    def open_for(reason: str, decides: str) -> PartFinding:
+        return replace(empty, reason=reason, decides=decides)
+
     if not treated or (part.against and not compared):
         missing = part.runs if not treated else part.against[0]
-        return _open(empty, f"no runs of {missing.words()}", f"{claim.least_seeds} seeds of {cells}")
+        return open_for(f"no runs of {missing.words()}", f"{claim.least_seeds} seeds of {cells}")
     treated, compared = usable(treated, claim), usable(compared, claim)
     if not treated or (part.against and not compared):
-        return _open(
-            empty,
-            f"no finished run of at least {claim.least_steps} steps",
-            f"{claim.least_seeds} such seeds of {cells}",
-        )
+        reason = f"no finished run of at least {claim.least_steps} steps"
+        return open_for(reason, f"{claim.least_seeds} such seeds of {cells}")
     if part.fit is not None:
         reasons = {one.name: part.fit(one.run) for one in treated}
         treated = [one for one in treated if reasons[one.name] is None]
         unfit = [reason for reason in reasons.values() if reason]
         if not treated:
-            return _open(empty, unfit[0], f"{claim.least_seeds} seeds of {cells} where this is not so")
+            return open_for(unfit[0], f"{claim.least_seeds} seeds of {cells} where this is not so")
         empty = replace(empty, notes=(*notes, f"{len(unfit)} runs left out: {unfit[0]}")) if unfit else empty
     numbers, bases = _numbers(part, treated), _numbers(part, compared)
     if not numbers or (part.against and not bases):
-        return _open(empty, f"the runs do not tell {part.measure.words}", claim.needs)
+        return open_for(f"the runs do not tell {part.measure.words}", claim.needs)
     if part.ground is not None and (why := part.ground(list(bases.values() if part.against else numbers.values()))):
-        return _open(empty, why, "a setting where this is not so")
-    effects = _effects(part, numbers, bases)
+        return open_for(why, "a setting where this is not so")
+    effects = numbers
+    if part.against:
+        both = {unit: (value, bases[unit]) for unit, value in numbers.items() if unit in bases}
+        effects = {unit: value - base for unit, (value, base) in both.items()}
+        if part.compare == "relative":
+            effects = {unit: (value - base) / base for unit, (value, base) in both.items() if base > 0}
     if len(effects) < claim.least_seeds:
         kind = "pairs of runs" if part.against else "runs that tell it"
         found = f"{len(effects)} {kind}, at least {claim.least_seeds} are needed"
-        return _open(empty, found, f"{claim.least_seeds} seeds of {cells}")
+        return open_for(found, f"{claim.least_seeds} seeds of {cells}")
     names, base_names = (tuple(one.name for one in runs if one.unit in effects) for runs in (treated, compared))
     return _decided(claim, part, effects, replace(empty, runs=names, controls=base_names))
-
-
-def _open(empty: PartFinding, reason: str, decides: str) -> PartFinding:
-    return replace(empty, reason=reason, decides=decides)
 
 
 def _decided(claim: Claim, part: Part, effects: Mapping[Unit, float], found: PartFinding) -> PartFinding:
@@ -265,12 +225,3 @@ def _numbers(part: Part, runs: Sequence[Placed]) -> dict[Unit, float]:
         if value is not None:
             found.setdefault(one.unit, []).append(value)
     return {unit: fmean(values) for unit, values in found.items()}
-
-
-def _effects(part: Part, numbers: Mapping[Unit, float], bases: Mapping[Unit, float]) -> dict[Unit, float]:
-    if not part.against:
-        return dict(numbers)
-    both = {unit: (value, bases[unit]) for unit, value in numbers.items() if unit in bases}
-    if part.compare == "relative":
-        return {unit: (value - base) / base for unit, (value, base) in both.items() if base > 0}
-    return {unit: value - base for unit, (value, base) in both.items()}
