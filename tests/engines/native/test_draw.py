@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from isentrope.engines.native import draw as module
 from isentrope.engines.native.draw import Rows, draw
+from tests.builders.sizes import EXPLORE
 from tests.engines.native.small import DEVICE
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in")  # by the interpreter
@@ -78,12 +79,11 @@ def test_many_blocks_of_words_give_what_the_plain_way_gives(seed: int, words: in
         np.testing.assert_allclose([found[1, i], found[2, i]], [logp, entropy], atol=2e-5)
 
 
-@pytest.mark.slow(4)
 def test_frequencies_follow_the_probabilities():
     """With uniform numbers at equal distances the count of the first k words is off by one draw at most.
 
     The words share three blocks. Random draws would need thousands to tell as much."""
-    z, count = np.random.default_rng(0).normal(size=40), 60
+    z, count = np.random.default_rng(0).normal(size=40), 60 if EXPLORE else 24
     old, module.BLOCK = module.BLOCK, 16
     try:
         tokens = drawn(np.repeat(z[None], count, 0), (np.arange(count) + 0.5) / count, np.full(count, 0.8))[0]

@@ -60,7 +60,6 @@ def same(found: Sampled, expected: Sampled) -> None:
     np.testing.assert_allclose(found.temperatures, expected.temperatures, rtol=1e-5)  # a rule may use the entropy
 
 
-@pytest.mark.slow(5)
 def test_turns_departures_and_new_beginnings_give_what_the_torch_engine_gives():
     of, rng = policy(), np.random.default_rng(0)
     engines = [fast(of), TorchEngine(of)]
@@ -83,7 +82,6 @@ def test_turns_departures_and_new_beginnings_give_what_the_torch_engine_gives():
         asked = [Request(r.slot, p, u, 0.9, never) for r, p, u in zip(asked, prompts, numbers, strict=True)]
 
 
-@pytest.mark.slow(4)
 def test_who_joins_later_gets_the_same_answer():
     of, rng = policy(), np.random.default_rng(1)
     asked = requests(rng, [3, 66, 10, 5, 8], answer=3)
@@ -103,7 +101,6 @@ def test_who_joins_later_gets_the_same_answer():
         same(found[slot], expected[slot])
 
 
-@pytest.mark.slow(4)
 def test_a_shared_beginning_is_read_once_and_changes_nothing():
     of, rng = policy(), np.random.default_rng(2)
     start = words(rng, 130)
@@ -159,7 +156,7 @@ def test_the_likeliest_word_and_where_responses_end():
     assert found[1].ids.tolist() == found[2].ids.tolist()
 
 
-@pytest.mark.slow(6)
+@pytest.mark.slow(4)
 def test_a_small_cache_makes_conversations_wait_or_be_read_again():
     of, rng = policy(), np.random.default_rng(5)
     asked = requests(rng, [70, 66, 68], answer=2)  # two pages each
@@ -186,7 +183,6 @@ def test_what_does_not_fit_is_refused():
         engine.submit(requests(rng, [62]))
 
 
-@pytest.mark.slow(5)
 def test_new_weights_are_used_at_once_without_a_copy():
     of, rng = policy(), np.random.default_rng(7)
     engine, asked = fast(of), requests(rng, [70, 3])

@@ -9,11 +9,14 @@ import torch
 from isentrope.engines.native import attention
 from isentrope.engines.native.attention import make_splits
 from isentrope.engines.native.forward import Forward
+from tests.builders.sizes import EXPLORE
 from tests.engines.native import small
 from tests.engines.native.small import CONTEXT, DEVICE, MODELS, WORDS, make_forward, packed, plain_logits
 
 TOLERANCE = 2e-4  # of logits whose spread is about 20, in float32
 LENGTHS = {0: 5, 1: 70, 3: 16}  # within a page, over several pages and programs, exactly one page
+SHORT = {0: 3, 1: 18, 3: 16}  # as above with one program: for what does not depend on how many there are
+FULL = EXPLORE or DEVICE.type == "cuda"  # the interpreter takes long for each program
 
 
 def some_tokens(count: int, seed: int) -> list[int]:
@@ -31,26 +34,33 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
 @pytest.mark.parametrize("as_small", [True, False], ids=["as a small model", "product by product"])
 @pytest.mark.parametrize("kind", MODELS)
 def test_prefill_appending_and_single_tokens_equal_the_whole_pass(kind: str, as_small: bool):
+    if FULL or (kind == "ours" and not as_small):
+        equals_the_whole_pass(kind, as_small, LENGTHS, appended=18, part=32)
+    else:
+        equals_the_whole_pass(kind, as_small, SHORT, appended=2, part=16)
+
+
+def equals_the_whole_pass(kind: str, as_small: bool, lengths: dict[int, int], appended: int, part: int) -> None:
     model = MODELS[kind]()
     forward = make_forward(model, as_small=as_small)
     kv, size = forward.cache.shape[3], forward.cache.shape[5]
-    tokens = {row: some_tokens(length + 21, row) for row, length in LENGTHS.items()}
+    tokens = {row: some_tokens(length + appended + 3, row) for row, length in lengths.items()}
     expected = {row: plain_logits(model, some) for row, some in tokens.items()}
     with torch.no_grad():
-        first = forward.prefill(packed({row: (0, tokens[row][:n]) for row, n in LENGTHS.items()}, padding=7))
-        for found, (row, n) in zip(first, LENGTHS.items(), strict=True):
+        first = forward.prefill(packed({row: (0, tokens[row][:n]) for row, n in lengths.items()}, padding=7))
+        for found, (row, n) in zip(first, lengths.items(), strict=True):
             close(found, expected[row][n - 1])
-        more = forward.prefill(packed({row: (n, tokens[row][n : n + 18]) for row, n in LENGTHS.items()}))
-        for found, (row, n) in zip(more, LENGTHS.items(), strict=True):
-            close(found, expected[row][n + 17])
-        for k in range(18, 21):
-            for row, n in LENGTHS.items():
-                place(forward, row, n + k, tokens[row][n + k])
-            # in one part, and in parts of two pages, of which only the longest row has several
-            splits = make_splits(4, kv, size, 32 if k > 18 else CONTEXT, 5 if k > 18 else 1, DEVICE)
+        more = forward.prefill(packed({row: (n, tokens[row][n : n + appended]) for row, n in lengths.items()}))
+        for found, (row, n) in zip(more, lengths.items(), strict=True):
+            close(found, expected[row][n + appended - 1])
+        for k in range(3):
+            for row, n in lengths.items():
+                place(forward, row, n + appended + k, tokens[row][n + appended + k])
+            # in one part, and in parts of which a long row has several and a short one has not
+            splits = make_splits(4, kv, size, part if k else CONTEXT, 5 if k else 1, DEVICE)
             found = forward.decode(4, splits)
-            for row, n in LENGTHS.items():
-                close(found[row], expected[row][n + k])
+            for row, n in lengths.items():
+                close(found[row], expected[row][n + appended + k])
             assert not splits.arrived.any()  # ready for the next step
 
 
@@ -106,10 +116,12 @@ def test_in_bfloat16_it_is_about_as_exact_as_the_models_own_pass(kind: str, held
 
 def test_pages_may_be_larger_than_what_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(small, "PAGE", 128)
-    test_prefill_appending_and_single_tokens_equal_the_whole_pass("ours", as_small=False)
+    lengths = LENGTHS if FULL else {1: 66}  # the second half of a page is read too
+    equals_the_whole_pass("ours", False, lengths, appended=2, part=128)
 
 
 def test_many_programs_read_smaller_blocks_and_find_the_same(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(small, "PAGE", 64)
     monkeypatch.setattr(attention, "CROWDED", 1)
-    test_prefill_appending_and_single_tokens_equal_the_whole_pass("ours", as_small=False)
+    lengths = LENGTHS if FULL else {0: 3, 1: 34}  # more than a block, which is half a page
+    equals_the_whole_pass("ours", False, lengths, appended=2, part=64)
