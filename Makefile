@@ -33,7 +33,7 @@ $(DEV_STAMP): $(STAMP) pyproject.toml
 define beside_types
 @log=$$(mktemp); $(BIN)/pyright --project pyproject.toml > $$log 2>&1 & types=$$!; \
 trap 'kill $$types 2> /dev/null; rm -f $$log' EXIT; trap 'exit 130' INT TERM; \
-OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(1); tests=$$?; \
+OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(1); tests=$$?; \
 wait $$types; checked=$$?; cat $$log; exit $$((tests || checked))
 endef
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -96,7 +97,7 @@ def evaluate(
     show(record)
 
 
-def _as_settings(laid: dict[str, object]) -> list[str]:
+def _as_settings(laid: Mapping[str, object]) -> list[str]:
     """Options as --set has them, so that they are checked like any other setting."""
     return [f"{key}={value}" for key, value in laid.items() if value is not None]
 

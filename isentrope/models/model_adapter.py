@@ -87,13 +87,14 @@ def _layer(block: Any) -> Layer | None:
     attention, mlp = dict(block.self_attn.named_children()), dict(block.mlp.named_children())
     parts = {name: attention.get(f"{name}_proj") for name in ("q", "k", "v", "o")}
     parts |= {name: mlp.get(f"{name}_proj") for name in ("gate", "up", "down")}
-    linear = {name: part for name, part in parts.items() if type(part) is nn.Linear}
+    linear: dict[str, Any] = {name: part for name, part in parts.items() if type(part) is nn.Linear}
     if len(linear) < len(parts) or any(linear[name].bias is not None for name in ("o", "gate", "up", "down")):
         return None
+    norms: dict[str, Any] = {name: getattr(attention.get(name), "weight", None) for name in ("q_norm", "k_norm")}
     return Layer(
         block.input_layernorm.weight,
         block.post_attention_layernorm.weight,
         **{name: part.weight for name, part in linear.items()},
         **{f"{name}_bias": linear[name].bias for name in ("q", "k", "v")},
-        **{name: getattr(attention.get(name), "weight", None) for name in ("q_norm", "k_norm")},
+        **norms,
     )
