@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from isentrope.core.errors import EngineError
 from isentrope.models.memory import gib
@@ -87,7 +87,7 @@ def download(repository: str, revision: str, endpoint: str | None = None) -> Pat
         total = sum(size for file, size in sizes.items() if file.endswith(".safetensors"))
         print(f"downloading {name}, {gib(total)}, into {hub_cache()}", file=sys.stderr)
         place: dict[str, Any] = {"cache_dir": hub_cache(), "etag_timeout": SECONDS, "endpoint": endpoint}
-        folder: Any = hub.snapshot_download(repository, revision=revision, allow_patterns=WANTED, **place)
+        folder = cast("str", hub.snapshot_download(repository, revision=revision, allow_patterns=WANTED, **place))
     except EngineError:
         raise
     except Exception as error:  # each of its versions has its own set of network errors
