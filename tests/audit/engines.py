@@ -233,13 +233,19 @@ def against_transformers(model: Any, words: int) -> list[Line]:
 
 def check(name: str, model: Any, words: int, device: str, compute: torch.dtype, held: torch.dtype, plan: Plan,
           fast: bool = True, rows: int = 8, context: int = 256, reference: str = "cpu") -> list[Line]:  # fmt: skip
-    """Conversations, then a change of the weights, then conversations again."""
+    """Conversations with the native or the torch engine, weights of its own kind, one change of them."""
     for p in model.parameters():
         p.data = p.data.to(held)
     policy = Policy(model.to(device), PocketTokens(PHRASES), torch.device(device), compute)
     parts = adapt_model(model)
     assert parts is not None
     engine: Any = FastEngine(policy, parts, rows, context, 0.03) if fast else TorchEngine(policy)
+    return check_engine(name, engine, policy, words, plan, reference)
+
+
+def check_engine(name: str, engine: Any, policy: Policy, words: int, plan: Plan, reference: str) -> list[Line]:
+    """Conversations, then a change of the weights, then conversations again."""
+    model, compute = policy.model, policy.dtype
     exact, plain, answers = [], [], list[Answer]()
     for version in range(2):
         if version:
@@ -249,7 +255,7 @@ def check(name: str, model: Any, words: int, device: str, compute: torch.dtype, 
                     p.mul_((1 + 0.2 * torch.randn(p.shape, generator=made)).to(p))
             engine.refresh()
         exact.append(naive.weights_of(model, torch.float64, reference))
-        plain.append(naive.weights_of(model, compute, device))
+        plain.append(naive.weights_of(model, compute, str(policy.device)))
         answers += converse(engine, plan, words, version, seed=version)
     engine.close()
     return lines_of(name, *compared(answers, exact, plain, form_of(model)), compute)

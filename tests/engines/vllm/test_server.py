@@ -111,6 +111,9 @@ def test_the_same_words_as_here(folder: Path, url: str, monkeypatch: pytest.Monk
 
 def test_its_refusals(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VLLM_KEY", raising=False)
+    with pytest.raises(EngineError, match="the environment has no VLLM_KEY"):
+        OpenAIEngine(settings_of(url))
+    monkeypatch.setenv("VLLM_KEY", "another-key")
     with pytest.raises(EngineError, match="401"):
         OpenAIEngine(settings_of(url))
     monkeypatch.setenv("VLLM_KEY", KEY)

@@ -14,7 +14,7 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import PolicySettings, RunConfig, RunSettings
 from isentrope.core.errors import EngineError
 from isentrope.engines.registry import make_engine
-from isentrope.learning.learner import Learner
+from isentrope.learning.learner import Credited, Learner, Update
 from isentrope.loop.train import train
 from isentrope.models.load import load_policy
 from tests.builders.toy_runs import make_model
@@ -59,10 +59,10 @@ def test_learns_what_the_torch_engine_learns_and_can_be_interrupted(
     train(short_run(), tmp_path / "torch", quiet=True)
     real = Learner.update
 
-    def interrupted(self: Learner, step: int, episodes: Any) -> Any:
-        if step == 3:
+    def interrupted(self: Learner, credited: Credited) -> Update:
+        if credited.step == 3:
             raise KeyboardInterrupt
-        return real(self, step, episodes)
+        return real(self, credited)
 
     monkeypatch.setattr(Learner, "update", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -166,7 +166,7 @@ class SlowWorld(ToyWorld):
 def test_a_slow_task_stalls_nobody_and_ended_slots_are_given_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step of the slow game waits until the quick ones have taken 30 steps, more than one batch of them has:
     played together, they would have taken one each."""
-    monkeypatch.setattr("tests.rollout.test_flow.LINES", ["<think>x</think><action>look</action>"])
+    monkeypatch.setattr("tests.rollout.test_streaming.LINES", ["<think>x</think><action>look</action>"])
     SlowWorld.slow, SlowWorld.quick, SlowWorld.end = [], [], time.monotonic() + 20
     world = SlowWorld()
     places = [Seat(world.instance("train", i), i, 0) for i in (1000, *range(700, 730))]
