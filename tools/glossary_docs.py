@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from isentrope.learning.registry import ADVANTAGES
+from isentrope.methods.registry import METHODS
 from isentrope.metrics.glossary import GLOSSARY
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
@@ -21,9 +23,13 @@ is `null`, and its key stands in the list `nonfinite`.
 
 def page() -> str:
     parts = [_HEAD]
-    for source, entries in GLOSSARY.items():
+    parts_of_ours = [METHODS.load(name) for name in METHODS.inside] + [
+        ADVANTAGES.load(name) for name in ADVANTAGES.inside
+    ]
+    declared = {metric.key: metric for part in parts_of_ours for metric in part.metrics}
+    for source, entries in {**GLOSSARY, "methods and advantage estimators": tuple(declared.values())}.items():
         parts.append(f"## From {source}\n\n| key | unit | meaning |\n|---|---|---|\n")
-        parts += [f"| `{entry.key}` | {entry.unit} | {entry.text} |\n" for entry in entries]
+        parts += [f"| `{entry.key}` | {entry.unit} | {entry.meaning} |\n" for entry in entries]
         parts.append("\n")
     return "\n".join([parts[0], "".join(parts[1:]).rstrip("\n") + "\n"])
 

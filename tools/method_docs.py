@@ -6,12 +6,12 @@ Tables stand between marks, `<!-- knobs -->` and `<!-- /knobs -->`; the text aro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from isentrope.charts.text import filled
-from isentrope.cli.method_sheets import LOSSES, Knob, Sheet, glossary_keys, plain_knobs, sheets
+from isentrope.cli.method_sheets import Knob, Sheet, glossary_keys, plain_knobs, sheets
 from isentrope.config.algorithms import ALGORITHMS
+from isentrope.config.load import config_from_table
 from isentrope.config.schema import LearnSettings, SftSettings
 from isentrope.config.text import value_to_toml
 from isentrope.methods.registry import METHODS
@@ -86,19 +86,28 @@ def preset_table() -> str:
     """What the algorithms are made of, side by side."""
     rows: list[tuple[str, ...]] = []
     for name, algorithm in ALGORITHMS.items():
-        learn = replace(LearnSettings(), **algorithm.settings)
-        clip = f"{learn.clip_low:g} / {learn.clip_high:g}" if LOSSES[learn.loss] else "none"
-        parts = ("advantage", "loss", "clip_low", "clip_high", "kl", "aggregation")
-        extras = [f"`{key} = {value_to_toml(value)}`" for key, value in algorithm.settings.items() if key not in parts]
-        extras += ["a critic"] if learn.advantage == "gae" else []
+        learn = config_from_table({"learn": {"algorithm": name}}).learn
+        low, high = (learn.loss.options.get(key, 0.2) for key in ("clip_low", "clip_high"))
+        clip = f"{low:g} / {high:g}" if learn.loss.kind != "policy_gradient" else "none"
+        plain = {key: value for key, value in algorithm.settings.items() if key not in ("advantage", "loss")}
+        options = {f"advantage.{key}": value for key, value in learn.advantage.options.items()}
+        extras = [
+            f"`{key} = {value_to_toml(value)}`"
+            for key, value in (options | plain).items()
+            if key not in ("kl", "aggregation")
+        ]
+        extras += ["a critic"] if learn.advantage.kind == "gae" else []
         kl = f"{learn.kl:g} ({learn.kl_estimator})" if learn.kl else "none"
         link = f"[{name}]({name}.md)"
-        rows.append((link, learn.advantage, learn.loss, clip, kl, learn.aggregation, ", ".join(extras)))
+        rows.append((link, learn.advantage.kind, learn.loss.kind, clip, kl, learn.aggregation, ", ".join(extras)))
     return _table(("algorithm", "advantage", "loss", "clip below / above", "KL", "aggregation", "extras"), rows)
 
 
 def method_table() -> str:
-    rows = [(f"[{name}]({name}.md)", kind.summary, kind.paper) for name, kind in METHODS.items()]
+    rows = [
+        (f"[{name}]({name}.md)", kind.summary, kind.paper)
+        for name, kind in ((name, METHODS.load(name)) for name in METHODS.inside)
+    ]
     return _table(("method", "what it does", "paper"), rows)
 
 

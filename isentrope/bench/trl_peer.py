@@ -26,7 +26,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.models.sources.find import find_folder
 from isentrope.models.sources.pocket import PocketTokens
-from isentrope.rollout.collector import pick_instances
+from isentrope.rollout.sampler import InTurn, pick_instances
 from isentrope.worlds.contract import Task, View, World
 from isentrope.worlds.pool.open import open_world
 
@@ -147,7 +147,7 @@ class TrlPeer:
         instances = [
             instance
             for step in range(steps)
-            for instance in pick_instances(self.world, "train", work.groups, work.seed, step)
+            for instance in pick_instances(InTurn(seed=work.seed), self.world, work.groups, step)
         ]
         args = trl.GRPOConfig(
             output_dir=folder,

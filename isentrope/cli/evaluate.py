@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isentrope.cli.options import RecipeOption, SetOption, recipe_or_run, say_loading_by, terminal
+from isentrope.cli.options import RecipeOption, SetOption, TrustOption, recipe_or_run, say_loading_by, terminal
 from isentrope.core.text import shown
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def evaluate(
     ] = None,
     recipe: RecipeOption = None,
     sets: SetOption = None,
+    trust: TrustOption = False,
     split: Annotated[list[str] | None, typer.Option("--split", help="A split; may be repeated.")] = None,
     games: Annotated[
         str | None, typer.Option("--games", metavar="N|all", help="Games per split; all: every game of the split.")
@@ -78,14 +79,15 @@ def evaluate(
     run = Path(model) if model else None
     say_loading_by(recipe, run, sets, model)
     laid = {"eval.games": _number(games), "eval.first_game": first_game, "eval.temperature": temperature}
-    config = recipe_or_run(recipe, run, [*(sets or []), *_as_settings(laid | {"run.seed": seed})])
+    config = recipe_or_run(recipe, run, [*(sets or []), *_as_settings(laid | {"run.seed": seed})], trust)
     if split:
         config = replace(config, eval=replace(config.eval, splits=tuple(split)))
     from isentrope.analysis.record import write_record
+    from isentrope.engines.registry import capabilities
     from isentrope.loop.evaluate import Exam, evaluate_model
     from isentrope.loop.messages import check_prompt
 
-    if config.engine.kind != "openai":
+    if capabilities(config).loads_policy:
         config = replace(config, policy=replace(config.policy, model=model or config.policy.model))
         check_prompt(config)
     which = step if step is not None else checkpoint.value if checkpoint else None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import os
-import sys
+import logging
 from collections.abc import Callable
 from typing import Annotated, ParamSpec, TypeVar
 
@@ -154,7 +153,7 @@ def isentrope(
 
 
 def main() -> None:
-    # a world of the user's own, named by module:Class, usually lies in the folder where the command is given;
-    # at the end of the path, so that no file there can stand in for a library
-    sys.path.append(os.getcwd())
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logging.getLogger("isentrope").addHandler(handler)
     app()

@@ -7,37 +7,25 @@ them. Imports torch, since the methods do.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from isentrope.config.algorithms import ALGORITHMS, GIGPO_FORMS
+from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.describe import SettingInfo, describe
+from isentrope.config.kinds import KINDS
+from isentrope.config.load import config_from_table
 from isentrope.config.schema import CriticSettings, LearnSettings
 from isentrope.config.suggest import did_you_mean
 from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
-from isentrope.methods.registry import METHODS
+from isentrope.learning.registry import ADVANTAGES
+from isentrope.methods.registry import METHODS, method_class
 from isentrope.metrics.glossary import GLOSSARY
 
-_GIGPO = ("divide_by_std", "stats", "discount", "step_weight", "anchor", "anchor_similarity")
-# the settings of [learn] that an advantage estimator reads, and those that a loss reads
-ADVANTAGES: dict[str, tuple[str, ...]] = {
-    "reinforce": ("stats",),
-    "rloo": ("stats",),
-    "grpo": ("divide_by_std", "stats"),
-    **dict.fromkeys(GIGPO_FORMS, _GIGPO),
-    "gae": ("divide_by_std", "discount", "gae_lambda", "credit"),
-}
-LOSSES: dict[str, tuple[str, ...]] = {
-    "clip": ("clip_low", "clip_high"),
-    "sequence": ("clip_low", "clip_high"),
-    "policy_gradient": (),
-}
-_ALWAYS = ("advantage", "loss", "kl", "aggregation")
+_ALWAYS = ("kl", "aggregation")
 # settings that count only where the first one is switched on
 _WITH = {"kl": ("kl_estimator", "kl_in"), "resample": ("resample_by",), "overlong": ("overlong_penalty",)}
-_PLANNED = {"actre": ("plan/stage", "plan/action_temperature")}  # what a method's `plan` notes
 
 
 class Knob(NamedTuple):
@@ -61,7 +49,7 @@ class Sheet:
 
 def sheets() -> dict[str, Sheet]:
     """By name: the algorithms, then the methods."""
-    return {name: _algorithm(name) for name in ALGORITHMS} | {name: _method(name) for name in METHODS}
+    return {name: _algorithm(name) for name in ALGORITHMS} | {name: _method(name) for name in METHODS.inside}
 
 
 def sheet(name: str) -> Sheet:
@@ -73,13 +61,13 @@ def sheet(name: str) -> Sheet:
 
 def _algorithm(name: str) -> Sheet:
     algorithm = ALGORITHMS[name]
-    learn = replace(LearnSettings(), algorithm=name, **algorithm.settings)
+    learn = config_from_table({"learn": {"algorithm": name}, "rollout": {"group_size": 2}}).learn
     changes = [f"learn.algorithm={name}"]
     if "aggregation" in algorithm.settings:  # the demo recipe has one of its own, which wins over the algorithm's,
         changes.append(f"learn.aggregation={learn.aggregation}")
-    if learn.loss == "policy_gradient":  # and a number of updates too
+    if learn.loss.kind == "policy_gradient":  # and a number of updates too
         changes.append("learn.mini_batches=1")
-    if learn.advantage == "gae":  # the default rate is one for language models, far too small for the pocket model
+    if learn.advantage.kind == "gae":  # the default rate is one for language models, far too small for the pocket model
         changes += ["critic.lr=1e-3", "critic.warmup=2"]
     command = f"isentrope train recipes/demo.toml --out runs/{name} " + " ".join(f"--set {one}" for one in changes)
     knobs, metrics, page = tuple(_algorithm_knobs(learn)), tuple(_algorithm_metrics(learn)), f"algorithms/{name}.md"
@@ -87,9 +75,9 @@ def _algorithm(name: str) -> Sheet:
 
 
 def _method(name: str) -> Sheet:
-    kind = METHODS[name]
+    kind = method_class(name)
     metrics = [f"loss/{name}"] if kind.loss is not Method.loss else []
-    metrics += [*_PLANNED.get(name, ()), *glossary_keys(f"{name}/")]
+    metrics += [metric.key for metric in kind.metrics]
     knobs = tuple(plain_knobs(kind.options_class, f"method.{name}"))
     command = f"isentrope train recipes/demo.toml --out runs/{name} --set methods={name}"
     return Sheet(name, "method", kind.summary, kind.paper, knobs, tuple(metrics), f"methods/{name}.md", command)
@@ -97,33 +85,39 @@ def _method(name: str) -> Sheet:
 
 def _algorithm_knobs(learn: LearnSettings) -> Iterator[Knob]:
     values = vars(learn)
-    names = {*_ALWAYS, *ADVANTAGES[learn.advantage], *LOSSES[learn.loss], *ALGORITHMS[learn.algorithm].settings}
+    names = {*_ALWAYS, *ALGORITHMS[learn.algorithm].settings} - {"advantage", "loss"}
     for switch, others in _WITH.items():
         if values[switch]:
             names |= {switch, *others}
     if learn.aggregation == "constant":
         names.add("constant_length")
-    for info in describe(LearnSettings, "learn"):
-        name = info.path.removeprefix("learn.")
+    infos = {info.path: info for info in describe(LearnSettings, "learn")}
+    for path, choice in (("learn.advantage", learn.advantage), ("learn.loss", learn.loss)):
+        yield Knob(infos[f"{path}.kind"], value_to_toml(choice.kind))
+        for info in describe(KINDS[path][choice.kind], path):
+            name = info.path.removeprefix(f"{path}.")
+            yield Knob(info, value_to_toml(choice.options[name]) if name in choice.options else info.default)
+    for path, info in infos.items():
+        name = path.removeprefix("learn.")
         if name in names:
             yield Knob(info, value_to_toml(values[name]))
-    if learn.advantage == "gae":
+    if learn.advantage.kind == "gae":
         yield from plain_knobs(CriticSettings, "critic")
 
 
 def _algorithm_metrics(learn: LearnSettings) -> Iterator[str]:
     parts = {
-        "clip/": learn.loss != "policy_gradient",
+        "clip/": learn.loss.kind != "policy_gradient",
         "loss/kl": learn.kl,
         "kl/k": learn.kl,
-        "critic/": learn.advantage == "gae",
-        "gigpo/": learn.advantage in GIGPO_FORMS,
+        "critic/": learn.advantage.kind == "gae",
         "resample/": learn.resample,
         "overlong/": learn.overlong,
         "update/masked": learn.mask_truncated,
     }
     for beginning, switched_on in parts.items():
         yield from glossary_keys(beginning) if switched_on else ()
+    yield from (metric.key for metric in ADVANTAGES.load(learn.advantage.kind).metrics)
 
 
 def plain_knobs(options: type[Any], path: str) -> Iterator[Knob]:

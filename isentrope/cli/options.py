@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from isentrope.config.load import config_from_table, lay_over, load_config, read_overrides, read_recipe
+from isentrope.config.parts import refuse_foreign
 from isentrope.config.schema import RunConfig
 from isentrope.config.validate import is_remote
+from isentrope.core.engine import Capabilities
 from isentrope.core.errors import IsentropeError
 from isentrope.core.text import plain
+from isentrope.engines.registry import CAPABILITIES
 from isentrope.runs.layout import recorded_config
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ def say_loading_by(recipe: Path | None, run: Path | None, sets: Sequence[str] | 
         config = load_config(recipe or recorded_config(run), sets or ())
     except IsentropeError:
         return
-    if config.engine.kind == "openai":
+    if not CAPABILITIES.get(config.engine.kind, Capabilities()).loads_policy:
         say_loading(f"the world {config.task.world}")
     else:
         named = model or config.policy.model
@@ -55,12 +58,18 @@ def load(recipe: Path | None, sets: Sequence[str] | None) -> RunConfig:
     return load_config(recipe, sets or (), option_problems)
 
 
-def recipe_or_recorded(recipe: Path | None, run: Path | None, sets: Sequence[str] | None) -> RunConfig:
-    """The recipe's settings; without one those recorded in the run folder; without that the defaults."""
-    return load(recipe or recorded_config(run), sets)
+def recipe_or_recorded(
+    recipe: Path | None, run: Path | None, sets: Sequence[str] | None, trust: bool = False
+) -> RunConfig:
+    """The recipe's settings; without one those recorded in the run folder; without that the defaults. Code that only
+    the run folder names is refused unless the user trusts it."""
+    recorded = recorded_config(run)
+    if recipe is None and recorded is not None and not trust:
+        refuse_foreign(read_recipe(recorded), read_overrides(sets or (), []), str(recorded))
+    return load(recipe or recorded, sets)
 
 
-def recipe_or_run(recipe: Path | None, run: Path | None, sets: Sequence[str] | None) -> RunConfig:
+def recipe_or_run(recipe: Path | None, run: Path | None, sets: Sequence[str] | None, trust: bool = False) -> RunConfig:
     """As `recipe_or_recorded`, for a run that somebody else may have made: nothing is sent where its config says.
 
     Else a run folder from the network could have any environment variable sent to any address, as the server's key.
@@ -71,7 +80,10 @@ def recipe_or_run(recipe: Path | None, run: Path | None, sets: Sequence[str] | N
     from isentrope.methods.options import option_problems
 
     problems: list[str] = []
-    table = lay_over(_without_servers(read_recipe(recorded)), read_overrides(sets or (), problems))
+    given, found = read_overrides(sets or (), problems), read_recipe(recorded)
+    if not trust:
+        refuse_foreign(found, given, str(recorded))
+    table = lay_over(_without_servers(found), given)
     return config_from_table(table, problems, str(recorded), option_problems)
 
 
@@ -86,7 +98,7 @@ def _without_servers(table: dict[str, Any]) -> dict[str, Any]:
     options = part(task, "options")
     for key in ("url", "model", "key_env"):  # only --set and a recipe that was named may say them
         engine.pop(key, None)
-    if engine.get("kind") == "openai":  # no training has one
+    if not CAPABILITIES.get(str(engine.get("kind")), Capabilities()).trains:  # no training has one
         del engine["kind"]
     task.pop("key_env", None)
     if is_remote(str(task.get("where", ""))):
@@ -126,6 +138,9 @@ RecipeOption = Annotated[Path | None, typer.Option("--recipe", help="A TOML reci
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one setting, e.g. learn.lr=1e-5; may be repeated."),
+]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Import code (module:Class) that only the settings of the run folder name.")
 ]
 OutFolder = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The run folder.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")]

@@ -14,6 +14,7 @@ from isentrope.cli.options import (
     RecipeOption,
     SessionsOption,
     SetOption,
+    TrustOption,
     WorldArgument,
     for_world,
     recipe_or_run,
@@ -110,6 +111,7 @@ def serve(
     model: Annotated[str, typer.Argument(metavar="MODEL_OR_RUN", help="A model or the folder of a run.")],
     recipe: RecipeOption = None,
     sets: SetOption = None,
+    trust: TrustOption = False,
     host: HostOption = "127.0.0.1",
     port: PortOption = 8000,
     key_env: KeyOption = "",
@@ -119,7 +121,7 @@ def serve(
 ) -> None:
     """Serve a model or a run's best checkpoint to any client that speaks OpenAI's chat protocol."""
     say_loading(model)
-    config = recipe_or_run(recipe, Path(model), sets)
+    config = recipe_or_run(recipe, Path(model), sets, trust)
     from isentrope.serving.server import serve as run_server
 
     run_server(config, model, host, port, key_env, name)

@@ -5,32 +5,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from isentrope.cli.options import OutFolder, RecipeArgument, ResumeOption, SetOption, recipe_or_recorded, say_loading_by
+from isentrope.cli.options import (
+    OutFolder,
+    RecipeArgument,
+    ResumeOption,
+    SetOption,
+    TrustOption,
+    recipe_or_recorded,
+    say_loading_by,
+)
 from isentrope.config.schema import RunConfig
-from isentrope.config.validate import check_training
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.engines.registry import check_training
 from isentrope.runs.layout import recorded_config
 
 
 def train(
-    recipe: RecipeArgument = None, *, out: OutFolder, sets: SetOption = None, resume: ResumeOption = False
+    recipe: RecipeArgument = None,
+    *,
+    out: OutFolder,
+    sets: SetOption = None,
+    resume: ResumeOption = False,
+    trust: TrustOption = False,
 ) -> None:
     """Train a policy by reinforcement learning."""
-    config = _settings(recipe, out, sets, resume)
+    config = _settings(recipe, out, sets, resume, trust)
     from isentrope.loop.train import train as run_training
 
     run_training(config, out, resume=resume)
 
 
-def sft(recipe: RecipeArgument = None, *, out: OutFolder, sets: SetOption = None, resume: ResumeOption = False) -> None:
+def sft(
+    recipe: RecipeArgument = None,
+    *,
+    out: OutFolder,
+    sets: SetOption = None,
+    resume: ResumeOption = False,
+    trust: TrustOption = False,
+) -> None:
     """Warm a policy up on games of the world's expert."""
-    config = _settings(recipe, out, sets, resume)
+    config = _settings(recipe, out, sets, resume, trust)
     from isentrope.loop.imitate import warm_up
 
     warm_up(config, out, resume=resume)
 
 
-def rft(recipe: RecipeArgument = None, *, out: OutFolder, sets: SetOption = None, resume: ResumeOption = False) -> None:
+def rft(
+    recipe: RecipeArgument = None,
+    *,
+    out: OutFolder,
+    sets: SetOption = None,
+    resume: ResumeOption = False,
+    trust: TrustOption = False,
+) -> None:
     """Imitate the policy's own successes: it plays, and learns from the games it solved."""
     for change in sets or ():
         key, _, value = change.partition("=")
@@ -38,18 +65,18 @@ def rft(recipe: RecipeArgument = None, *, out: OutFolder, sets: SetOption = None
             raise ConfigError(
                 f"--set {change}: isentrope rft imitates the policy's own games; for an expert's use isentrope sft"
             )
-    config = _settings(recipe, out, [*(sets or ()), "sft.source=own"], resume)
+    config = _settings(recipe, out, [*(sets or ()), "sft.source=own"], resume, trust)
     from isentrope.loop.imitate import warm_up
 
     warm_up(config, out, resume=resume)
 
 
-def _settings(recipe: Path | None, out: Path, sets: Sequence[str] | None, resume: bool) -> RunConfig:
+def _settings(recipe: Path | None, out: Path, sets: Sequence[str] | None, resume: bool, trust: bool) -> RunConfig:
     """The recipe's; those of the run in `out` where it is to be resumed without one."""
     if resume and recipe is None and recorded_config(out) is None:
         raise RunError(f"nothing to resume at {out}: no run was begun there; give a recipe to begin one")
     recorded = out if resume else None
     say_loading_by(recipe, recorded, sets)
-    config = recipe_or_recorded(recipe, recorded, sets)
+    config = recipe_or_recorded(recipe, recorded, sets, trust)
     check_training(config)
     return config

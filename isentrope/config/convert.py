@@ -13,7 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from isentrope.config.older import gone
+from isentrope.config.kinds import KINDS
+from isentrope.config.older import SHARED, gone, hint
+from isentrope.config.parts import is_offered
+from isentrope.config.schema import Choice
 from isentrope.config.suggest import nearest, other_kind, plain_name
 from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError
@@ -101,7 +104,9 @@ def read_section(
         where = _join(path, item.name)
         if item.name in table:
             kind, found = kinds[item.name], table[item.name]
-            if is_dataclass(kind) and isinstance(found, Mapping):
+            if kind is Choice:
+                values[item.name] = _read_choice(found, where, item.default_factory, problems, elsewhere)
+            elif is_dataclass(kind) and isinstance(found, Mapping):
                 inner = cast("Mapping[str, Any]", found)
                 values[item.name] = read_section(cast("type[Any]", kind), inner, where, problems, elsewhere)
             else:
@@ -109,6 +114,44 @@ def read_section(
         elif item.default is MISSING and item.default_factory is MISSING:
             problems.append(f"{where}: missing; expected {allowed_values(kinds[item.name], item.metadata)}")
     return cls(**values) if len(problems) == before else None
+
+
+def _read_choice(value: Any, path: str, default: Any, problems: list[str], elsewhere: Iterable[str]) -> Any:
+    """A part's table: its kind, and its options, which are checked here if the part is one of ours."""
+    table = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {"kind": value}
+    kind, known = table.pop("kind", default().kind), KINDS[path]
+    if not isinstance(kind, str) or not (kind in known or ":" in kind or is_offered(path, kind)):
+        guess = nearest(kind, known) if isinstance(kind, str) else None
+        hint_ = other_kind(str(kind)) or (f"; did you mean {guess}?" if guess else "")
+        problems.append(f"{path}.kind = {_shown(kind)}: expected one of {', '.join(known)}, or module:Class{hint_}")
+        return _BAD
+    if kind in known:
+        before = len(problems)
+        read_options(known[kind], table, path, problems, elsewhere)
+        if len(problems) > before:
+            return _BAD
+    return Choice(kind, table)
+
+
+def read_options(
+    cls: type[T], options: Mapping[str, Any], path: str, problems: list[str], elsewhere: Iterable[str] = ()
+) -> T | None:
+    """The options of a part. Those that older versions took with any kind, and this one does not read, are left out."""
+    names, shared = field_kinds(cls), SHARED.get(path, frozenset[str]())
+    for key in options:
+        if key in shared and key not in names:
+            hint(f"{path}.{key} = {_shown(options[key])} changes nothing here: only other kinds read it")
+    table = {key: value for key, value in options.items() if key in names or key not in shared}
+    return read_section(cls, table, path, problems, elsewhere)
+
+
+def parse_choice(cls: type[T], choice: Choice, path: str) -> T:
+    """The options of a part, or a ConfigError that lists all that is wrong."""
+    problems: list[str] = []
+    options = read_options(cls, choice.options, path, problems)
+    if options is None:
+        raise ConfigError("\n".join(problems))
+    return options
 
 
 def _read_value(kind: Any, value: Any, path: str, limits: Mapping[str, Any], problems: list[str]) -> Any:

@@ -7,7 +7,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, NamedTuple, cast, get_args, get_origin
 
 from isentrope.config.convert import allowed_values, field_kinds
-from isentrope.config.schema import RunConfig
+from isentrope.config.kinds import KINDS
+from isentrope.config.schema import Choice, RunConfig
 from isentrope.config.text import value_to_toml
 
 
@@ -20,7 +21,7 @@ class SettingInfo(NamedTuple):
 
 
 def describe_settings() -> list[SettingInfo]:
-    """All leaves of RunConfig, in the order of the schema."""
+    """All leaves of RunConfig, in the order of the schema. A part's settings are those of all its kinds."""
     return list(describe(RunConfig))
 
 
@@ -30,11 +31,25 @@ def describe(cls: type[Any], path: str = "") -> Iterator[SettingInfo]:
     for item in fields(cls):
         where = f"{path}.{item.name}" if path else item.name
         kind = kinds[item.name]
-        if is_dataclass(kind):
+        if kind is Choice:
+            yield from _describe_choice(where, cast("Choice", item.default_factory()), str(item.metadata["doc"]))  # type: ignore[misc]
+        elif is_dataclass(kind):
             yield from describe(cast("type[Any]", kind), where)
         else:
             allowed = allowed_values(kind, item.metadata)
             yield SettingInfo(where, _type_name(kind), _default(item), allowed, str(item.metadata.get("doc", "")))
+
+
+def _describe_choice(path: str, default: Choice, doc: str) -> Iterator[SettingInfo]:
+    """The kind, then the settings of each kind, which their meaning begins with."""
+    allowed = f"one of {', '.join(KINDS[path])}, or module:Class"
+    yield SettingInfo(f"{path}.kind", "str", value_to_toml(default.kind), allowed, doc)
+    readers: dict[SettingInfo, list[str]] = {}
+    for kind, options in KINDS[path].items():
+        for info in describe(options, path):
+            readers.setdefault(info, []).append(kind)
+    for info, kinds in readers.items():
+        yield info._replace(doc=f"{', '.join(kinds)}: {info.doc}")
 
 
 def _default(item: Field[Any]) -> str:

@@ -8,13 +8,14 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin
 
-from isentrope.config.algorithms import ALGORITHMS, with_algorithm
+from isentrope.config.algorithms import ALGORITHMS, merge, with_algorithm
 from isentrope.config.convert import field_kinds, parse_section, read_section
 from isentrope.config.describe import describe_settings
-from isentrope.config.older import read_settings
-from isentrope.config.schema import RunConfig
-from isentrope.config.suggest import nearest
-from isentrope.config.text import config_to_toml
+from isentrope.config.kinds import KINDS
+from isentrope.config.older import read_settings, upgraded
+from isentrope.config.schema import Choice, RunConfig
+from isentrope.config.suggest import METHOD_NAMES, nearest
+from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import impossible, switched_in
 from isentrope.core.errors import ConfigError
 
@@ -55,7 +56,7 @@ def lay_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
     """Merge two configs. What belonged to a choice that `above` replaces goes with it: the options of another
     world, the tables of methods no longer listed, the defaults of another algorithm. So `--set methods=[]` turns any
     recipe into its baseline, and `--set learn.algorithm=dapo` any recorded run into DAPO."""
-    merged = _merge(_without_algorithm(below, above), above)
+    merged = merge(_without_algorithm(below, above), above)
     old_task, new_task = below.get("task"), above.get("task")
     if isinstance(old_task, dict) and isinstance(new_task, dict) and "world" in new_task:
         old, new = cast(Table, old_task), cast(Table, new_task)
@@ -67,7 +68,12 @@ def lay_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
         listed = merged.get("methods", [])
     if isinstance(listed, list) and isinstance(tables, dict) and isinstance(new_tables, dict):
         kept = [*cast("list[Any]", listed), *cast(Table, new_tables), new_switch]
-        merged["method"] = {name: table for name, table in cast(Table, tables).items() if name in kept}
+        outside = any(isinstance(name, str) and ":" in name for name in kept)  # what it calls itself is not known here
+        merged["method"] = {
+            name: table
+            for name, table in cast(Table, tables).items()
+            if name in kept or (outside and name not in METHOD_NAMES)
+        }
     return merged
 
 
@@ -81,19 +87,25 @@ def _without_algorithm(below: Mapping[str, Any], above: Mapping[str, Any]) -> Ma
     before, after = mine.get("algorithm", defaults.algorithm), theirs["algorithm"]
     if before == after or str(before) not in ALGORITHMS or str(after) not in ALGORITHMS:
         return below
-    own = vars(defaults) | ALGORITHMS[before].settings
-    chosen = {*ALGORITHMS[before].settings, *ALGORITHMS[after].settings}
-    kept = {key: value for key, value in mine.items() if key not in chosen or value != own[key]}
+    own = merge(as_table(defaults), ALGORITHMS[before].settings)
+    kept: Table = {}
+    for key, value in mine.items():
+        if key not in ALGORITHMS[before].settings and key not in ALGORITHMS[after].settings:
+            kept[key] = value
+        elif isinstance(value, Mapping) and isinstance(own[key], Mapping):
+            kept |= {key: part} if (part := _own_options(f"learn.{key}", cast(Table, value), own[key])) else {}
+        elif value != own[key]:
+            kept[key] = value
     return {**below, "learn": kept}
 
 
-def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
-    merged: Table = dict(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        both_tables = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merge(cast(Table, old), cast(Table, value)) if both_tables else value
-    return merged
+def _own_options(path: str, table: Table, algorithms: Mapping[str, Any]) -> Table:
+    """The table of a part without what is its algorithm's own choice, and without defaults."""
+    kind = algorithms["kind"]
+    if table.get("kind", kind) != kind:
+        return table
+    defaults: Table = {**vars(KINDS[path][kind]()), **algorithms}
+    return {key: value for key, value in table.items() if key not in defaults or value != defaults[key]}
 
 
 def read_overrides(overrides: Sequence[str], problems: list[str]) -> Table:
@@ -105,14 +117,17 @@ def read_overrides(overrides: Sequence[str], problems: list[str]) -> Table:
         if not equals or not all(parts):
             problems.append(f"--set {override}: expected section.name=value, for example learn.lr=1e-5")
             continue
+        value = _override_value(text.strip(), _kind_of(parts))
+        if isinstance(value, str) and _kind_of(parts) is Choice:
+            parts.append("kind")
         inner: Table | None = table
         for part in parts[:-1]:
             inner = _table_in(inner, part)
         if inner is None:
             problems.append(f"--set {override}: {'.'.join(parts[:-1])} was given a plain value before")
         else:
-            inner[parts[-1]] = _override_value(text.strip(), _kind_of(parts))
-    return table
+            inner[parts[-1]] = value
+    return upgraded(table)
 
 
 def _table_in(outer: Table | None, key: str) -> Table | None:
@@ -127,7 +142,7 @@ def _override_value(text: str, kind: Any) -> Any:
         parsed = tomllib.loads(f"value = {text}")
     except (tomllib.TOMLDecodeError, RecursionError):
         parsed = {}
-    if set(parsed) == {"value"} and (kind is not str or isinstance(parsed["value"], str)):
+    if set(parsed) == {"value"} and (kind not in (str, Choice) or isinstance(parsed["value"], str)):
         return parsed["value"]
     if get_origin(kind) is tuple and get_args(kind)[0] is str and not text.startswith("["):
         return [part.strip() for part in text.split(",")]
@@ -137,9 +152,12 @@ def _override_value(text: str, kind: Any) -> Any:
 def _kind_of(parts: Sequence[str]) -> Any:
     """The type of a setting by its path; None where only the world or the method knows it."""
     kind: Any = RunConfig
-    for part in parts:
+    for place, part in enumerate(parts):
         if not is_dataclass(kind):
             return None
+        if cast(object, kind) is Choice and part != "kind":  # an option: of the same type in all kinds that have it
+            known = [field_kinds(options).get(part) for options in KINDS[".".join(parts[:place])].values()]
+            return next((one for one in known if one), None)
         kind = field_kinds(cast("type[Any]", kind)).get(part)
     return kind
 

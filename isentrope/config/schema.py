@@ -1,7 +1,7 @@
 """Every setting, its default, what it means and what is allowed.
 
-A world's own settings live beside the world and a method's beside the method; here they are the raw tables
-`[task.options]` and `[method.NAME]`, checked against their owner's dataclass when the run is set up.
+The settings of a world, a method, an advantage estimator, a loss or an engine live beside it; here they are raw tables
+(`[task.options]`, `[method.NAME]`, `Choice`), checked against their owner's dataclass when the run is set up.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from isentrope.config.algorithms import ALGORITHMS, GIGPO_FORMS
+from isentrope.config.algorithms import ALGORITHMS
 
 
 def setting(
@@ -27,6 +27,20 @@ def setting(
         table = cast("dict[str, Any]", default)
         return field(default_factory=lambda: dict(table), metadata=limits)
     return field(default=default, metadata=limits)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A part that does one job of the run, and the settings that only it reads. In a recipe both stand in one table:
+    `[learn.advantage]`, `kind = "gigpo"`, `step_weight = 0.5`; `learn.advantage = "gigpo"` says the kind alone."""
+
+    kind: str
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def choice(default: str, doc: str) -> Any:
+    """The field of a `Choice`."""
+    return field(default_factory=lambda: Choice(default), metadata={"doc": doc})
 
 
 @dataclass(frozen=True)
@@ -82,6 +96,12 @@ class TaskSettings:
     episode_seconds: float = setting(600.0, "an episode that takes longer, sampling included, is cut off", above=0)
     success_reward: float = setting(10.0, "reward of a solved task")
     invalid_reward: float = setting(-0.1, "reward of a turn whose response was not a valid action", high=0)
+    sampler: Choice = choice(
+        "in_turn", "which tasks a step plays: in_turn goes through the split, in a new order each time"
+    )
+    reward: str = setting(
+        "", "module:function that gives the rewards of an episode instead of the world; empty: the world's own"
+    )
     options: dict[str, Any] = setting({}, "the world's own settings: see its docs page")
 
 
@@ -143,60 +163,12 @@ class RolloutSettings:
 
 
 @dataclass(frozen=True)
-class EngineSettings:
-    kind: str = setting(
-        "auto",
-        "what samples: torch, in this process; fast, the same on a GPU, for Llama-shaped models; auto: fast "
-        "where it can be, else torch; vllm; or openai: a server, for evaluation alone",
-        choices=("auto", "torch", "fast", "vllm", "openai"),
-    )
-    memory: float = setting(0.4, "fast, vllm: share of the GPU's memory that it may take", above=0, high=1)
-    url: str = setting("http://127.0.0.1:8000/v1", "openai: address of the server, up to and with its /v1")
-    model: str = setting("", "openai: the model's name there; empty: the first that the server lists")
-    key_env: str = setting(
-        "auto",
-        "openai: environment variable that holds the key; auto: OPENAI_API_KEY, for api.openai.com and this machine "
-        "alone; empty: no key",
-    )
-    concurrency: int = setting(16, "openai: requests at a time", low=1)
-    timeout: float = setting(120.0, "openai: seconds to wait for an answer", above=0)
-    retries: int = setting(5, "openai: times a failed request is made again", low=0)
-    price_in: float = setting(0.0, "openai: price of a million prompt tokens", low=0)
-    price_out: float = setting(0.0, "openai: price of a million sampled tokens", low=0)
-
-
-@dataclass(frozen=True)
 class LearnSettings:
     algorithm: str = setting("grpo", "the base algorithm: defaults for the settings below", choices=tuple(ALGORITHMS))
-    advantage: str = setting(
-        "grpo", "how advantages are estimated", choices=("reinforce", "rloo", "grpo", *GIGPO_FORMS, "gae")
-    )
-    loss: str = setting(
+    advantage: Choice = choice("grpo", "how advantages are estimated")
+    loss: Choice = choice(
         "clip",
         "clip: ratio per token, clipped; sequence: ratio per response, clipped; policy_gradient: no ratio",
-        choices=("clip", "sequence", "policy_gradient"),
-    )
-    divide_by_std: bool = setting(
-        True,
-        "grpo, gigpo (both parts), gigpo_mixed (the episode part): divide by the group's standard deviation; gae: "
-        "standardise over the batch",
-    )
-    stats: str = setting(
-        "episodes",
-        "what a group's mean and deviation are taken over: episodes, or turns, so that long episodes count more",
-        choices=("episodes", "steps"),
-    )
-    discount: float = setting(1.0, "gigpo: γ per turn; gae: γ per token", low=0, high=1)
-    step_weight: float = setting(1.0, "gigpo: ω, weight of the step part", low=0)
-    anchor: str = setting(
-        "exact", "gigpo: states are the same if equal, or if similar enough", choices=("exact", "similar")
-    )
-    anchor_similarity: float = setting(0.9, "gigpo: how similar two observations must be", above=0, high=1)
-    gae_lambda: float = setting(1.0, "gae: λ", low=0, high=1)
-    credit: str = setting(
-        "turn",
-        "gae: turn: credit flows back over all turns; token: within a turn, each of which gets the episode's return",
-        choices=("turn", "token"),
     )
     lr: float = setting(1e-6, "peak learning rate", above=0)
     warmup: float = setting(0.1, "share of the updates in which the learning rate rises", low=0, high=1)
@@ -205,8 +177,6 @@ class LearnSettings:
     beta1: float = setting(0.9, "AdamW's first decay rate", low=0, high=1)
     beta2: float = setting(0.999, "AdamW's second decay rate", low=0, high=1)
     grad_clip: float = setting(1.0, "largest norm of the gradient", above=0)
-    clip_low: float = setting(0.2, "the ratio is clipped below 1 - clip_low", above=0)
-    clip_high: float = setting(0.2, "the ratio is clipped above 1 + clip_high", above=0)
     kl: float = setting(0.01, "weight of the KL divergence to the reference, the policy at step 0", low=0)
     kl_estimator: str = setting("k3", "estimator of the KL divergence", choices=("k1", "k2", "k3"))
     kl_in: str = setting("loss", "where the KL term stands", choices=("loss", "reward"))
@@ -335,7 +305,11 @@ class RunConfig:
     task: TaskSettings = field(default_factory=TaskSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)
-    engine: EngineSettings = field(default_factory=EngineSettings)
+    engine: Choice = choice(
+        "auto",
+        "what samples: torch, in this process; fast, the same on a GPU, for Llama-shaped models; auto: fast "
+        "where it can be, else torch; vllm; or openai: a server, for evaluation alone",
+    )
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
     learn: LearnSettings = field(default_factory=LearnSettings)
     critic: CriticSettings = field(default_factory=CriticSettings)

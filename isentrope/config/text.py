@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date, time
 from typing import Any, cast
 
-from isentrope.config.schema import RunConfig
+from isentrope.config.schema import Choice, RunConfig
 from isentrope.core.errors import ConfigError
 
 Table = Mapping[str, Any]
@@ -25,6 +25,8 @@ def as_table(section: object) -> dict[str, Any]:
     """A dataclass as nested tables. None has no TOML form: a setting that is None is left out."""
     if not is_dataclass(section):
         raise TypeError(f"expected a dataclass, got {type(section).__name__}")
+    if isinstance(section, Choice):
+        return {"kind": section.kind, **section.options}
     table: dict[str, Any] = {}
     for item in fields(section):
         value = getattr(section, item.name)

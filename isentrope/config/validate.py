@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from isentrope.config.algorithms import GIGPO_FORMS
 from isentrope.config.schema import RunConfig
 from isentrope.config.suggest import did_you_mean
-from isentrope.core.errors import ConfigError
 
 # task.where
 PLACES = ("auto", "local", "processes")
@@ -82,7 +81,7 @@ def track_problem(track: str) -> str | None:
 
 # instruments.on_alarm
 PLAIN = ("nothing", "checkpoint", "pause")
-_SWITCH = re.compile(r"switch:([a-z0-9_]+)")
+_SWITCH = re.compile(r"switch:([A-Za-z0-9_.:]+)")
 
 
 def switched_method(on_alarm: object) -> str | None:
@@ -119,15 +118,6 @@ def is_variable_name(text: str) -> bool:
     return _VARIABLE.fullmatch(text) is not None
 
 
-def check_training(config: RunConfig) -> None:
-    """Refuse to train with an engine whose model cannot be changed."""
-    if config.engine.kind == "openai":
-        raise ConfigError(
-            'engine.kind = "openai" can only evaluate: a server\'s weights cannot be trained from here; '
-            'use engine.kind = "torch" or "vllm", or isentrope eval'
-        )
-
-
 def _shapes(config: RunConfig) -> Iterator[str]:
     policy, agent = config.policy, config.agent
     if policy.width % policy.heads:
@@ -151,7 +141,8 @@ def _shapes(config: RunConfig) -> Iterator[str]:
         )
     if not _DEVICE.fullmatch(config.run.device):
         yield f'run.device = "{config.run.device}": expected auto, cpu, mps, cuda or cuda:N'
-    if config.engine.key_env and not is_variable_name(config.engine.key_env):
+    key_env = config.engine.options.get("key_env")
+    if key_env and not is_variable_name(str(key_env)):
         # not repeated: it may well be the key itself
         yield (
             "engine.key_env: expected the name of an environment variable that holds the key, such as OPENAI_API_KEY "
@@ -170,19 +161,20 @@ def _shapes(config: RunConfig) -> Iterator[str]:
 
 def _learning(config: RunConfig) -> Iterator[str]:
     learn, rollout = config.learn, config.rollout
-    if learn.advantage in ("grpo", "rloo", *GIGPO_FORMS) and rollout.group_size < 2:
+    advantage, loss = learn.advantage.kind, learn.loss.kind
+    if advantage in ("grpo", "rloo", *GIGPO_FORMS) and rollout.group_size < 2:
         yield (
-            f'rollout.group_size = {rollout.group_size} with learn.advantage = "{learn.advantage}": a group is '
+            f'rollout.group_size = {rollout.group_size} with learn.advantage = "{advantage}": a group is '
             "compared with itself, so every advantage would be 0; use 2 or more"
         )
-    if learn.loss == "policy_gradient" and learn.mini_batches * learn.epochs > 1:
+    if loss == "policy_gradient" and learn.mini_batches * learn.epochs > 1:
         yield (
             f'learn.loss = "policy_gradient" with {learn.mini_batches * learn.epochs} updates per step: without a '
             'ratio only the first would be right; use learn.mini_batches = learn.epochs = 1, or learn.loss = "clip"'
         )
-    if learn.advantage == "reinforce" and rollout.groups * rollout.group_size < 2:
+    if advantage == "reinforce" and rollout.groups * rollout.group_size < 2:
         yield 'rollout.groups × rollout.group_size = 1 with learn.advantage = "reinforce": every advantage would be 0'
-    if learn.advantage == "gae" and config.critic.warmup >= config.run.steps:
+    if advantage == "gae" and config.critic.warmup >= config.run.steps:
         yield (
             f"critic.warmup = {config.critic.warmup} with run.steps = {config.run.steps}: the policy would "
             "never learn; use fewer steps of critic warm-up"
@@ -220,9 +212,12 @@ def _methods(config: RunConfig) -> Iterator[str]:
         yield problem
     switched = switched_method(config.instruments.on_alarm)
     tables: dict[str, Any] = config.method
+    outside = any(
+        ":" in name for name in (*config.methods, switched or "")
+    )  # what they call themselves is not known here
     for name, table in tables.items():
         if not isinstance(table, dict):
             yield f"method.{name} = {table!r}: expected a table, [method.{name}]"
-        elif name not in config.methods and name != switched:
+        elif name not in config.methods and name != switched and not outside:
             hint = did_you_mean(name, config.methods) if config.methods else f'; add methods = ["{name}"]'
             yield f"[method.{name}] belongs to a method that is not in `methods`{hint}"

@@ -18,6 +18,15 @@ TAIL_BYTES = 64  # the end of a response that a stop rule is shown
 
 
 @dataclass(frozen=True)
+class Capabilities:
+    """What an engine can do; a class from outside says it in `capabilities`."""
+
+    trains: bool = True  # it samples from the policy that learns, with its newest weights after `refresh`
+    loads_policy: bool = True  # it takes the policy of this process; else it has a model of its own elsewhere
+    exact: bool = True  # its log-probs are those of the policy up to rounding; else old_logprobs = recompute is advised
+
+
+@dataclass(frozen=True)
 class Request:
     """One response to sample. `uniforms` has one number in [0, 1) for every token that may be sampled."""
 

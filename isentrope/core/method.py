@@ -10,42 +10,36 @@
     state        what has to survive a restart
 
 A method with coefficient 0 adds nothing at all, so the run equals the baseline bit for bit. A controller changes the
-temperature of the next rollout in `plan`, and its own coefficient or `clip_high` in `begin`.
+temperature of the next rollout in `plan`, and its own coefficient or `clip_high` in `begin`. Every metric that a method
+records is declared in its class: `metrics = (Metric("mine/weight", "Mean weight given to a response."),)`. The term
+that it adds to the loss is recorded as `loss/NAME`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from isentrope.core.errors import IsentropeError, TrainError
+from isentrope.core.part import Part
 from isentrope.core.types import Floats, Metrics, RolloutPlan, Shaped, StepTokens, Term, TokenBatch, TokenStats
 
 if TYPE_CHECKING:  # keeps `isentrope --help` free of torch
     from torch import Tensor
 
 
-@dataclass(frozen=True)
-class NoOptions:
-    """For a method without settings."""
-
-
-class Method:
+class Method(Part):
     """A method that does nothing. Subclass it and override what the method needs."""
 
-    name = ""
-    summary = ""  # one line, for `isentrope methods`
-    paper = ""
-    options_class: type[Any] = NoOptions
+    what = "method"
     orders: tuple[str, ...] = ()  # response forms that the method chooses itself, the last one for evaluation
-    clip_high: float | None = None  # set in `begin`: replaces `learn.clip_high` in the updates of the step
+    clip_high: float | None = None  # set in `begin`: replaces `learn.loss.clip_high` in the updates of the step
 
     def __init__(self, options: Any = None, steps: int = 1, seed: int = 0) -> None:
-        self.options = self.options_class() if options is None else options
+        super().__init__(options)
         self.steps = steps  # of the whole run, for schedules
         self.seed = seed
+
+    def declares(self, key: str) -> bool:
+        return key == f"loss/{self.name}" or super().declares(key)
 
     def impossible(self) -> list[str]:
         """Settings that contradict each other or the length of the run, each in a sentence."""
@@ -84,18 +78,3 @@ class Method:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if state:
             raise ValueError(f"method {self.name!r} keeps no state, but the checkpoint has some: {sorted(state)}")
-
-
-@contextmanager
-def calling(method: Method, hook: str) -> Generator[None]:
-    """Errors of a hook name the method and the hook. Those that speak for themselves, and a full card, pass."""
-    try:
-        yield
-    except IsentropeError:
-        raise
-    except Exception as error:
-        if type(error).__name__ == "OutOfMemoryError":
-            raise
-        name = method.name or type(method).__name__
-        said = str(error) if type(error) is ValueError else f"raised {type(error).__name__}: {error}"
-        raise TrainError(f"method {name}, hook {hook}: {said}") from error

@@ -259,7 +259,7 @@ class NotFinite(Rule):
             return None
         return Trouble(
             " ".join(parts),
-            "a smaller learn.lr; run.dtype=float32; learn.clip_high nearer to 0.2",
+            "a smaller learn.lr; run.dtype=float32; learn.loss.clip_high nearer to 0.2",
             {"new": new, "skipped": self.skipped, "dropped": share},
         )
 

@@ -29,7 +29,7 @@ def slower(course: Run) -> str:
 USUAL_KL = 0.01  # learn.kl of most recipes
 COOL = 0.7  # a sampling temperature below this narrows what the policy tries
 WEIGHING = "learn.aggregation=token or episode"
-DIVIDE = ", or learn.divide_by_std=true"
+DIVIDE = ", or learn.advantage.divide_by_std=true"
 PENALTY = "a penalty for invalid responses (task.invalid_reward is 0)"
 LONG_WEIGH_LESS = ("turn", "sequence")  # aggregations in which a token of a long response weighs less
 BONUSES = {"entropy_bonus": "coefficient", "ea": "alpha"}  # methods that push entropy up, and by which setting
@@ -84,8 +84,10 @@ def weighing(course: Run) -> list[str]:
         return [WEIGHING, PENALTY]
     # whether DIVIDE can be followed, and was seen to help: other advantages than these are never divided, and
     # gigpo_mixed only in one of its two parts, which would then be on different scales
-    divisible = course.setting("learn.advantage") in (None, "grpo", "gigpo")
-    undivided = course.setting("learn.divide_by_std") is False and course.setting("learn.aggregation") == "turn"
+    divisible = course.setting("learn.advantage.kind") in (None, "grpo", "gigpo")
+    undivided = (
+        course.setting("learn.advantage.divide_by_std") is False and course.setting("learn.aggregation") == "turn"
+    )
     return [WEIGHING + (DIVIDE if divisible and undivided else "")]
 
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from isentrope.config.algorithms import GIGPO_FORMS
 from isentrope.config.schema import LearnSettings
+from isentrope.core.advantage import Advantage, Ids, Outcomes, Vector, per_episode
+from isentrope.core.part import calling, numbers, shape_of
 from isentrope.core.types import Episode, Floats, StepTokens
-from isentrope.learning.advantages.gae import gae, whiten
-from isentrope.learning.advantages.gigpo import discounted_returns, exact_anchors, similar_anchors, step_advantages
-from isentrope.learning.advantages.grpo import grpo
 from isentrope.learning.advantages.overlong import overlong_penalty
-from isentrope.learning.advantages.reinforce import reinforce
-from isentrope.learning.advantages.rloo import rloo
 from isentrope.learning.losses.mismatch import mismatch_metrics, mismatch_ratio
 from isentrope.learning.records import Metrics
+from isentrope.learning.registry import make_advantage
 
 # Chooses the old log-probs: the sampler's, or the trainer's own from one more pass.
 #
@@ -30,15 +27,16 @@ from isentrope.learning.records import Metrics
 
 
 class Mismatch:
-    def __init__(self, settings: LearnSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: LearnSettings, by_response: bool = False) -> None:
+        """`by_response`: the loss has one ratio for a whole response."""
+        self.settings, self.by_response = settings, by_response
         self.trusted = settings.old_logprobs == "sampler"
 
     def weigh(self, trainer_N: Floats, tokens: StepTokens) -> tuple[Floats | None, Metrics]:
         """With the trainer's log-probs at hand: weights that correct for the sampler's, and what they differ by."""
         s = self.settings
         trainer, sampler = torch.from_numpy(trainer_N), torch.from_numpy(tokens.logp_N)
-        turn_N = torch.from_numpy(tokens.turn_N) if s.loss == "sequence" else None
+        turn_N = torch.from_numpy(tokens.turn_N) if self.by_response else None
         ratio_N = mismatch_ratio(trainer, sampler, turn_N)
         weight_N = ratio_N.clamp(max=s.mismatch_cap).numpy() if s.mismatch == "truncate" else None
         return weight_N, self._judged(mismatch_metrics(trainer, sampler, ratio_N, s.mismatch_cap), 1.0)
@@ -49,7 +47,7 @@ class Mismatch:
         known_N = np.flatnonzero(~np.isnan(first_logp_N))
         trainer, sampler = torch.from_numpy(first_logp_N[known_N]), torch.from_numpy(tokens.logp_N[known_N])
         turn_N = np.unique(tokens.turn_N[known_N], return_inverse=True)[1]
-        by_turn = torch.from_numpy(turn_N) if self.settings.loss == "sequence" else None
+        by_turn = torch.from_numpy(turn_N) if self.by_response else None
         ratio_N = mismatch_ratio(trainer, sampler, by_turn)
         return self._judged(mismatch_metrics(trainer, sampler, ratio_N, self.settings.mismatch_cap), 0.0)
 
@@ -68,26 +66,11 @@ class Mismatch:
             self.trusted = bool(state["trusted"])
 
 
-Vector = NDArray[np.float64]
-Ids = NDArray[np.int64]
-
-
 @dataclass(frozen=True)
 class Credit:
     advantage_N: Floats
     return_N: Floats | None  # what the critic is to learn
     metrics: dict[str, float]
-
-
-@dataclass(frozen=True)
-class _Turns:
-    """All turns of the step, U of them, in order."""
-
-    reward_U: Vector
-    episode_U: Ids
-    group_U: Ids
-    turn_of_N: Ids  # the turn that each response token belongs to
-    last_N: Ids  # the token that each turn's reward belongs to: its last one, or the last one before it; -1: none
 
 
 def assign_credit(
@@ -97,121 +80,66 @@ def assign_credit(
     max_response: int,
     penalty_N: Floats | None = None,
     value_N: Floats | None = None,
+    advantage: Advantage | None = None,
 ) -> Credit:
-    """`penalty_N` is taken off the rewards, token by token (a KL divergence); `value_N` is the critic's estimate."""
-    turns = _turns(episodes, tokens)
-    metrics: dict[str, float] = {}
-    reward_U = turns.reward_U.copy()
+    """`penalty_N` is taken off the rewards, token by token (a KL divergence); `value_N` is the critic's estimate.
+    `advantage` is the estimator, made of the settings if it is not given."""
+    advantage = advantage or make_advantage(learn)
+    outcomes = _outcomes(episodes, tokens, penalty_N, value_N)
+    given_U, metrics = outcomes.reward_U, dict[str, float]()
     if learn.overlong > 0:
         lengths = np.array([len(turn.response_ids) for e in episodes for turn in e.turns], dtype=np.int64)
         buffer = max(1, round(learn.overlong * max_response))
         penalty_U = learn.overlong_penalty * overlong_penalty(lengths, max_response, buffer)
-        reward_U += penalty_U
+        outcomes = replace(outcomes, reward_U=given_U + penalty_U)
         if len(penalty_U):
             metrics |= {"overlong/mean": -float(penalty_U.mean()), "overlong/share": float(np.mean(penalty_U < 0))}
-    if learn.advantage == "gae":
-        assert value_N is not None, "gae needs a critic"
-        advantage_N, return_N = _by_critic(turns, reward_U, tokens, learn, penalty_N, value_N.astype(np.float64))
-    else:
-        if penalty_N is not None:
-            np.subtract.at(reward_U, turns.turn_of_N, penalty_N.astype(np.float64))
-        advantage_N = _by_comparison(episodes, turns, reward_U, learn, metrics)[turns.turn_of_N]
-        return_N = None
-    group_E = np.array([episode.group for episode in episodes], dtype=np.int64)
-    returns_E = _per_episode(turns.reward_U, turns.episode_U, len(episodes))  # as the task gave them
+    with calling(advantage, "estimate"):
+        estimate = advantage.estimate(outcomes)
+        metrics |= numbers(advantage, estimate.metrics)
+        advantage_N = _for_each_token(estimate.advantage_N, len(tokens.logp_N), "advantages")
+        return_N = estimate.return_N
+        if advantage.needs_critic:
+            return_N = _for_each_token(estimate.return_N, len(tokens.logp_N), "returns for the critic")
+    returns_E = per_episode(given_U, outcomes.episode_U, len(episodes))  # as the task gave them
     return Credit(
         advantage_N.astype(np.float32),
         None if return_N is None else return_N.astype(np.float32),
-        _metrics(advantage_N, returns_E, group_E) | metrics,
+        _metrics(advantage_N, returns_E, outcomes.group_E) | metrics,
     )
 
 
-def _turns(episodes: Sequence[Episode], tokens: StepTokens) -> _Turns:
+def _for_each_token(value: object, count: int, what: str) -> Vector:
+    array_N = cast("Vector", value)
+    if not isinstance(value, np.ndarray) or array_N.shape != (count,) or array_N.dtype.kind != "f":
+        raise ValueError(f"gave {shape_of(array_N)} as {what}: expected {count} floats, one for each token")
+    return array_N
+
+
+def _outcomes(
+    episodes: Sequence[Episode], tokens: StepTokens, penalty_N: Floats | None, value_N: Floats | None
+) -> Outcomes:
     counts = np.array([len(episode.turns) for episode in episodes], dtype=np.int64)
     start_E = np.cumsum(counts) - counts
-    turn_of_N = (start_E[tokens.episode_U] + tokens.place_U)[tokens.turn_N]
+    turn_N = (start_E[tokens.episode_U] + tokens.place_U)[tokens.turn_N]
     total = int(counts.sum())
     last = np.full(total, -1, dtype=np.int64)
-    last[turn_of_N] = np.arange(len(turn_of_N))  # of equal turns the last token stays
+    last[turn_N] = np.arange(len(turn_N))  # of equal turns the last token stays
     episode_U = np.repeat(np.arange(len(episodes)), counts)
     for u in range(1, total):
         if last[u] < 0 and episode_U[u] == episode_U[u - 1]:
             last[u] = last[u - 1]
-    return _Turns(
+    return Outcomes(
+        episodes=episodes,
+        tokens=tokens,
         reward_U=np.array([turn.reward for episode in episodes for turn in episode.turns], dtype=np.float64),
         episode_U=episode_U,
         group_U=np.repeat(np.array([episode.group for episode in episodes], dtype=np.int64), counts),
-        turn_of_N=turn_of_N,
-        last_N=last,
+        turn_N=turn_N,
+        last_U=last,
+        penalty_N=penalty_N,
+        value_N=value_N,
     )
-
-
-def _per_episode(values_U: Vector, episode_U: Ids, count: int) -> Vector:
-    totals = np.zeros(count)
-    np.add.at(totals, episode_U, values_U)
-    return totals
-
-
-def _by_comparison(
-    episodes: Sequence[Episode], turns: _Turns, reward_U: Vector, learn: LearnSettings, metrics: dict[str, float]
-) -> Vector:
-    """One advantage per turn, from returns compared with each other; GiGPO's own numbers are added to `metrics`."""
-    returns_E = _per_episode(reward_U, turns.episode_U, len(episodes))
-    group_E = np.array([episode.group for episode in episodes], dtype=np.int64)
-    if learn.stats == "steps":  # every turn is a sample of its own with the return of its episode
-        advantage_U = _compare(returns_E[turns.episode_U], turns.group_U, learn)
-    else:
-        advantage_U = _compare(returns_E, group_E, learn)[turns.episode_U]
-    if learn.advantage not in GIGPO_FORMS or learn.step_weight == 0:
-        return advantage_U
-    if learn.anchor == "exact":
-        anchor_U = exact_anchors(turns.group_U, [turn.anchor for e in episodes for turn in e.turns])
-    else:
-        texts = [text for episode in episodes for text in _states(episode)]
-        anchor_U = similar_anchors(turns.group_U, texts, learn.anchor_similarity)
-    later_U = discounted_returns(reward_U, turns.episode_U, learn.discount)
-    divided = learn.divide_by_std and learn.advantage == "gigpo"  # gigpo_mixed never divides its step part
-    step_U = learn.step_weight * step_advantages(later_U, anchor_U, divided)
-    if len(step_U):
-        metrics["gigpo/shared"] = float(np.mean(np.bincount(anchor_U)[anchor_U] > 1))
-        metrics["gigpo/step_part"] = float(np.abs(step_U).mean())
-    return advantage_U + step_U
-
-
-def _states(episode: Episode) -> list[str]:
-    """What the task showed last before each turn. A response without an action is answered by us, not by the task."""
-    states: list[str] = []
-    for place, turn in enumerate(episode.turns):
-        stepped = place == 0 or episode.turns[place - 1].action is not None
-        states.append(turn.observation if stepped else states[-1])
-    return states
-
-
-def _compare(returns: Vector, groups: Ids, learn: LearnSettings) -> Vector:
-    if learn.advantage == "reinforce":
-        return reinforce(returns)
-    if learn.advantage == "rloo":
-        return rloo(returns, groups)
-    return grpo(returns, groups, learn.divide_by_std)
-
-
-def _by_critic(
-    turns: _Turns, reward_U: Vector, tokens: StepTokens, learn: LearnSettings, penalty_N: Floats | None, value_N: Vector
-) -> tuple[Vector, Vector]:
-    reward_N = np.zeros(len(value_N))
-    if learn.credit == "turn":
-        chain_N, final_U = tokens.episode_N, reward_U
-    else:  # every turn is a chain of its own that ends with the return of the whole episode
-        returns_E = _per_episode(reward_U, turns.episode_U, int(turns.episode_U.max(initial=-1)) + 1)
-        chain_N, final_U = tokens.turn_N, returns_E[turns.episode_U]
-    placed = turns.last_N >= 0
-    if learn.credit == "token":  # a turn without tokens has no chain
-        placed &= np.isin(np.arange(len(placed)), turns.turn_of_N)
-    np.add.at(reward_N, turns.last_N[placed], final_U[placed])
-    if penalty_N is not None:
-        reward_N -= penalty_N
-    advantage_N, return_N = gae(reward_N, value_N, chain_N, learn.discount, learn.gae_lambda)
-    return (whiten(advantage_N) if learn.divide_by_std else advantage_N), return_N
 
 
 def _metrics(advantage_N: Vector, returns_E: Vector, group_E: Ids) -> dict[str, float]:

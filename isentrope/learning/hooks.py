@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from isentrope.core.errors import TrainError
-from isentrope.core.method import Method, calling
+from isentrope.core.loss import Loss
+from isentrope.core.method import Method
+from isentrope.core.part import Part, calling, check_declared, numbers, shape_of
 from isentrope.core.types import Floats, Metrics, Shaped, StepTokens, Term, TokenBatch, TokenStats
-from isentrope.learning.records import Figures
+from isentrope.learning.records import EXTREMES, Extremes, Figures
 
 
 def begin(methods: Sequence[Method], step: int, tokens: StepTokens) -> Metrics:
@@ -24,20 +26,26 @@ def begin(methods: Sequence[Method], step: int, tokens: StepTokens) -> Metrics:
     metrics: Metrics = {}
     for method in methods:
         with calling(method, "begin"):
-            metrics |= _numbers(method.begin(step, tokens))
+            metrics |= numbers(method, method.begin(step, tokens))
     return metrics
 
 
-def clip_high(methods: Sequence[Method], setting: float) -> float:
-    """The upper clip of the step: that of the last method that sets one, else the setting."""
-    wanted = [method for method in methods if method.clip_high is not None]
-    if not wanted:
-        return setting
-    value = wanted[-1].clip_high
-    with calling(wanted[-1], "begin"):
+def clipped(methods: Sequence[Method], loss: Loss) -> Loss:
+    """The loss of the step: with the upper clip of the last method that sets one, else as it is."""
+    setting = [method for method in methods if method.clip_high is not None]
+    if not setting:
+        return loss
+    value = setting[-1].clip_high
+    with calling(setting[-1], "begin"):
         if not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-            raise ValueError(f"clip_high = {value!r}: expected a number above 0, or None for learn.clip_high")
-    return float(value)
+            raise ValueError(f"clip_high = {value!r}: expected a number above 0, or None for the loss's own")
+        return loss.with_clip_high(float(value))
+
+
+def extremes(parts: Sequence[Part]) -> Extremes:
+    """The metrics of which the smallest or largest value counts, those that the parts declare included."""
+    ways = {"min": min, "max": max}
+    return {**EXTREMES, **{m.key: ways[m.reduction] for part in parts for m in part.metrics if m.reduction in ways}}
 
 
 def shaped(methods: Sequence[Method], step: int, tokens: StepTokens, advantage_N: Floats) -> tuple[Floats, Metrics]:
@@ -48,7 +56,7 @@ def shaped(methods: Sequence[Method], step: int, tokens: StepTokens, advantage_N
             given = method.shape(step, tokens, advantage_N)
             new_N, recorded = (given.advantage_N, given.metrics) if isinstance(given, Shaped) else (given, {})
             advantage_N = _one_for_each_token(new_N, advantage_N.shape)
-            metrics |= _numbers(recorded)
+            metrics |= numbers(method, recorded)
     return advantage_N, metrics
 
 
@@ -67,7 +75,7 @@ def weights(methods: Sequence[Method], batch: TokenBatch, stats: TokenStats) -> 
             if given is None:
                 continue
             if not isinstance(given, Tensor) or given.shape != stats.logp_N.shape:
-                raise ValueError(f"gave {_told(given)}: expected a tensor of shape {tuple(stats.logp_N.shape)}")
+                raise ValueError(f"gave {shape_of(given)}: expected a tensor of shape {tuple(stats.logp_N.shape)}")
             wrong_N = ~(torch.isfinite(given) & (given >= 0))
             if bool(wrong_N.any()):
                 first = float(given[wrong_N][0])
@@ -93,7 +101,8 @@ def terms(methods: Sequence[Method], batch: TokenBatch, stats: TokenStats) -> tu
                 or not isinstance(loss := cast(object, term.loss), Tensor)
                 or loss.numel() != 1
             ):
-                raise ValueError(f"gave {_told(term)}: expected None or a Term whose loss is a tensor of one number")
+                raise ValueError(f"gave {shape_of(term)}: expected None or a Term whose loss is a tensor of one number")
+            check_declared(method, term.metrics)
             losses.append(loss)
             metrics |= term.metrics
     return losses, metrics
@@ -125,23 +134,8 @@ def load_states(methods: Sequence[Method], kept: Mapping[str, dict[str, object]]
             method.load_state_dict(dict(kept[method.name]))
 
 
-def _numbers(metrics: object) -> Metrics:
-    if not isinstance(metrics, Mapping):
-        raise ValueError(f"gave {_told(metrics)}: expected metrics, a dict of names and numbers")
-    for key, value in metrics.items():  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(key, str) or not isinstance(value, (int, float, np.number)):
-            raise ValueError(f"gave the metric {key!r} = {value!r:.60}: expected a name and a number")
-    return {str(key): float(value) for key, value in metrics.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-
-
 def _one_for_each_token(value: object, shape: tuple[int, ...]) -> Floats:
     array_N = cast("Floats", value)
     if not isinstance(value, np.ndarray) or array_N.shape != shape or array_N.dtype.kind != "f":
-        raise ValueError(f"gave {_told(array_N)}: expected {shape[0]} floats, one for each token")
+        raise ValueError(f"gave {shape_of(array_N)}: expected {shape[0]} floats, one for each token")
     return array_N.astype(np.float32, copy=False)
-
-
-def _told(value: object) -> str:
-    """A value in a few words: its kind, and its shape where it has one."""
-    shape = getattr(value, "shape", None)
-    return f"{type(value).__name__} of shape {tuple(shape)}" if shape is not None else f"{value!r:.60}"

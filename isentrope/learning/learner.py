@@ -12,23 +12,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from isentrope.config.schema import LearnSettings, RunConfig
+from isentrope.core.loss import Loss
 from isentrope.core.method import Method
+from isentrope.core.part import calling, shape_of
 from isentrope.core.seeding import stream
 from isentrope.core.types import Episode, Floats, Metrics, Scores, StepTokens, Targets, TokenBatch, TokenStats
 from isentrope.learning import hooks
 from isentrope.learning.credit import Mismatch, assign_credit
 from isentrope.learning.critic import Critic, explained_variance
-from isentrope.learning.losses.clipped import MAX_LOG_RATIO, clipped_loss
+from isentrope.learning.losses.clipped import MAX_LOG_RATIO
 from isentrope.learning.losses.kl import ESTIMATORS, kl_estimate
-from isentrope.learning.losses.policy_gradient import policy_gradient_loss
-from isentrope.learning.losses.sequence import mean_log_ratio, sequence_loss
+from isentrope.learning.losses.sequence import mean_log_ratio
 from isentrope.learning.losses.value import value_loss
 from isentrope.learning.optimiser import learning_rate, make_optimiser
 from isentrope.learning.packing import micro_batches
@@ -42,6 +43,7 @@ from isentrope.learning.records import (
     scores_of,
     write_values,
 )
+from isentrope.learning.registry import make_advantage, make_loss
 from isentrope.learning.tokens import Ids, Mask, TokenSequence, finite, flatten, only, renumbered, rows, spread
 from isentrope.models.policy import Policy, before
 
@@ -83,13 +85,18 @@ class Learner:
     def __init__(
         self, policy: Policy, reference: Policy | None, config: RunConfig, methods: Sequence[Method] = ()
     ) -> None:
-        self.policy, self.reference, self.config, self.methods = policy, reference, config, methods
+        self.policy, self.reference, self.config, self.methods = policy, reference, config, tuple(methods)
         self.settings = config.learn
         self.total_updates = config.run.steps * config.learn.epochs * config.learn.mini_batches
         self.constant_length = config.learn.constant_length or config.task.max_turns * config.agent.max_response
         self.optimiser = make_optimiser(policy, config.learn)
-        self.critic = Critic(policy, config.critic, config.learn) if config.learn.advantage == "gae" else None
-        self.mismatch = Mismatch(config.learn)
+        self.advantage, self.loss = make_advantage(config.learn), make_loss(config.learn)
+        self.critic = Critic(policy, config.critic, config.learn) if self.advantage.needs_critic else None
+        self.mismatch = Mismatch(config.learn, self.loss.by_response)
+
+    def add_method(self, method: Method) -> None:
+        """It acts from the next step on."""
+        self.methods = (*self.methods, method)
 
     def credit(self, step: int, episodes: Sequence[Episode]) -> Credited:
         """Score the episodes, turn rewards into advantages, let methods shape them. The policy stays as it is."""
@@ -125,20 +132,23 @@ class Learner:
         policy_too = self.critic is None or step > self.config.critic.warmup
         seen: list[Metrics] = []
         weight_N, factor_N = np.zeros_like(tokens.logp_N), np.ones_like(tokens.logp_N)
-        settings = replace(self.settings, clip_high=hooks.clip_high(self.methods, self.settings.clip_high))
+        loss = hooks.clipped(self.methods, self.loss)
         for epoch in range(self.settings.epochs):
             for mini in self._mini_batches(step, epoch, sequences):
                 skipped_before = self.optimiser.skipped
-                seen.append(self._update_once(mini, tokens, targets, settings, policy_too, first_logp_N, factor_N))
+                seen.append(self._update_once(mini, tokens, targets, loss, policy_too, first_logp_N, factor_N))
                 if policy_too and self.optimiser.skipped == skipped_before:
-                    aggregation, constant = settings.aggregation, self.constant_length
+                    aggregation, constant = self.settings.aggregation, self.constant_length
                     add_weights(weight_N, mini, tokens, targets, aggregation, constant, factor_N)
                 if len(seen) == 1 and credited.from_sampler:
                     metrics |= self.mismatch.look_back(first_logp_N, tokens)
         scores = scores_of(credited.table, targets, first_logp_N, weight_N, credited.keep_N)
         for _ in range(self.settings.epochs * self.settings.mini_batches - len(seen)):  # groups may be missing
             self._pass_by(lost)
-        metrics |= merged(seen) | {"update/skipped": self.optimiser.skipped, "update/count": len(seen)}
+        metrics |= merged(seen, hooks.extremes([*self.methods, self.loss])) | {
+            "update/skipped": self.optimiser.skipped,
+            "update/count": len(seen),
+        }
         return Update(metrics, scores, credited.seconds)
 
     def learn(self, step: int, episodes: Sequence[Episode]) -> Update:
@@ -162,7 +172,7 @@ class Learner:
         if ref_N is not None and s.kl_in == "reward":
             kl_N = kl_estimate(torch.from_numpy(old_N), torch.from_numpy(ref_N), s.kl_estimator)
             penalty_N = (s.kl * kl_N).numpy()
-        credit = assign_credit(episodes, tokens, s, self.config.agent.max_response, penalty_N, value_N)
+        credit = assign_credit(episodes, tokens, self.advantage, s, self.config.agent.max_response, penalty_N, value_N)
         metrics |= credit.metrics
         if value_N is not None and credit.return_N is not None and len(value_N):
             estimate, target = torch.from_numpy(value_N), torch.from_numpy(credit.return_N)
@@ -222,14 +232,14 @@ class Learner:
         mini: Sequence[TokenSequence],
         tokens: StepTokens,
         targets: Targets,
-        s: LearnSettings,
+        policy_loss: Loss,
         policy_too: bool,
         first_logp_N: Floats,
         factor_N: Floats,
     ) -> Metrics:
         """One step of the optimisers; log-probs of a first pass over tokens are put into `first_logp_N`, what methods
         weigh the tokens with into `factor_N`."""
-        figures: list[Figures] = []
+        s, figures = self.settings, list[Figures]()
         first: list[tuple[Ids, Tensor]] = []
         weighed: list[tuple[Ids, Tensor]] = []
         for batch in self._pieces(mini, tokens, targets):
@@ -240,7 +250,7 @@ class Learner:
                     first.append((batch.number_N, stats.logp_N.detach()))  # of the first pass over these tokens alone
                 given_N = hooks.weights(self.methods, batch, stats)
                 weighed += [] if given_N is None else [(batch.number_N, given_N)]
-                loss, seen = objective(batch, stats, s, self.methods, given_N)
+                loss, seen = objective(batch, stats, s, policy_loss, self.methods, given_N)
                 figures.append(seen)
                 hidden_ND = stats.hidden_ND
                 if self.critic and self.critic.reaches_policy:
@@ -254,8 +264,9 @@ class Learner:
                 figures.append(seen)
                 torch.autograd.backward([*both, loss])
         sums: Metrics = {}
+        extremes = hooks.extremes([*self.methods, policy_loss])
         for each in brought(figures):
-            accumulate(sums, each)
+            accumulate(sums, each, extremes)
         write_values(first_logp_N, first)
         write_values(factor_N, weighed)
         rate = learning_rate(self.optimiser.updates, self.total_updates, s.lr, s.warmup, s.floor)
@@ -296,32 +307,28 @@ class Learner:
         hooks.load_states(self.methods, state["methods"])
 
 
-def policy_loss(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Tensor:
-    """Per token, by `learn.loss`; corrected for what sampler and trainer differ by (losses/mismatch.py)."""
-    loss_N = _uncorrected(batch, stats, s)
+def policy_loss(batch: TokenBatch, stats: TokenStats, loss: Loss) -> Tensor:
+    """Per token; corrected for what sampler and trainer differ by (losses/mismatch.py)."""
+    with calling(loss, "per_token"):
+        loss_N = loss.per_token(batch, stats)
+        if not isinstance(cast(object, loss_N), Tensor) or loss_N.shape != stats.logp_N.shape:
+            raise ValueError(f"gave {shape_of(loss_N)}: expected a tensor of shape {tuple(stats.logp_N.shape)}")
     return loss_N if batch.mismatch_N is None else batch.mismatch_N * loss_N
-
-
-def _uncorrected(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Tensor:
-    if s.loss == "policy_gradient":
-        return policy_gradient_loss(stats.logp_N, batch.advantage_N)
-    if s.loss == "sequence":
-        return sequence_loss(stats.logp_N, batch.old_logp_N, batch.advantage_N, batch.turn_N, s.clip_low, s.clip_high)
-    return clipped_loss(stats.logp_N, batch.old_logp_N, batch.advantage_N, s.clip_low, s.clip_high)
 
 
 def objective(
     batch: TokenBatch,
     stats: TokenStats,
     s: LearnSettings,
+    policy: Loss,
     methods: Sequence[Method],
     factor_N: Tensor | None = None,
 ) -> tuple[Tensor, Figures]:
     """The policy's loss. `factor_N` multiplies the policy loss of each token, not its KL nor what methods add."""
     weight_N = batch.weights[s.aggregation]
-    loss_N = policy_loss(batch, stats, s)
+    loss_N = policy_loss(batch, stats, policy)
     loss = (weight_N * (loss_N if factor_N is None else factor_N * loss_N)).sum()
-    metrics: Figures = {"loss/policy": number(loss)} | _policy_metrics(batch, stats, s)
+    metrics: Figures = {"loss/policy": number(loss)} | _policy_metrics(batch, stats, policy)
     if batch.ref_logp_N is not None and s.kl_in == "loss":
         kl = (weight_N * kl_estimate(stats.logp_N, batch.ref_logp_N, s.kl_estimator)).sum()
         loss = loss + s.kl * kl
@@ -346,17 +353,17 @@ def critic_objective(
 
 
 @torch.no_grad()
-def _policy_metrics(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> Figures:
+def _policy_metrics(batch: TokenBatch, stats: TokenStats, policy: Loss) -> Figures:
     """Token means, each as this micro-batch's share of the mini-batch's mean; extremes as they are."""
     weight_N = batch.weights["token"]
     log_ratio = stats.logp_N - batch.old_logp_N
-    if s.loss == "sequence":
+    if policy.by_response:
         log_ratio = mean_log_ratio(log_ratio, batch.turn_N)
     ratio = torch.exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
     means = {"ratio/mean": ratio, "kl/old": kl_estimate(stats.logp_N, batch.old_logp_N, "k3")}
-    if s.loss != "policy_gradient":
-        low = (ratio < 1 - s.clip_low) & (batch.advantage_N < 0)
-        high = (ratio > 1 + s.clip_high) & (batch.advantage_N > 0)
+    if policy.clip is not None:
+        low = (ratio < 1 - policy.clip[0]) & (batch.advantage_N < 0)
+        high = (ratio > 1 + policy.clip[1]) & (batch.advantage_N > 0)
         means |= {"clip/low": low.float(), "clip/high": high.float(), "clip/fraction": (low | high).float()}
     if batch.ref_logp_N is not None:
         for name in ESTIMATORS:

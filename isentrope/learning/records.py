@@ -6,7 +6,7 @@ token_weights.py); extremes stay extremes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -20,7 +20,9 @@ from isentrope.learning.tokens import Ids, Mask, TokenSequence, spread
 
 Figures = dict[str, float | Tensor]
 """The same, some of it perhaps still on the GPU."""
-_EXTREMES = {"ratio/min": min, "ratio/max": max}
+Extremes = Mapping[str, Callable[..., float]]
+"""Metrics of which the smallest or largest value counts -> min or max."""
+EXTREMES: Extremes = {"ratio/min": min, "ratio/max": max}
 
 
 def number(value: Tensor) -> float | Tensor:
@@ -38,20 +40,20 @@ def brought(figures: Sequence[Figures]) -> list[Metrics]:
     ]
 
 
-def accumulate(sums: Metrics, new: Metrics) -> None:
+def accumulate(sums: Metrics, new: Metrics, extremes: Extremes = EXTREMES) -> None:
     """Add a micro-batch's shares to those of the mini-batch so far."""
     for key, value in new.items():
-        join = _EXTREMES.get(key)
+        join = extremes.get(key)
         sums[key] = value if key not in sums else join(sums[key], value) if join else sums[key] + value
 
 
-def merged(updates: Sequence[Metrics]) -> Metrics:
+def merged(updates: Sequence[Metrics], extremes: Extremes = EXTREMES) -> Metrics:
     """The mean over a step's updates."""
     keys = sorted({key for update in updates for key in update})
     result: Metrics = {}
     for key in keys:
         values = [update[key] for update in updates if key in update]
-        result[key] = _EXTREMES[key](values) if key in _EXTREMES else float(np.mean(values))
+        result[key] = extremes[key](values) if key in extremes else float(np.mean(values))
     return result
 
 

@@ -11,6 +11,7 @@ from isentrope.analysis.record import Record, digest, played_settings
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import ConfigError, RunError, TaskError
 from isentrope.core.types import FAULTS, RolloutPlan
+from isentrope.engines.registry import capabilities
 from isentrope.loop.messages import check_tasks
 from isentrope.loop.progress import Progress
 from isentrope.loop.session import model_session, prepared
@@ -65,18 +66,19 @@ def evaluate_model(
     plan = evaluation_plan(config)
     if exam.order is not None:
         plan = replace(plan, order=exam.order)
-    if config.engine.kind == "openai" and model is not None:
-        config = replace(config, engine=replace(config.engine, model=model))
+    elsewhere = not capabilities(config).loads_policy
+    if elsewhere and model is not None:
+        config = replace(config, engine=replace(config.engine, options={**config.engine.options, "model": model}))
     evaluations: list[Evaluation] = []
     notes: list[Mapping[str, float]] = []
     served = ""
     with Progress(quiet) as progress:
         for step, folder in _candidates(config, model, exam.checkpoint):
             with model_session(config, folder).collector() as collector:
-                if config.engine.kind == "openai":
+                if elsewhere:
                     served = str(getattr(collector.engine, "model", ""))
                     # an address with a secret was refused before
-                    progress.say(f"asking {served} at {config.engine.url}")
+                    progress.say(f"asking {served} at {config.engine.options.get('url')}")
                 try:
                     evaluations.append(_evaluation(collector, plan, exam, step, progress))
                 except BaseException:  # an interrupt too: what was sampled until then was paid for
@@ -85,7 +87,7 @@ def evaluate_model(
                         progress.say(f"broken off; until then {told}")
                     raise
                 notes.append(collector.engine.notes())
-    told = model or served or config.engine.model or config.policy.model
+    told = model or served or config.engine.options.get("model") or config.policy.model
     settings = played_settings(config, plan, exam.episodes)
     return Record(
         name=name or Path(told).name or told,
@@ -101,10 +103,11 @@ def evaluate_model(
 def _candidates(config: RunConfig, model: str | None, which: str | int | None) -> list[tuple[int | None, str | None]]:
     """Steps and folders of what is to be evaluated. The step of a model that is no checkpoint is None, and the folder
     of a model behind a server."""
-    if config.engine.kind == "openai":
+    if not capabilities(config).loads_policy:
         if which is not None:
             raise ConfigError(
-                "--step and --checkpoint are for run folders, not for engine.kind = openai; leave them out"
+                "--step and --checkpoint are for run folders, not for engine.kind = "
+                f"{config.engine.kind}; leave them out"
             )
         return [(None, None)]
     named = model or config.policy.model
@@ -170,7 +173,7 @@ def _games(collector: Collector, split: str, all_games: bool) -> int:
 def _choice(config: RunConfig, model: str | None, which: str | int | None) -> dict[str, str]:
     """How the checkpoint of a run was chosen: the best of several figures is too high, so tables say it."""
     folder = Path(model or config.policy.model) / CHECKPOINTS
-    if config.engine.kind == "openai" or not folder.is_dir():
+    if not capabilities(config).loads_policy or not folder.is_dir():
         return {}
     best = best_checkpoint(folder)
     wanted = which in (None, "best") or (best is not None and which == checkpoint_step(best[0]))

@@ -11,6 +11,7 @@ import torch
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.core.types import FAILURES, Episode
+from isentrope.learning.optimiser import learning_rate
 from isentrope.loop.progress import Progress
 from isentrope.metrics.episodes import ended_by
 from isentrope.models.load import LARGE
@@ -141,6 +142,21 @@ def say_start(progress: Progress, config: RunConfig, policy: Policy, folder: Run
     progress.say(
         f"train: {what} by {config.learn.algorithm}{methods}; {steps} step{'' if steps == 1 else 's'} of "
         f"{rollout.groups} × {rollout.group_size} episodes; folder {folder.path}"
+    )
+
+
+def say_extended(progress: Progress, config: RunConfig, before: int, checkpoint: Path | None) -> None:
+    """What another number of steps does to the schedules of a run that goes on."""
+    learn, done = config.learn, (checkpoint_step(checkpoint.name) or 0) if checkpoint else 0
+    each = learn.epochs * learn.mini_batches
+    old, new = (
+        learning_rate(done * each, steps * each, learn.lr, learn.warmup, learn.floor)
+        for steps in (before, config.run.steps)
+    )
+    progress.say(
+        f"run.steps was {before}, now {config.run.steps}: the learning rate follows the schedule of {config.run.steps} "
+        f"steps from step {done + 1} on, where it is {new:.3g} (by the schedule of {before}: {old:.3g}); schedules of "
+        "methods, such as EPO's, count the new number of steps too"
     )
 
 

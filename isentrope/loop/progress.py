@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -13,11 +14,13 @@ from rich.progress import Progress as Bars
 from isentrope.charts.text import duration
 from isentrope.core.text import plain
 
+LOG = logging.getLogger("isentrope")
 LINE_SECONDS = 15.0  # plain lines come no faster than this
 
 
 class Progress:
-    """One bar for the whole run and one for what it is doing now. `quiet` shows nothing: for tests and libraries.
+    """One bar for the whole run and one for what it is doing now. `quiet` shows nothing and logs what
+    is said (logger `isentrope`): for tests and libraries.
 
     Without a terminal, steps are lines of the output, and how far a stage has come goes to the error stream: whoever
     keeps the output of an evaluation in a file wants its numbers alone. Names of models, worlds and splits may be
@@ -25,6 +28,7 @@ class Progress:
     """
 
     def __init__(self, quiet: bool = False) -> None:
+        self._quiet = quiet
         self.console = Console(quiet=quiet, highlight=False)
         self._aside = Console(quiet=quiet, highlight=False, stderr=True)
         self._plain = not quiet and not self.console.is_terminal
@@ -59,12 +63,16 @@ class Progress:
         if self._main is not None:
             self._bars.update(self._main, advance=1, note=plain(note))
         self._done += 1
+        if self._quiet:
+            LOG.info("%s %d/%d  %s", self._name, self._done, self._total, note)
         at_an_end = self._done in (self._first + 1, self._total)
         if self._plain and (at_an_end or time.monotonic() - self._last_step >= LINE_SECONDS):
             self.say(f"{self._name} {self._done}/{self._total}  {note}{self._time_left()}")
             self._last_step = self._last_line
 
     def say(self, line: str) -> None:
+        if self._quiet:
+            LOG.info("%s", plain(line))
         self.console.print(plain(line), markup=False, emoji=False, soft_wrap=True)
         self._last_line = time.monotonic()
 

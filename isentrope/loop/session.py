@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,10 +19,12 @@ import torch
 
 from isentrope.config.schema import RunConfig
 from isentrope.config.validate import trackers_of
+from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 from isentrope.core.process import usable_cores
 from isentrope.engines.registry import make_engine
-from isentrope.loop.messages import check_prompt, say_start, warn_of_rate
+from isentrope.learning.registry import make_advantage, make_loss, part_problems
+from isentrope.loop.messages import check_prompt, say_extended, say_start, warn_of_rate
 from isentrope.loop.progress import Progress
 from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
@@ -32,6 +34,7 @@ from isentrope.models.lora.adapters import reference_of
 from isentrope.models.policy import Policy, snapshot
 from isentrope.rollout.collector import Collector
 from isentrope.rollout.prefetch import Prefetch
+from isentrope.rollout.sampler import make_sampler
 from isentrope.runs.checkpoints import CheckpointRetention, latest_checkpoint
 from isentrope.runs.layout import POLICY
 from isentrope.runs.writer import RunFolder
@@ -54,7 +57,7 @@ class RunSession(Session):
 
     policy: Policy
     reference: Policy | None  # the policy as it was at step 0, kept in the run folder; None: nothing asks for it
-    methods: list[Method]
+    methods: Sequence[Method]  # that the run begins with
     folder: RunFolder
     checkpoint: Path | None  # that the run goes on from
     progress: Progress
@@ -65,7 +68,16 @@ class RunSession(Session):
 
     @cached_property
     def log(self) -> MetricsLog:
-        return MetricsLog(self.folder.path, trackers_of(self.config.run.track), self.progress.say)
+        parts = [
+            *self.methods,
+            make_advantage(self.config.learn),
+            make_loss(self.config.learn),
+            make_sampler(self.config),
+        ]
+        log = MetricsLog(self.folder.path, trackers_of(self.config.run.track), self.progress.say)
+        for part in parts:
+            log.declare(part)
+        return log
 
     def training_collector(self) -> Collector | Prefetch:
         """Of episodes that are played as the methods say, one step ahead if the settings say so."""
@@ -84,6 +96,8 @@ def open_run(
     config = prepared(config)
     check_prompt(config)
     methods = make_methods(config)  # a fault in their settings is to be found before anything is written
+    if kind == "train" and (problems := part_problems(config)):
+        raise ConfigError("\n".join(problems))
     with RunFolder(out, config, resume, kind, complete=with_options) as folder, Progress(quiet) as progress:
         checkpoint = latest_checkpoint(folder.checkpoints) if resume else None
         policy = _policy(config, folder, checkpoint)
@@ -91,6 +105,8 @@ def open_run(
         if kind != "train":
             warn_of_rate(progress, policy, config.sft.lr)
         say_start(progress, config, policy, folder, checkpoint)
+        if folder.steps_before is not None and kind == "train":
+            say_extended(progress, config, folder.steps_before, checkpoint)
         yield RunSession(config, policy, reference, methods, folder, checkpoint, progress)
 
 

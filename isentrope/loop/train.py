@@ -11,6 +11,7 @@ from typing import Any
 
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import TaskError, TrainError
+from isentrope.core.method import Method
 from isentrope.learning.learner import Learner, Update
 from isentrope.loop.evaluate import evaluate
 from isentrope.loop.measure import Measured, Monitor
@@ -29,13 +30,18 @@ def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fals
     with open_run(config, out, resume, quiet) as run:
         learner = Learner(run.policy, run.reference, run.config, run.methods)
         monitor = Monitor(run)
-        state: dict[str, Any] = {}
+        state, switched = dict[str, Any](), list[Method]()
         if run.checkpoint:
             state = load_state(run.checkpoint)
-            run.methods.extend(monitor.load_state_dict(state.get("instruments", {})))
+            switched = monitor.load_state_dict(state.get("instruments", {}))
+            for method in switched:
+                learner.add_method(method)
+                run.log.declare(method)
             learner.load_state_dict(state["learner"])
             run.retention.settle(run.checkpoint)
         with run.training_collector() as collector, lasting_objects():
+            for method in switched:
+                collector.add_method(method)
             collector.load_state_dict(state.get("rollouts", {}))
             return _Loop(run, learner, collector, monitor).run_from(int(state.get("step", 0)))
 
@@ -109,7 +115,9 @@ class _Loop:
         """What the step was like, and what is to be done about it."""
         measured = self.monitor.measure(step, rollout, update.scores, update.metrics)
         if measured.response.method is not None:
-            self.run.methods.append(measured.response.method)
+            self.learner.add_method(measured.response.method)
+            self.collector.add_method(measured.response.method)
+            self.log.declare(measured.response.method)
         metrics = update.metrics | measured.metrics
         self.log.write(step, metrics)
         read = rollout.learnt if metrics["update/count"] else []

@@ -30,6 +30,7 @@ from isentrope.agent.action_trie import ActionTries, TrieWalk
 from isentrope.config.schema import setting
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
+from isentrope.core.metric import Metric
 from isentrope.core.stats import quantile
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Metrics, RolloutPlan, StepTokens, TokenTemperature
@@ -98,6 +99,12 @@ class ActRe(Method):
     paper = "ActRe, AAAI 2026"
     options_class = ActReOptions
     options: ActReOptions
+    metrics = (
+        Metric("plan/stage", "Stage of ActRe: 1 acts before thinking, 2 thinks before acting.", "stage"),
+        Metric("plan/action_temperature", "Temperature of the branching tokens in ActRe's first stage.", "temperature"),
+        Metric("actre/branching", "Share of the action tokens that ActRe sampled at the higher temperature.", "share"),
+        Metric("actre/threshold", "Entropy from which a token is a branching one at ActRe's next step.", "nats"),
+    )
     orders = ("act_think", "think_act")
 
     def __init__(self, options: ActReOptions | None = None, steps: int = 1, seed: int = 0) -> None:

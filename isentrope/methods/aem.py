@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from isentrope.config.schema import setting
 from isentrope.core.method import Method
+from isentrope.core.metric import Metric
 from isentrope.core.types import Floats, Shaped, StepTokens
 
 SMALLEST_SPREAD = 1e-6
@@ -66,6 +67,11 @@ class Aem(Method):
     paper = "AEM, 2026"
     options_class = AemOptions
     options: AemOptions
+    metrics = (
+        Metric("aem/weight_min", "Smallest weight that AEM gave to a response of the step.", "weight"),
+        Metric("aem/weight_max", "Largest weight that AEM gave to a response of the step.", "weight"),
+        Metric("aem/left_out", "Share of the tokens whose advantage AEM set to 0 (`leave_out`).", "share"),
+    )
 
     def impossible(self) -> list[str]:
         if self.options.strength > 0 or self.options.leave_out == "none":

@@ -17,6 +17,7 @@ import numpy as np
 
 from isentrope.config.schema import setting
 from isentrope.core.method import Method
+from isentrope.core.metric import Metric
 from isentrope.core.types import Floats, Shaped, StepTokens
 
 
@@ -32,6 +33,7 @@ class Ea(Method):
     paper = "Cheng et al., arXiv:2506.14758; EPO B.4"
     options_class = EaOptions
     options: EaOptions
+    metrics = (Metric("ea/added", "Advantage that EA adds to a token, mean over the step's tokens.", "advantage"),)
 
     def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats | Shaped:
         if self.options.alpha == 0 or not len(advantage_N):

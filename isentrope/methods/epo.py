@@ -28,6 +28,7 @@ from torch import Tensor
 
 from isentrope.config.schema import setting
 from isentrope.core.method import Method
+from isentrope.core.metric import Metric
 from isentrope.core.types import Metrics, StepTokens, Term, TokenBatch, TokenStats
 from isentrope.learning.records import number
 
@@ -69,6 +70,13 @@ class Epo(Method):
     paper = "EPO, arXiv:2509.22576"
     options_class = EpoOptions
     options: EpoOptions
+    metrics = (
+        Metric("epo/coefficient", "EPO's λ, the weight of bonus and penalty.", "weight"),
+        Metric("epo/beta", "EPO's β_k, the weight of the smoothing penalty against the bonus.", "weight"),
+        Metric("epo/history", "EPO's H̄: mean token entropy over all earlier steps.", "nats"),
+        Metric("epo/outside", "Share of the step's tokens whose entropy lies outside of EPO's band.", "share"),
+        Metric("epo/penalty", "EPO's smoothing penalty (α included, λ and β not).", "loss"),
+    )
 
     def __init__(self, options: EpoOptions | None = None, steps: int = 1, seed: int = 0) -> None:
         super().__init__(options, steps, seed)

@@ -3,46 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any, cast
 
 from isentrope.config.convert import read_section
+from isentrope.config.parts import Parts
 from isentrope.config.schema import RunConfig
-from isentrope.config.suggest import nearest, other_kind, plain_name
+from isentrope.config.suggest import did_you_mean, nearest, other_kind, plain_name
 from isentrope.config.validate import switched_in, switched_method
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 
-CLASSES = {
-    "entropy_bonus": "isentrope.methods.entropy_bonus:EntropyBonus",
-    "higher_temperature": "isentrope.methods.higher_temperature:HigherTemperature",
-    "epo": "isentrope.methods.epo:Epo",
-    "ea": "isentrope.methods.ea:Ea",
-    "seal": "isentrope.methods.seal:Seal",
-    "aem": "isentrope.methods.aem:Aem",
-    "actre": "isentrope.methods.actre:ActRe",
-    "no_think": "isentrope.methods.no_think:NoThink",
-}
+METHODS = Parts(
+    "method",
+    "isentrope.methods",
+    {
+        "entropy_bonus": "isentrope.methods.entropy_bonus:EntropyBonus",
+        "higher_temperature": "isentrope.methods.higher_temperature:HigherTemperature",
+        "epo": "isentrope.methods.epo:Epo",
+        "ea": "isentrope.methods.ea:Ea",
+        "seal": "isentrope.methods.seal:Seal",
+        "aem": "isentrope.methods.aem:Aem",
+        "actre": "isentrope.methods.actre:ActRe",
+        "no_think": "isentrope.methods.no_think:NoThink",
+    },
+)
 
 
-class _Methods(Mapping[str, type[Method]]):
-    """The classes of `CLASSES`; looking one up imports its module."""
-
-    def __getitem__(self, name: str) -> type[Method]:
-        module, _, kind = CLASSES[name].partition(":")
-        return getattr(import_module(module), kind)
-
-    def __contains__(self, name: object) -> bool:
-        return name in CLASSES
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(CLASSES)
-
-    def __len__(self) -> int:
-        return len(CLASSES)
+def method_class(name: str) -> type[Method]:
+    """The class that a name or a `module:Class` stands for."""
+    kind: Any = METHODS.load(name)
+    if not isinstance(kind, type) or not issubclass(kind, Method):
+        raise ConfigError(f"methods: {name!r} is {kind!r:.60}, expected a subclass of isentrope.Method")
+    if not kind.name or not kind.name.isidentifier():
+        raise ConfigError(f"methods: {name!r}: its class has name = {kind.name!r}, expected letters, digits and _")
+    if kind.name in METHODS.inside and name != kind.name and METHODS.load(kind.name) is not kind:
+        raise ConfigError(
+            f"methods: {name!r} calls itself {kind.name!r}, which is a method of isentrope; choose another name"
+        )
+    return kind
 
 
-METHODS: Mapping[str, type[Method]] = _Methods()
+def method_names(names: Sequence[str]) -> tuple[str, ...]:
+    """What methods call themselves: the names of their tables `[method.NAME]`. Those from outside are imported."""
+    return tuple(method_class(name).name if ":" in name else name for name in names)
 
 
 def make_methods(config: RunConfig) -> list[Method]:
@@ -51,6 +54,7 @@ def make_methods(config: RunConfig) -> list[Method]:
     made = _make(config.methods, config.method, config.run.steps, config.run.seed, problems)
     problems += _one_order(config.agent.order, made)
     switched = switched_method(config.instruments.on_alarm)
+    problems += _unread_tables(config.method, made, switched)
     problems += switch_problems(switched, config.methods) if switched else []
     if problems:
         raise ConfigError("\n".join(problems))
@@ -60,7 +64,7 @@ def make_methods(config: RunConfig) -> list[Method]:
 def make_switched(config: RunConfig, name: str, options: Mapping[str, Any] | None = None) -> Method:
     """A method that an alarm switches on while the run goes on, with these options or those of its own table."""
     problems = switch_problems(name, config.methods)
-    tables = config.method if options is None else {name: options}
+    tables = config.method if options is None else {method_names([name])[0]: options}
     made = [] if problems else _make([name], tables, config.run.steps, config.run.seed, problems)
     if problems:
         raise ConfigError("\n".join(problems))
@@ -70,11 +74,14 @@ def make_switched(config: RunConfig, name: str, options: Mapping[str, Any] | Non
 def switch_problems(name: str, methods: Sequence[str]) -> list[str]:
     """Why the method cannot be switched on by an alarm; empty if it can."""
     asked = f'instruments.on_alarm = "switch:{name}"'
-    kind = METHODS.get(name)
-    if kind is None:
+    if name not in METHODS and ":" not in name:
         return [f"{asked}: {_unknown(name).removeprefix('methods: ')}"]
     if name in methods:
         return [f"{asked}: `methods` lists {name}, so it is on from the start; leave it out there or switch another on"]
+    try:
+        kind = method_class(name)
+    except ConfigError as error:
+        return [f"{asked}: {error}"]
     if kind.orders:
         return [
             f"{asked}: {name} changes the form of a response ({', '.join(kind.orders)}), which the policy has to learn "
@@ -98,12 +105,26 @@ def method_problems(table: Mapping[str, Any]) -> list[str]:
     )
     problems += _one_order(order if isinstance(order, str) else defaults.agent.order, made)
     switched = switched_in(table.get("instruments"))
+    if isinstance(tables, Mapping) and not problems:
+        problems += _unread_tables(cast("Mapping[str, Any]", tables), made, switched)
     if switched is None:
         return problems
     wrong = switch_problems(switched, [method.name for method in made])
     if not wrong:
         _make([switched], cast("Mapping[str, Any]", tables) if isinstance(tables, Mapping) else {}, 1, 0, wrong)
     return problems + wrong
+
+
+def _unread_tables(tables: Mapping[str, Any], made: Sequence[Method], switched: str | None) -> list[str]:
+    """Tables `[method.NAME]` of no method, which only a run with methods from outside can have (config/validate.py)."""
+    known = [method.name for method in made]
+    if switched and (switched in METHODS or ":" in switched):
+        known.append(method_names([switched])[0])
+    return [
+        f"[method.{name}] belongs to a method that is not in `methods`{did_you_mean(name, known)}"
+        for name in tables
+        if name not in known
+    ]
 
 
 def _value(section: object, key: str) -> Any:
@@ -114,17 +135,29 @@ def _make(names: Sequence[str], tables: Mapping[str, Any], steps: int, seed: int
     """Those that can be made; what is wrong with the others, and with their settings, is added to `problems`."""
     made: list[Method] = []
     for name in names:
-        kind, table = METHODS.get(name), tables.get(name, {})
-        if kind is None:
+        if name not in METHODS and ":" not in name:
             problems.append(_unknown(name))
+            continue
+        try:
+            kind = method_class(name)
+        except ConfigError as error:
+            problems.append(str(error))
+            continue
+        table = tables.get(kind.name, {})
+        if any(other.name == kind.name for other in made):
+            problems.append(f"methods: {name!r} calls itself {kind.name!r}, and so does another; leave one out")
             continue
         if not isinstance(table, Mapping):  # the config's own check says so
             continue
-        options = read_section(kind.options_class, cast("Mapping[str, Any]", table), f"method.{name}", problems)
+        options = read_section(kind.options_class, cast("Mapping[str, Any]", table), f"method.{kind.name}", problems)
         if options is not None:
-            method = kind(options, steps, seed)
-            problems += method.impossible()
-            made.append(method)
+            try:
+                method = kind(options, steps, seed)
+                problems += method.impossible()
+            except Exception as error:  # somebody's code, which may raise anything
+                problems.append(f"method {kind.name}: could not be made: {type(error).__name__}: {error}")
+            else:
+                made.append(method)
     return made
 
 

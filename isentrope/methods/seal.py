@@ -28,6 +28,7 @@ from torch.nn import functional
 
 from isentrope.config.schema import setting
 from isentrope.core.method import Method
+from isentrope.core.metric import Metric
 from isentrope.core.types import Metrics, StepTokens, Term, TokenBatch, TokenStats
 from isentrope.learning.records import number
 
@@ -63,6 +64,10 @@ class Seal(Method):
     paper = "SEAL, arXiv:2605.27954"
     options_class = SealOptions
     options: SealOptions
+    metrics = (
+        Metric("seal/bce", "Cross-entropy of SEAL's classifier, mean over tokens.", "nats"),
+        Metric("seal/accuracy", "Share of the tokens whose episode's outcome SEAL's classifier tells right.", "share"),
+    )
 
     def __init__(self, options: SealOptions | None = None, steps: int = 1, seed: int = 0) -> None:
         super().__init__(options, steps, seed)

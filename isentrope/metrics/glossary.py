@@ -1,7 +1,8 @@
 """The glossary: one sentence for every number that a run writes, with its unit and where it comes from.
 
 A part in braces stands for any name: `success/{kind}` is written as `success/heat`. `MetricsLog` refuses a
-key that is not here, so the glossary is complete by construction. docs/metrics.md is made from it:
+key that is not here and that no part of the run declares, so the glossary is complete by construction. Methods, and
+other parts, declare their metrics in their classes. docs/metrics.md is made from both:
 
     python -m tools.glossary_docs
 """
@@ -10,32 +11,17 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any, cast
 
-
-@dataclass(frozen=True)
-class Entry:
-    """What the glossary says about one key."""
-
-    key: str
-    unit: str
-    text: str
-
-    def match(self, key: str) -> dict[str, str] | None:
-        """The names that the parts in braces stand for, or None if this is not the key's entry."""
-        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/\\s]+)", re.escape(self.key))
-        found = re.fullmatch(pattern, key)
-        return None if found is None else found.groupdict()
-
+from isentrope.core.metric import KEY, Metric
 
 # Where numbers come from, and what comes from there: key | unit | meaning, which may go on in the next line. An exact
 # key stands before the pattern that would match it too.
 _TABLE = """
 the loop
   step | steps | Number of the training step: one rollout and one update each.
-  plan/stage | stage | Stage of ActRe: 1 acts before thinking, 2 thinks before acting.
-  plan/action_temperature | temperature | Temperature of the branching tokens in ActRe's first stage.
   plan/{name} | as the method says | {name}, set for the step's rollout by a method.
   resample/attempts | attempts | Times that groups were played in the step by dynamic sampling.
   resample/dropped | groups | Groups played and dropped because their episodes did equally well.
@@ -110,8 +96,6 @@ the update
   advantage/mean | advantage | Mean advantage over the step's response tokens, before methods.
   advantage/std | advantage | Standard deviation of the advantage over the step's response tokens.
   advantage/zero_groups | share | Share of the groups with equal returns, which teach nothing.
-  gigpo/shared | share | Share of the turns whose state another turn of their group was in too.
-  gigpo/step_part | advantage | Mean size, without sign, of what GiGPO's comparison of steps adds.
   overlong/mean | reward | Mean reward taken off a response because it was long.
   overlong/share | share | Share of the responses that had reward taken off because they were long.
   grad_norm | norm | Norm of the gradient before clipping, mean over the step's updates.
@@ -182,20 +166,6 @@ the critic
   critic/value | reward | Mean value that the critic gives to the step's response tokens.
   critic/explained | share | Share of the returns' variance that the critic foresaw: 1 is perfect.
   critic/grad_norm | norm | Norm of the critic's gradient before clipping.
-the methods
-  epo/coefficient | weight | EPO's λ, the weight of bonus and penalty.
-  epo/beta | weight | EPO's β_k, the weight of the smoothing penalty against the bonus.
-  epo/history | nats | EPO's H̄: mean token entropy over all earlier steps.
-  epo/outside | share | Share of the step's tokens whose entropy lies outside of EPO's band.
-  epo/penalty | loss | EPO's smoothing penalty (α included, λ and β not).
-  ea/added | advantage | Advantage that EA adds to a token, mean over the step's tokens.
-  seal/bce | nats | Cross-entropy of SEAL's classifier, mean over tokens.
-  seal/accuracy | share | Share of the tokens whose episode's outcome SEAL's classifier tells right.
-  aem/weight_min | weight | Smallest weight that AEM gave to a response of the step.
-  aem/weight_max | weight | Largest weight that AEM gave to a response of the step.
-  aem/left_out | share | Share of the tokens whose advantage AEM set to 0 (`leave_out`).
-  actre/branching | share | Share of the action tokens that ActRe sampled at the higher temperature.
-  actre/threshold | nats | Entropy from which a token is a branching one at ActRe's next step.
 an evaluation
   eval/{split}/success | share | Share of the games of the {split} split that were solved.
   eval/{split}/success/{kind} | share | Share of the {split} games of type {kind} that were solved.
@@ -232,35 +202,67 @@ the clock
 """
 
 
-def _glossary(table: str) -> dict[str, tuple[Entry, ...]]:
-    glossary: dict[str, tuple[Entry, ...]] = {}
+def _glossary(table: str) -> dict[str, tuple[Metric, ...]]:
+    glossary: dict[str, tuple[Metric, ...]] = {}
     for section in re.split(r"\n(?=\S)", table.strip()):
         source, *rows = re.split(r"\n  (?=\S)", section)
-        glossary[source] = tuple(Entry(*" ".join(row.split()).split(" | ")) for row in rows)
+        cells = [" ".join(row.split()).split(" | ") for row in rows]
+        glossary[source] = tuple(Metric(key, meaning, unit) for key, unit, meaning in cells)
     return glossary
 
 
 GLOSSARY = _glossary(_TABLE)
-_ENTRIES: dict[str, Entry] = {entry.key: entry for section in GLOSSARY.values() for entry in section}
+_ENTRIES: dict[str, Metric] = {entry.key: entry for section in GLOSSARY.values() for entry in section}
+_DECLARED: dict[str, Metric] = {}  # by the parts of runs that this process has opened
+
+
+def declare(metrics: Iterable[Metric]) -> None:
+    """Take the metrics of a run's parts in. What the glossary says itself is not replaced."""
+    _DECLARED.update({metric.key: metric for metric in metrics if metric.key not in _ENTRIES})
+    entry_of.cache_clear()
+
+
+def declared_in(about: Mapping[str, Any]) -> list[Metric]:
+    """What a run recorded of the metrics of its parts (run.json), which need not be here any more. Untrusted."""
+    found: list[Metric] = []
+    recorded = about.get("metrics")
+    for key, told in list(cast("dict[str, Any]", recorded).items())[:1000] if isinstance(recorded, dict) else ():
+        if KEY.fullmatch(str(key)) and isinstance(told, list) and len(cast("list[Any]", told)) == 2:
+            unit, meaning = (str(text)[:300] for text in cast("list[Any]", told))
+            found.append(Metric(str(key)[:200], meaning, unit))
+    return found
 
 
 @lru_cache(maxsize=4096)  # a run writes the same hundred keys at every step
-def entry_of(key: str) -> Entry:
-    """The entry that a key is written under; KeyError, with the nearest name, for an unknown one."""
-    exact = _ENTRIES.get(key)
+def entry_of(key: str) -> Metric:
+    """The metric that a key is written under; KeyError, with the nearest name, for an unknown one."""
+    exact = _ENTRIES.get(key) or _DECLARED.get(key)
     if exact is not None and "{" not in key:
         return exact
-    for entry in _ENTRIES.values():
-        if entry.match(key) is not None:
-            return entry
+    for entries in (_DECLARED, _of_our_parts(key), _ENTRIES):
+        for entry in entries.values():
+            if entry.match(key) is not None:
+                return entry
     near = difflib.get_close_matches(key, _ENTRIES, n=1, cutoff=0.0)[0]
     raise KeyError(f"no metric is called {key!r}; did you mean {near!r}? Every metric needs an entry in glossary.py")
+
+
+def _of_our_parts(key: str) -> dict[str, Metric]:
+    """What the method or advantage estimator of this package that the key is called after declares."""
+    from isentrope.learning.registry import ADVANTAGES
+    from isentrope.methods.registry import METHODS
+
+    name = key.split("/")[0]
+    for parts in (METHODS, ADVANTAGES):
+        if name in parts.inside:
+            return {metric.key: metric for metric in parts.load(name).metrics}
+    return {}
 
 
 def sentence(key: str) -> str:
     """What the key means, with its names filled in."""
     entry = entry_of(key)
-    text = entry.text
+    text = entry.meaning
     for name, value in (entry.match(key) or {}).items():
         text = text.replace("{" + name + "}", value)
     return text

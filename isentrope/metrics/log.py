@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.core.errors import writing
-from isentrope.metrics.glossary import entry_of
+from isentrope.core.part import Part
+from isentrope.metrics.glossary import declare, entry_of
 from isentrope.metrics.trackers import Trackers, say_on_stderr
 from isentrope.runs import log
 from isentrope.runs.layout import EVENTS, METRICS, TENSORBOARD, TIMINGS
 from isentrope.runs.log import Record, append_record, truncate_logs
+from isentrope.runs.writer import add_to_about
 
 
 class MetricsLog:
@@ -28,6 +30,12 @@ class MetricsLog:
         self._purge_step: int | None = None
         self._board: Any = None
         self._trackers = Trackers(self.run, track, say)
+
+    def declare(self, part: Part) -> None:
+        """What the part declares may be written from now on."""
+        declare(part.metrics)
+        if part.metrics:
+            add_to_about(self.run, "metrics", {metric.key: [metric.unit, metric.meaning] for metric in part.metrics})
 
     def write(self, step: int, metrics: Mapping[str, float], kind: str = "train") -> None:
         """Append one record; a key that the glossary does not know is refused."""

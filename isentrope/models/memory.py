@@ -148,7 +148,7 @@ def check_memory(
             learn.master_weights,
             learn.micro_tokens,
             learn.gradient_checkpointing,
-            learn.advantage == "gae" and critic is not None and critic.kind == "separate",
+            learn.advantage.kind == "gae" and critic is not None and critic.kind == "separate",
         )
     if need.certain > free:
         raise EngineError(f"{_sum(name, need, free, device)}. {_advice(lora_rank, learn, need, held.itemsize)}")

@@ -14,6 +14,7 @@ from isentrope.charts.svg import picture
 from isentrope.charts.text import file_name
 from isentrope.core.errors import RunError
 from isentrope.core.stats import mean_and_std
+from isentrope.metrics.glossary import declare, declared_in
 from isentrope.metrics.temperature import footnotes, marked, note_for
 from isentrope.report.figures import eval_series, meaning, series_of, splits_of, unit_of
 from isentrope.report.groups import Group
@@ -160,6 +161,8 @@ def _other(groups: Sequence[Group], key: str) -> Chart:
 def success_picture(runs: list[Path], split: str = "unseen", title: str = "") -> str:
     """SVG for a README: success over the steps, a line with its 95 % interval per run, their mean, and the warm-up."""
     read = [Run.open(run) for run in runs]
+    for run in read:
+        declare(declared_in(run.about))
     # several seeds often start from one warm-up, which is drawn once
     warmups = {warmup.path.resolve(): warmup for run in read if (warmup := run.warmup()) is not None}
     before = [eval_series(warmup.records, split, "warm-up", 5) for warmup in warmups.values()]

@@ -7,6 +7,7 @@ from typing import cast
 
 from isentrope.charts.text import clipped, duration, percent, safe, unbroken
 from isentrope.diagnosis.doctor import diagnose
+from isentrope.metrics.glossary import declare, declared_in
 from isentrope.report.episodes import choose, legend, render
 from isentrope.report.figures import draw, drift_chart, seconds_of, splits_of, success_chart, time_chart
 from isentrope.report.plots import DRIFT, IMITATION, SECTIONS
@@ -24,6 +25,7 @@ _MOST_WORDS = 4000
 def write_report(run: Path | str, out: Path | None = None) -> Path:
     """Write RUN/report.html, or `out`, and return its path."""
     found = Run.open(run)
+    declare(declared_in(found.about))
     target = out or found.path / REPORT
     write_atomically(target, page(found, found.warmup()).encode("utf-8", "replace"))
     return target

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-import numpy as np
+from typing import Any, cast
 
 from isentrope.config.schema import AgentSettings, RunConfig, TaskSettings
 from isentrope.core.engine import Engine, Streaming
 from isentrope.core.errors import TaskError
-from isentrope.core.method import Method, calling
-from isentrope.core.seeding import stream
+from isentrope.core.method import Method
+from isentrope.core.part import calling, check_declared
 from isentrope.core.types import FAILURES, Episode, RolloutPlan
 from isentrope.rollout.dynamic_sampling import Groups, sample_groups
 from isentrope.rollout.episode import EpisodesEnded, Play, Rules, Seat
+from isentrope.rollout.reward import load_reward, rewarded
+from isentrope.rollout.sampler import after_step, make_sampler, pick_instances
 from isentrope.rollout.streaming import StreamingRollout
 from isentrope.rollout.timings import Clock, Metrics
 from isentrope.worlds.contract import Instance, World
@@ -55,7 +55,8 @@ class Collector:
     """
 
     def __init__(self, config: RunConfig, engine: Engine, methods: Sequence[Method] = ()) -> None:
-        self.config, self.engine, self.methods = config, engine, methods
+        self.config, self.engine, self.methods = config, engine, tuple(methods)
+        self.sampler = make_sampler(config)
         task = config.task
         self.world: World = open_world(task)
         self.tasks = open_tasks(
@@ -72,7 +73,10 @@ class Collector:
         plan = RolloutPlan(self.config.agent.order, self.config.rollout.temperature)
         for method in self.methods:
             with calling(method, "plan"):
-                plan = method.plan(step, plan)
+                plan = method.plan(step, before := plan)
+                if not isinstance(cast(object, plan), RolloutPlan):
+                    raise ValueError(f"gave {plan!r:.60}: expected a RolloutPlan")
+                check_declared(method, {f"plan/{name}": 0 for name in plan.notes if name not in before.notes})
         return plan
 
     def play_step(self, step: int, plan: RolloutPlan, progress: EpisodesEnded) -> Rollout:
@@ -80,6 +84,7 @@ class Collector:
         play = partial(self.play_groups, step, plan, progress)
         groups = sample_groups(play, self.config.rollout.groups, self.config.learn)
         metrics = {f"plan/{name}": value for name, value in plan.notes.items()} | self.notes()
+        metrics |= after_step(self.sampler, step, groups.kept + groups.dropped)
         return Rollout(groups, metrics, self.runner.clock.take())
 
     def refresh(self) -> None:
@@ -90,11 +95,19 @@ class Collector:
         """Itself, when nothing is being played and the engine has the policy's weights (see prefetch.py)."""
         return self
 
+    def add_method(self, method: Method) -> None:
+        """From the next plan on it may change how episodes are played."""
+        self.methods = (*self.methods, method)
+
     def state_dict(self) -> dict[str, Any]:
-        return {}
+        """What the sampler of tasks has learnt; nothing else has to survive, as each step is played when asked for."""
+        state = self.sampler.state_dict()
+        return {"sampler": state} if state else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """There is nothing to go on from: each step is played when it is asked for."""
+        if "sampler" in state:
+            with calling(self.sampler, "load_state_dict"):
+                self.sampler.load_state_dict(dict(state["sampler"]))
 
     def play_groups(
         self,
@@ -107,8 +120,8 @@ class Collector:
         """The episodes of a training step: groups on instances that are new at every step, and at every attempt."""
         if attempt == 0:
             self.notes()  # an evaluation before this step is not part of it
-        rollout, seed = self.config.rollout, self.config.run.seed
-        instances = pick_instances(self.world, "train", groups or rollout.groups, seed, step, attempt)
+        rollout = self.config.rollout
+        instances = pick_instances(self.sampler, self.world, groups or rollout.groups, step, attempt)
         name = f"train/{step}" if attempt == 0 else f"train/{step}/{attempt}"
         first = attempt * rollout.groups  # so that no two groups of a step have the same number
         return self.play(instances, rollout.group_size, plan, name, progress, first)
@@ -165,24 +178,6 @@ class Collector:
         self.close()
 
 
-def pick_instances(world: World, split: str, count: int, seed: int, step: int, attempt: int = 0) -> Sequence[Instance]:
-    """The instances of one step. Consecutive ones, so that kinds stay balanced where a world deals them in turn;
-    a split of limited size is gone through in a new order each time. Further attempts draw at random."""
-    size = world.size(split)
-    if size is None:
-        names = (step,) if attempt == 0 else (step, attempt)
-        first = int(stream(seed, "instances", *names).integers(2**31))
-        return [world.instance(split, first + i) for i in range(count)]
-    if attempt:
-        drawn = stream(seed, "instances", step, attempt).integers(size, size=count)
-        return [world.instance(split, int(i)) for i in drawn]
-    picked: list[Instance] = []
-    for position in range(step * count, (step + 1) * count):
-        order = stream(seed, "instances", "pass", position // size).permutation(size)
-        picked.append(world.instance(split, int(np.asarray(order)[position % size])))
-    return picked
-
-
 class Runner:
     """Plays episodes: many at once, turn by turn, each bounded in turns, tokens and time.
 
@@ -194,7 +189,7 @@ class Runner:
 
     def __init__(self, engine: Engine, tasks: TaskPool, agent: AgentSettings, task: TaskSettings, batch: int) -> None:
         self.engine, self.tasks, self.agent, self.task, self.batch = engine, tasks, agent, task, batch
-        self.clock = Clock()
+        self.clock, self.reward = Clock(), load_reward(task.reward)
 
     def play(
         self,
@@ -216,7 +211,7 @@ class Runner:
                 for at in range(0, len(seats), self.batch):
                     episodes += self._together(seats[at : at + self.batch], rules, progress)
             self.engine.open(())  # the update that follows needs the memory
-        return episodes
+        return [rewarded(episode, self.reward) for episode in episodes]
 
     def _together(self, seats: Sequence[Seat], rules: Rules, progress: EpisodesEnded) -> list[Episode]:
         """Turn by turn, all at the same time."""

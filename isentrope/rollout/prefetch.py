@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from isentrope.core.method import Method
 from isentrope.core.types import RolloutPlan
 from isentrope.models.policy import Policy, follow
 from isentrope.rollout.collector import Collector, Rollout
@@ -85,19 +86,23 @@ class Prefetch:
         self._thread.shutdown(wait=True, cancel_futures=True)
         self.collector.close()
 
+    def add_method(self, method: Method) -> None:
+        self.collector.add_method(method)
+
     def state_dict(self) -> dict[str, Any]:
         """What was played in advance, once it is complete."""
         if self._coming is None:
-            return {}
+            return self.collector.state_dict()
         rollout = self._coming.result()
         state: dict[str, Any] = {"sampled": rollout.groups.metrics, "metrics": rollout.metrics}
         for name in ("kept", "dropped"):
             packed = np.frombuffer(pack_episodes(getattr(rollout.groups, name)), dtype=np.uint8)
             state[name] = torch.from_numpy(packed.copy())
-        return state
+        return state | self.collector.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        if state:
+        self.collector.load_state_dict(state)
+        if "kept" in state:
             packed = (state[name].numpy().tobytes() for name in ("kept", "dropped"))
             kept, dropped = (unpack_episodes(data, "the checkpoint") for data in packed)
             self._coming = Future()

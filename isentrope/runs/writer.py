@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Any, Protocol, cast
 
 from isentrope import __version__
-from isentrope.config.load import load_config
+from isentrope.config.load import load_config, read_recipe
+from isentrope.config.parts import refuse_foreign
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import switched_method
@@ -52,6 +53,7 @@ class RunFolder:
     ) -> None:
         """`complete` writes out the options of a config's methods and world, which only their owners know."""
         self.path, self.kind = path, kind
+        self.steps_before: int | None = None  # of a run that is resumed with another number of steps
         refused = f"another run (process {{owner}}) is writing to {path}; wait for it or choose another --out"
         self._lock = hold(path / LOCK, refused)
         try:
@@ -69,12 +71,18 @@ class RunFolder:
                 raise RunError(
                     f"{self.path} already holds a run; continue it with --resume or choose another folder with --out"
                 )
-            differing = differences(complete(load_config(recorded, [])), complete(config))
+            # what the run's own settings name is not imported for a comparison: a difference in it is told as it stands
+            refuse_foreign(read_recipe(recorded), as_table(config), str(recorded))
+            before, now = complete(load_config(recorded, [])), complete(config)
+            differing = differences(before, now)
             if differing:
                 raise RunError(
                     f"{self.path} was begun with other settings: {'; '.join(differing)}. "
                     "Resume without changing them, or begin a new run in another folder"
                 )
+            if before.run.steps != now.run.steps:
+                self.steps_before = before.run.steps
+                write_atomically(recorded, config_to_toml(now).encode())
         else:
             if not recorded.exists():
                 self._must_be_empty()
@@ -142,26 +150,24 @@ class RunFolder:
         self.close()
 
 
+def add_to_about(run: Path, name: str, entries: Mapping[str, Any]) -> None:
+    """Add to a table of run.json."""
+    about = read_about(run)
+    known = about.get(name)
+    table: dict[str, Any] = {**cast("dict[str, Any]", known), **entries} if isinstance(known, dict) else dict(entries)
+    if about and table != known:
+        write_atomically(run / ABOUT, (json.dumps({**about, name: table}) + "\n").encode())
+
+
 FREE_TO_CHANGE = (
-    "run.device",
-    "run.threads",
-    "run.keep_last",
-    "run.checkpoint_every",
-    "run.track",
-    "task.where",
-    "task.workers",
-    "task.key_env",
-    "engine.memory",
-    "engine.url",
-    "engine.model",
-    "engine.key_env",
-    "instruments.on_alarm",
-    "instruments.alarms",
-    "learn.micro_tokens",
-    "learn.gradient_checkpointing",
-)
-"""Settings that a resumed run may change: they say where and how it runs, not what it computes, rounding aside; and
-what alarms do from then on, which events.jsonl records."""
+    "run.steps", "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "run.eval_every",
+    "run.store_episodes", "run.track", "task.where", "task.workers", "task.key_env", "engine.memory", "engine.url",
+    "engine.model", "engine.key_env", "eval.games", "eval.quick_games", "instruments.on_alarm", "instruments.alarms",
+    "learn.micro_tokens", "learn.gradient_checkpointing",
+)  # fmt: skip
+"""Settings that a resumed run may change: they say where and how it runs and what is measured of it, not what it
+computes, rounding aside; what alarms do from then on, which events.jsonl records; and how many steps it has, which
+moves the end of its schedules."""
 
 
 def differences(before: RunConfig, now: RunConfig) -> list[str]:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from isentrope.config.schema import RunConfig
 from isentrope.core.engine import Engine
 from isentrope.core.errors import ConfigError
-from isentrope.engines.registry import make_engine
+from isentrope.engines.registry import capabilities, make_engine
 from isentrope.loop.evaluate import evaluation_plan
 from isentrope.loop.session import use_threads
 from isentrope.models.load import load_policy
@@ -37,8 +37,10 @@ def serve(config: RunConfig, model: str, host: str, port: int, key_env: str, nam
     key = server_key(host, key_env)
     # adapters of the folder are taken into the weights: nothing learns here, so no new ones are wanted
     config = replace(config, policy=replace(config.policy, model=model, lora_rank=0))
-    if config.engine.kind == "openai":
-        raise ConfigError('engine.kind = "openai" is a server itself; serve with engine.kind = "torch" or "vllm"')
+    if not capabilities(config).loads_policy:
+        raise ConfigError(
+            f'engine.kind = "{config.engine.kind}" has a model of its own; serve with engine.kind = "torch" or "vllm"'
+        )
     if model != "new":
         find_folder(model, setting="")  # here, as it was no setting that named it
     use_threads(config)

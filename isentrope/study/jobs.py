@@ -8,8 +8,8 @@ from pathlib import Path
 
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
-from isentrope.config.validate import check_training
 from isentrope.core.errors import ConfigError, TaskError
+from isentrope.engines.registry import check_training
 from isentrope.methods.options import option_problems
 from isentrope.study.cells import Cell
 from isentrope.study.folder import WARMUP, run_folder

@@ -14,6 +14,7 @@ from typing import Any
 from isentrope.charts.text import visible
 from isentrope.core.errors import RunError
 from isentrope.diagnosis.phases import PhaseDetector
+from isentrope.metrics.glossary import declare, declared_in
 from isentrope.report.groups import but_the_seed
 from isentrope.runs.folder import about_or_nothing, kind_of, leaves, read_config
 from isentrope.runs.layout import CONFIG, EVENTS, MARKS, METRICS, NOT_RUNS, TIMINGS
@@ -83,7 +84,9 @@ class Run:
 
     @property
     def kind(self) -> str:
-        return kind_of(about_or_nothing(self.path), "sft/loss" in self.columns.keys)
+        about = about_or_nothing(self.path)
+        declare(declared_in(about))
+        return kind_of(about, "sft/loss" in self.columns.keys)
 
     @property
     def group(self) -> str:

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, cast, get_type_hints
 
 from isentrope.config.convert import inside_optional, parse_section
-from isentrope.config.suggest import did_you_mean
+from isentrope.config.parts import Parts
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import World
 
@@ -134,6 +134,7 @@ WORLDS: dict[str, Known] = {
     ),
 }
 
+PARTS = Parts("world", "isentrope.worlds", {name: known.target for name, known in WORLDS.items()}, TaskError)
 Factory = Callable[..., World]
 
 
@@ -162,18 +163,7 @@ def world_options(name: str) -> type[Any] | None:
 
 
 def world_factory(name: str) -> Factory:
-    target = WORLDS[name].target if name in WORLDS else name
-    module_name, colon, attribute = target.partition(":")
-    if not colon:
-        raise TaskError(
-            f"no world named {name!r} (one of your own is named by package.module:Class){did_you_mean(name, WORLDS)}"
-        )
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise TaskError(f"could not load the world {name!r} from {target}: {error}") from error
+    found = PARTS.load(name)
     if not callable(found):
-        raise TaskError(f"{target} is a {type(found).__name__}, not a world's class")
+        raise TaskError(f"{name} is a {type(found).__name__}, not a world's class")
     return cast(Factory, found)

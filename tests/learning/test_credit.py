@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isentrope.config.schema import LearnSettings
+from isentrope.config.schema import Choice, LearnSettings
 from isentrope.core.types import Episode
 from isentrope.learning.credit import assign_credit
 from isentrope.learning.tokens import flatten
@@ -67,9 +67,9 @@ def test_one_number_for_an_episode(seed: int) -> None:
         "grpo": naive.grpo(returns, groups),
     }
     for name, expected in cases.items():
-        settings = LearnSettings(advantage=name)
+        settings = LearnSettings(advantage=Choice(name))
         np.testing.assert_allclose(found(episodes, settings), written.on_tokens(expected), rtol=1e-5, atol=1e-6)
-    settings = LearnSettings(advantage="grpo", divide_by_std=False)
+    settings = LearnSettings(advantage=Choice("grpo", {"divide_by_std": False}))
     expected = written.on_tokens(naive.grpo(returns, groups, divide_by_std=False))
     np.testing.assert_allclose(found(episodes, settings), expected, rtol=1e-5, atol=1e-6)
 
@@ -80,7 +80,7 @@ def test_statistics_over_steps(seed: int, divide: bool) -> None:
     episodes = played(seed)
     written = Written(episodes)
     expected = naive.grpo_over_steps(written.returns(), written.groups, written.counts, divide)
-    settings = LearnSettings(advantage="grpo", stats="steps", divide_by_std=divide)
+    settings = LearnSettings(advantage=Choice("grpo", {"stats": "steps", "divide_by_std": divide}))
     np.testing.assert_allclose(found(episodes, settings), written.on_tokens(expected), rtol=1e-5, atol=1e-6)
 
 
@@ -99,7 +99,10 @@ def test_gigpo(seed: int, form: str, divide: bool, anchor: str) -> None:
     naive_form = naive_credit.gigpo if form == "gigpo" else naive_credit.gigpo_mixed
     turns = naive_form(written.rewards, written.owners, written.groups, states, 0.95, 0.5, divide)
     settings = LearnSettings(
-        advantage=form, discount=0.95, step_weight=0.5, divide_by_std=divide, anchor=anchor, anchor_similarity=0.8
+        advantage=Choice(
+            form,
+            {"discount": 0.95, "step_weight": 0.5, "divide_by_std": divide, "anchor": anchor, "anchor_similarity": 0.8},
+        )
     )
     expected = [turns[turn] for turn in written.turns]
     np.testing.assert_allclose(found(episodes, settings), expected, rtol=1e-5, atol=1e-6)
@@ -116,7 +119,9 @@ def test_gae(seed: int, credit: str, whitened: bool) -> None:
     form = naive_credit.turn_credit if credit == "turn" else naive_credit.token_credit
     advantages, returns = form(written.rewards, values.tolist(), written.turns, owners, 0.95, 0.9)
     expected = naive_credit.whiten(advantages) if whitened else advantages
-    settings = LearnSettings(advantage="gae", discount=0.95, gae_lambda=0.9, credit=credit, divide_by_std=whitened)
+    settings = LearnSettings(
+        advantage=Choice("gae", {"discount": 0.95, "gae_lambda": 0.9, "credit": credit, "divide_by_std": whitened})
+    )
     _, tokens = flatten(episodes)
     result = assign_credit(episodes, tokens, settings, LONGEST, value_N=values)
     np.testing.assert_allclose(result.advantage_N, expected, rtol=1e-5, atol=1e-5)
@@ -135,7 +140,7 @@ def test_what_is_taken_off_the_rewards(seed: int) -> None:
     for turn, length in enumerate(written.lengths):
         written.rewards[turn] += 2.5 * naive_credit.overlong_penalty(length, LONGEST, 3)
     expected = written.on_tokens(naive.rloo(written.returns(), written.groups))
-    settings = LearnSettings(advantage="rloo", overlong=0.5, overlong_penalty=2.5)
+    settings = LearnSettings(advantage=Choice("rloo"), overlong=0.5, overlong_penalty=2.5)
     np.testing.assert_allclose(found(episodes, settings, penalty_N=penalty), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -143,10 +148,10 @@ def test_what_is_taken_off_the_rewards(seed: int) -> None:
 def test_gigpos_own_numbers(seed: int) -> None:
     episodes = played(seed)
     _, tokens = flatten(episodes)
-    credit = assign_credit(episodes, tokens, LearnSettings(advantage="gigpo", step_weight=2.0), LONGEST)
+    credit = assign_credit(episodes, tokens, LearnSettings(advantage=Choice("gigpo", {"step_weight": 2.0})), LONGEST)
     states = [(episode.group, turn.anchor) for episode in episodes for turn in episode.turns]
     assert credit.metrics["gigpo/shared"] == pytest.approx(np.mean([states.count(state) > 1 for state in states]))
-    alone = assign_credit(episodes, tokens, LearnSettings(advantage="gigpo", step_weight=0.0), LONGEST)
+    alone = assign_credit(episodes, tokens, LearnSettings(advantage=Choice("gigpo", {"step_weight": 0.0})), LONGEST)
     part_N = np.abs(credit.advantage_N - alone.advantage_N)
     first_N = np.unique(tokens.turn_N, return_index=True)[1]  # one token of each turn
     assert credit.metrics["gigpo/step_part"] == pytest.approx(part_N[first_N].mean(), rel=1e-5)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
+from isentrope.config.schema import Choice, CriticSettings, LearnSettings, RunConfig, RunSettings
 from isentrope.core.types import Targets
 from isentrope.learning.critic import Critic, explained_variance
 from isentrope.learning.learner import Learner
@@ -22,7 +22,7 @@ from isentrope.models.policy import Policy, before
 from tests.builders.episodes import make_episodes
 from tests.models.helpers import small_policy
 
-LEARN = LearnSettings(advantage="gae", kl=0.0, lr=1e-3, warmup=0.0, floor=1.0, divide_by_std=False)
+LEARN = LearnSettings(advantage=Choice("gae", {"divide_by_std": False}), kl=0.0, lr=1e-3, warmup=0.0, floor=1.0)
 
 
 def learner(policy: Policy, critic: CriticSettings, **changes: object) -> Learner:

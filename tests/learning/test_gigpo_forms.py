@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isentrope.config.schema import LearnSettings
+from isentrope.config.schema import Choice, LearnSettings
 from isentrope.core.types import Episode
 from isentrope.learning.credit import assign_credit
 from isentrope.learning.tokens import flatten
@@ -32,7 +32,9 @@ def per_turn(
     episodes: list[Episode], form: str, divide: bool, weight: float = 1.0, discount: float = 0.5
 ) -> np.ndarray:
     _, tokens = flatten(episodes)
-    learn = LearnSettings(advantage=form, divide_by_std=divide, step_weight=weight, discount=discount)
+    learn = LearnSettings(
+        advantage=Choice(form, {"divide_by_std": divide, "step_weight": weight, "discount": discount})
+    )
     firsts = np.unique(tokens.turn_N, return_index=True)[1]
     return assign_credit(episodes, tokens, learn, 6).advantage_N[firsts]
 

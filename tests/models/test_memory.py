@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from isentrope.config.schema import CriticSettings, LearnSettings
+from isentrope.config.schema import Choice, CriticSettings, LearnSettings
 from isentrope.core.errors import EngineError
 from isentrope.learning.critic import Critic
 from isentrope.loop.imitate import warm_up
@@ -69,7 +69,7 @@ def test_a_separate_critic_is_one_more_model_that_learns(monkeypatch: pytest.Mon
     assert training_need(Size(), FLOAT32, critic=True).certain == 2 * alone.certain
     monkeypatch.setattr(memory, "free_memory", lambda _: 20 * 2**30)
     big = Size(parameters=2**30)
-    gae = LearnSettings(advantage="gae")
+    gae = LearnSettings(advantage=Choice("gae"))
     for learn, critic in ((gae, None), (gae, CriticSettings(kind="head")), (LearnSettings(), CriticSettings())):
         check_memory("big", big, CPU, 0, torch.float32, learn, critic)
     with pytest.raises(EngineError, match=r"16.0 GiB for the critic.*critic.kind=head"):

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from isentrope.config.schema import EngineSettings
+from isentrope.config.kinds import ServerOptions
 from isentrope.core.engine import TAIL_BYTES, Request, Sampled
 from isentrope.core.errors import EngineError
 from isentrope.engines.openai.client import ApiClient, Failed
@@ -154,7 +154,7 @@ class _Dealings:
 
 
 class OpenAIEngine:
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: ServerOptions) -> None:
         self.settings, self.tokenizer = settings, ByteTokens()
         self._client = ApiClient(settings.url, settings.key_env, settings.timeout, settings.retries)
         self._dealings = _Dealings()

@@ -14,6 +14,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from isentrope.config.convert import parse_choice
+from isentrope.config.kinds import GpuOptions
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import EngineError
 from isentrope.engines.vllm.draw import Board, processor_class
@@ -117,10 +119,14 @@ def start(policy: Policy, config: RunConfig, board: Board) -> Any:
         except (ValueError, RuntimeError, torch.OutOfMemoryError) as error:
             raise EngineError(
                 f"vLLM {version} (tested: {TESTED}) did not start: {error}. If memory is short, change engine.memory = "
-                f"{config.engine.memory} or lower agent.max_context = {config.agent.max_context}"
+                f"{memory_share(config)} or lower agent.max_context = {config.agent.max_context}"
             ) from error
         finally:
             torch.set_num_threads = set_threads  # on the CPU vLLM replaces it by a function that only warns
+
+
+def memory_share(config: RunConfig) -> float:
+    return parse_choice(GpuOptions, config.engine, "engine").memory
 
 
 def _must_fit(policy: Policy, kind: str) -> None:
@@ -143,7 +149,7 @@ def cache_bytes(full: Any, config: RunConfig) -> int:
     model, parallel = full.model_config, full.parallel_config
     heads = model.get_num_layers(parallel) * model.get_num_kv_heads(parallel)
     token = 2 * heads * model.get_head_size() * model.dtype.itemsize
-    share = config.engine.memory * vllm_module("vllm.platforms").current_platform.get_device_total_memory()
+    share = memory_share(config) * vllm_module("vllm.platforms").current_platform.get_device_total_memory()
     return int(min(token * config.rollout.batch * (config.agent.max_context + CPU_BLOCK), share))
 
 
@@ -162,7 +168,7 @@ def _arguments(policy: Policy, config: RunConfig) -> dict[str, Any]:
         "enable_chunked_prefill": False,
         "async_scheduling": False,  # the next step begins when this one's tokens are known
         "enable_prefix_caching": True,
-        "gpu_memory_utilization": config.engine.memory,
+        "gpu_memory_utilization": memory_share(config),
         "enforce_eager": on_cpu,
         "seed": config.run.seed % 2**32,
     }

@@ -11,10 +11,40 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from isentrope.config.kinds import GaeOptions
+from isentrope.core.advantage import Advantage, Estimate, Outcomes, per_episode
 from isentrope.core.shapes import expect_vectors
 
 Values = NDArray[np.float64]
 WHITEN_EPSILON = 1e-8
+
+
+class Gae(Advantage):
+    name = "gae"
+    summary = "a critic estimates values; advantages token by token"
+    paper = "arXiv:1506.02438"
+    options_class = GaeOptions
+    options: GaeOptions
+    needs_critic = True
+
+    def estimate(self, outcomes: Outcomes) -> Estimate:
+        o, tokens, reward_U = self.options, outcomes.tokens, outcomes.reward_U
+        assert outcomes.value_N is not None, "gae needs a critic"
+        value_N = outcomes.value_N.astype(np.float64)
+        reward_N = np.zeros(len(value_N))
+        if o.credit == "turn":
+            chain_N, final_U = tokens.episode_N, reward_U
+        else:  # every turn is a chain of its own that ends with the return of the whole episode
+            returns_E = per_episode(reward_U, outcomes.episode_U, int(outcomes.episode_U.max(initial=-1)) + 1)
+            chain_N, final_U = tokens.turn_N, returns_E[outcomes.episode_U]
+        placed = outcomes.last_U >= 0
+        if o.credit == "token":  # a turn without tokens has no chain
+            placed &= np.isin(np.arange(len(placed)), outcomes.turn_N)
+        np.add.at(reward_N, outcomes.last_U[placed], final_U[placed])
+        if outcomes.penalty_N is not None:
+            reward_N -= outcomes.penalty_N
+        advantage_N, return_N = gae(reward_N, value_N, chain_N, o.discount, o.gae_lambda)
+        return Estimate(whiten(advantage_N) if o.divide_by_std else advantage_N, return_N)
 
 
 def gae(

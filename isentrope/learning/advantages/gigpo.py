@@ -21,10 +21,63 @@ from difflib import SequenceMatcher
 import numpy as np
 from numpy.typing import NDArray
 
+from isentrope.config.kinds import GigpoOptions
+from isentrope.core.advantage import Estimate, Ids, Outcomes, Vector
+from isentrope.core.metric import Metric
 from isentrope.core.shapes import expect_vectors
+from isentrope.core.types import Episode
 from isentrope.learning.advantages.grpo import grpo
+from isentrope.learning.advantages.reinforce import Compared
 
-Ids = NDArray[np.int64]
+
+class Gigpo(Compared):
+    name = "gigpo"
+    summary = "episodes compared within their group, and single steps taken from the same state"
+    paper = "arXiv:2505.10978"
+    options_class = GigpoOptions
+    options: GigpoOptions  # pyright: ignore[reportIncompatibleVariableOverride]
+    compares_groups = True
+    metrics = (
+        Metric("gigpo/shared", "Share of the turns whose state another turn of their group was in too.", "share"),
+        Metric("gigpo/step_part", "Mean size, without sign, of what GiGPO's comparison of steps adds.", "advantage"),
+    )
+    divides_steps = True
+
+    def compare(self, returns: Vector, groups: Ids) -> Vector:
+        return grpo(returns, groups, self.options.divide_by_std)
+
+    def estimate(self, outcomes: Outcomes) -> Estimate:
+        o, advantage_U = self.options, self.per_turn(outcomes)
+        if o.step_weight == 0:
+            return Estimate(outcomes.per_token(advantage_U))
+        if o.anchor == "exact":
+            anchor_U = exact_anchors(outcomes.group_U, [turn.anchor for e in outcomes.episodes for turn in e.turns])
+        else:
+            texts = [text for episode in outcomes.episodes for text in _states(episode)]
+            anchor_U = similar_anchors(outcomes.group_U, texts, o.anchor_similarity)
+        later_U = discounted_returns(outcomes.net_reward_U, outcomes.episode_U, o.discount)
+        step_U = o.step_weight * step_advantages(later_U, anchor_U, o.divide_by_std and self.divides_steps)
+        metrics: dict[str, float] = {}
+        if len(step_U):
+            metrics["gigpo/shared"] = float(np.mean(np.bincount(anchor_U)[anchor_U] > 1))
+            metrics["gigpo/step_part"] = float(np.abs(step_U).mean())
+        return Estimate(outcomes.per_token(advantage_U + step_U), metrics=metrics)
+
+
+class GigpoMixed(Gigpo):
+    name = "gigpo_mixed"
+    summary = "GiGPO whose step part is never divided"
+    paper = "none; after arXiv:2505.10978"
+    divides_steps = False
+
+
+def _states(episode: Episode) -> list[str]:
+    """What the task showed last before each turn. A response without an action is answered by us, not by the task."""
+    states: list[str] = []
+    for place, turn in enumerate(episode.turns):
+        stepped = place == 0 or episode.turns[place - 1].action is not None
+        states.append(turn.observation if stepped else states[-1])
+    return states
 
 
 def discounted_returns(rewards_U: NDArray[np.float64], episode_U: Ids, discount: float) -> NDArray[np.float64]:

@@ -11,9 +11,24 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from isentrope.config.kinds import GrpoOptions
+from isentrope.core.advantage import Ids, Vector
 from isentrope.core.shapes import expect_vectors
+from isentrope.learning.advantages.reinforce import Compared
 
 EPSILON = 1e-6
+
+
+class Grpo(Compared):
+    name = "grpo"
+    summary = "returns are standardised within their group"
+    paper = "arXiv:2402.03300"
+    options_class = GrpoOptions
+    options: GrpoOptions  # pyright: ignore[reportIncompatibleVariableOverride]
+    compares_groups = True
+
+    def compare(self, returns: Vector, groups: Ids) -> Vector:
+        return grpo(returns, groups, self.options.divide_by_std)
 
 
 def grpo(returns_E: NDArray[np.float64], group_E: NDArray[np.int64], divide_by_std: bool = True) -> NDArray[np.float64]:

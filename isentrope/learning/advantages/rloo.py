@@ -11,7 +11,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from isentrope.core.advantage import Ids, Vector
 from isentrope.core.shapes import expect_vectors
+from isentrope.learning.advantages.reinforce import Compared
+
+
+class Rloo(Compared):
+    name = "rloo"
+    summary = "each return is compared with the mean of the rest of its group"
+    paper = "arXiv:2402.14740"
+    compares_groups = True
+
+    def compare(self, returns: Vector, groups: Ids) -> Vector:
+        return rloo(returns, groups)
 
 
 def rloo(returns_E: NDArray[np.float64], group_E: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from isentrope.core.loss import Loss
 from isentrope.core.shapes import expect_vectors
+from isentrope.core.types import TokenBatch, TokenStats
+
+
+class PolicyGradient(Loss):
+    name = "policy_gradient"
+    summary = "the plain policy gradient, without a ratio"
+    paper = "Williams 1992"
+    on_policy = True
+
+    def per_token(self, batch: TokenBatch, stats: TokenStats) -> Tensor:
+        return policy_gradient_loss(stats.logp_N, batch.advantage_N)
 
 
 def policy_gradient_loss(logp_N: Tensor, advantage_N: Tensor) -> Tensor:

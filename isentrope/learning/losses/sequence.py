@@ -13,8 +13,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from isentrope.config.kinds import ClipOptions
+from isentrope.core.loss import Loss
 from isentrope.core.shapes import expect_vectors
+from isentrope.core.types import TokenBatch, TokenStats
 from isentrope.learning.losses.clipped import MAX_LOG_RATIO
+
+
+class Sequence(Loss):
+    name = "sequence"
+    summary = "one ratio per response, clipped"
+    paper = "arXiv:2507.18071"
+    options_class = ClipOptions
+    options: ClipOptions
+    by_response = True
+
+    def per_token(self, batch: TokenBatch, stats: TokenStats) -> Tensor:
+        o, advantage_N = self.options, batch.advantage_N
+        return sequence_loss(stats.logp_N, batch.old_logp_N, advantage_N, batch.turn_N, o.clip_low, o.clip_high)
 
 
 def mean_log_ratio(log_ratio_N: Tensor, turn_N: Tensor) -> Tensor:
