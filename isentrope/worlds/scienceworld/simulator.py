@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -67,10 +67,10 @@ class Simulator:
         with self._aside():
             listed = json.loads(self._server.getValidActionObjectCombinationsJSON())["validActions"]
             within = self._within_reach()
+        # a number answers the question which thing was meant; teleporting is done from afar
         return [
             one["action"]
             for one in listed
-            # a number answers the question which thing was meant; teleporting is done from afar
             if one["action"].isdecimal() or one["action"].startswith("teleport") or within.issuperset(one["obj_ids"])
         ]
 
@@ -157,7 +157,7 @@ class Machines:
                 simulator = self._free.pop()
                 if not simulator.jvm.fault:
                     return simulator
-            self._starting = [start for start in self._starting if not start.ready.done() or start.is_up()]
+            self._starting = [start for start in self._starting if not start.done() or start.is_up()]
             start = min(self._starting, key=lambda start: start.games, default=None)
             if start is None or len(self._starting) < self._jvms or start.games >= self._room:
                 start = _Start()
@@ -165,8 +165,11 @@ class Machines:
             start.games += 1
             first = start.games == 1
         if first:
-            start.run(self._start)
-        return Simulator(start.ready.result(), slow)
+            try:
+                start.set_result(self._start())
+            except BaseException as error:
+                start.set_exception(error)
+        return Simulator(start.result(), slow)
 
     def give(self, simulator: Simulator) -> None:
         with self._lock:
@@ -176,29 +179,21 @@ class Machines:
     def processes(self) -> list[Jvm]:
         """Those that are up."""
         with self._lock:
-            return [start.ready.result() for start in self._starting if start.is_up()]
+            return [start.result() for start in self._starting if start.is_up()]
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             starting, self._starting, self._free = self._starting, [], []
         for start in starting:
-            if start.ready.exception() is None:  # waits until it is up
-                start.ready.result().close()
+            if start.exception() is None:  # waits until it is up
+                start.result().close()
 
 
-class _Start:
-    """A process that is up or on its way, and how many simulators were promised a place in it."""
+class _Start(Future[Jvm]):
+    """A process that is up or on its way."""
 
-    def __init__(self) -> None:
-        self.games = 0
-        self.ready: Future[Jvm] = Future()
-
-    def run(self, start: Callable[[], Jvm]) -> None:
-        try:
-            self.ready.set_result(start())
-        except BaseException as error:
-            self.ready.set_exception(error)
+    games = 0  # simulators that were promised a place in it
 
     def is_up(self) -> bool:
-        return self.ready.done() and self.ready.exception() is None and not self.ready.result().fault
+        return self.done() and self.exception() is None and not self.result().fault
