@@ -81,85 +81,78 @@ TASK_ROOMS: dict[str, dict[str, int]] = {
 # Where a task may ask for an object to be brought, by kind of task and room.
 _TASK_PLACES = {
     ("pick", "kitchen"): """
-        cabinet: dishsponge glassbottle kettle saltshaker; countertop: glassbottle lettuce pan peppershaker;
-        diningtable: glassbottle pan saltshaker tomato winebottle; drawer: butterknife fork peppershaker saltshaker;
-        fridge: bowl egg glassbottle; garbagecan: soapbottle; microwave: bread egg potato tomato;
-        shelf: kettle peppershaker winebottle; sidetable: butterknife knife peppershaker; stoveburner: kettle""",
+cabinet: dishsponge glassbottle kettle saltshaker; countertop: glassbottle lettuce pan peppershaker;
+diningtable: glassbottle pan saltshaker tomato winebottle; drawer: butterknife fork peppershaker saltshaker;
+fridge: bowl egg glassbottle; garbagecan: soapbottle; microwave: bread egg potato tomato;
+shelf: kettle peppershaker winebottle; sidetable: butterknife knife peppershaker; stoveburner: kettle""",
     ("pick", "living room"): """
-        armchair: book box creditcard keychain laptop newspaper pillow remotecontrol;
-        coffeetable: book bowl creditcard keychain remotecontrol statue tissuebox vase watch; diningtable: box;
-        drawer: creditcard keychain; dresser: box keychain plate remotecontrol; garbagecan: newspaper;
-        ottoman: keychain laptop newspaper pillow remotecontrol; safe: vase watch; shelf: watch;
-        sidetable: laptop statue tissuebox vase watch;
-        sofa: book box creditcard keychain laptop newspaper pillow remotecontrol""",
+armchair: book box creditcard keychain laptop newspaper pillow remotecontrol;
+coffeetable: book bowl creditcard keychain remotecontrol statue tissuebox vase watch; diningtable: box;
+drawer: creditcard keychain; dresser: box keychain plate remotecontrol; garbagecan: newspaper;
+ottoman: keychain laptop newspaper pillow remotecontrol; safe: vase watch; shelf: watch;
+sidetable: laptop statue tissuebox vase watch;
+sofa: book box creditcard keychain laptop newspaper pillow remotecontrol""",
     ("pick", "bedroom"): """
-        armchair: book cellphone keychain pillow; bed: book cellphone laptop; cabinet: book;
-        desk: alarmclock book cellphone creditcard keychain laptop mug pen pencil;
-        diningtable: alarmclock cd cellphone creditcard watch; drawer: cellphone pen;
-        dresser: alarmclock book cd cellphone keychain mug pencil remotecontrol statue tissuebox; garbagecan: pencil;
-        safe: cd cellphone keychain; shelf: alarmclock cd cellphone creditcard keychain pen pencil;
-        sidetable: alarmclock book cd cellphone keychain mug pen pencil""",
+armchair: book cellphone keychain pillow; bed: book cellphone laptop; cabinet: book;
+desk: alarmclock book cellphone creditcard keychain laptop mug pen pencil;
+diningtable: alarmclock cd cellphone creditcard watch; drawer: cellphone pen;
+dresser: alarmclock book cd cellphone keychain mug pencil remotecontrol statue tissuebox; garbagecan: pencil;
+safe: cd cellphone keychain; shelf: alarmclock cd cellphone creditcard keychain pen pencil;
+sidetable: alarmclock book cd cellphone keychain mug pen pencil""",
     ("pick", "bathroom"): """
-        cabinet: candle handtowel soapbottle spraybottle; cart: candle cloth dishsponge soapbar soapbottle;
-        countertop: candle cloth handtowel soapbottle spraybottle;
-        drawer: candle cloth soapbar soapbottle spraybottle toiletpaper; dresser: candle;
-        garbagecan: handtowel soapbar soapbottle spraybottle tissuebox toiletpaper; shelf: toiletpaper;
-        sidetable: candle soapbottle;
-        toilet: candle cloth dishsponge handtowel soapbottle spraybottle tissuebox toiletpaper;
-        toiletpaperhanger: toiletpaper""",
+cabinet: candle handtowel soapbottle spraybottle; cart: candle cloth dishsponge soapbar soapbottle;
+countertop: candle cloth handtowel soapbottle spraybottle;
+drawer: candle cloth soapbar soapbottle spraybottle toiletpaper; dresser: candle;
+garbagecan: handtowel soapbar soapbottle spraybottle tissuebox toiletpaper; shelf: toiletpaper;
+sidetable: candle soapbottle; toilet: candle cloth dishsponge handtowel soapbottle spraybottle tissuebox toiletpaper;
+toiletpaperhanger: toiletpaper""",
     ("clean", "kitchen"): """
-        cabinet: bowl cup kettle ladle pan plate; coffeemachine: mug;
-        countertop: butterknife egg fork kettle knife ladle lettuce pan plate potato spatula spoon tomato;
-        diningtable: apple bowl butterknife egg fork kettle knife ladle lettuce pan plate pot potato spatula spoon
-            tomato;
-        drawer: butterknife fork knife ladle spatula spoon; fridge: apple bowl egg lettuce pan plate pot potato tomato;
-        garbagecan: egg lettuce potato tomato; microwave: apple bowl cup egg plate potato tomato;
-        shelf: bowl cup dishsponge kettle plate pot;
-        sidetable: apple butterknife cup egg fork knife lettuce potato spatula spoon tomato;
-        stoveburner: kettle pan pot""",
+cabinet: bowl cup kettle ladle pan plate; coffeemachine: mug;
+countertop: butterknife egg fork kettle knife ladle lettuce pan plate potato spatula spoon tomato;
+diningtable: apple bowl butterknife egg fork kettle knife ladle lettuce pan plate pot potato spatula spoon tomato;
+drawer: butterknife fork knife ladle spatula spoon; fridge: apple bowl egg lettuce pan plate pot potato tomato;
+garbagecan: egg lettuce potato tomato; microwave: apple bowl cup egg plate potato tomato;
+shelf: bowl cup dishsponge kettle plate pot;
+sidetable: apple butterknife cup egg fork knife lettuce potato spatula spoon tomato; stoveburner: kettle pan pot""",
     ("clean", "bathroom"): """
-        cabinet: cloth dishsponge soapbar; cart: cloth dishsponge soapbar; countertop: cloth dishsponge soapbar;
-        drawer: cloth dishsponge soapbar; dresser: cloth; garbagecan: soapbar; shelf: cloth dishsponge soapbar;
-        toilet: cloth dishsponge soapbar""",
+cabinet: cloth dishsponge soapbar; cart: cloth dishsponge soapbar; countertop: cloth dishsponge soapbar;
+drawer: cloth dishsponge soapbar; dresser: cloth; garbagecan: soapbar; shelf: cloth dishsponge soapbar;
+toilet: cloth dishsponge soapbar""",
     ("heat", "kitchen"): """
-        cabinet: cup mug plate; coffeemachine: mug; countertop: apple bread cup egg plate potato tomato;
-        diningtable: apple bread cup egg plate potato tomato; fridge: apple bread cup egg plate potato tomato;
-        garbagecan: apple bread egg potato tomato; shelf: cup mug plate;
-        sidetable: apple cup egg mug plate potato tomato""",
+cabinet: cup mug plate; coffeemachine: mug; countertop: apple bread cup egg plate potato tomato;
+diningtable: apple bread cup egg plate potato tomato; fridge: apple bread cup egg plate potato tomato;
+garbagecan: apple bread egg potato tomato; shelf: cup mug plate; sidetable: apple cup egg mug plate potato tomato""",
     ("cool", "kitchen"): """
-        cabinet: bowl cup mug pan plate pot winebottle; coffeemachine: mug;
-        countertop: apple bowl bread egg lettuce pan plate pot potato tomato winebottle;
-        diningtable: apple bowl bread cup lettuce pan plate pot potato tomato winebottle;
-        garbagecan: apple egg lettuce potato tomato winebottle;
-        microwave: apple bowl bread cup egg mug plate potato tomato; shelf: bowl cup mug plate pot;
-        sidetable: apple cup egg mug potato; stoveburner: pan pot""",
+cabinet: bowl cup mug pan plate pot winebottle; coffeemachine: mug;
+countertop: apple bowl bread egg lettuce pan plate pot potato tomato winebottle;
+diningtable: apple bowl bread cup lettuce pan plate pot potato tomato winebottle;
+garbagecan: apple egg lettuce potato tomato winebottle; microwave: apple bowl bread cup egg mug plate potato tomato;
+shelf: bowl cup mug plate pot; sidetable: apple cup egg mug potato; stoveburner: pan pot""",
     ("two", "kitchen"): """
-        cabinet: cup kettle peppershaker saltshaker winebottle; countertop: cup pan saltshaker spoon tomato;
-        diningtable: kettle peppershaker; drawer: knife ladle peppershaker saltshaker spatula spoon;
-        fridge: bread glassbottle lettuce potato; garbagecan: apple winebottle; microwave: cup egg potato;
-        shelf: cup glassbottle peppershaker pot saltshaker; sidetable: peppershaker saltshaker spoon""",
+cabinet: cup kettle peppershaker saltshaker winebottle; countertop: cup pan saltshaker spoon tomato;
+diningtable: kettle peppershaker; drawer: knife ladle peppershaker saltshaker spatula spoon;
+fridge: bread glassbottle lettuce potato; garbagecan: apple winebottle; microwave: cup egg potato;
+shelf: cup glassbottle peppershaker pot saltshaker; sidetable: peppershaker saltshaker spoon""",
     ("two", "living room"): """
-        armchair: cellphone creditcard keychain newspaper pillow remotecontrol;
-        coffeetable: bowl box creditcard keychain newspaper pencil plate remotecontrol statue tissuebox vase watch;
-        desk: vase; diningtable: statue tissuebox vase; drawer: creditcard newspaper tissuebox;
-        dresser: cellphone creditcard pen statue watch; garbagecan: newspaper tissuebox;
-        ottoman: keychain laptop pillow remotecontrol; safe: keychain; shelf: keychain wateringcan;
-        sidetable: statue watch; sofa: book cellphone creditcard keychain newspaper pillow remotecontrol""",
+armchair: cellphone creditcard keychain newspaper pillow remotecontrol;
+coffeetable: bowl box creditcard keychain newspaper pencil plate remotecontrol statue tissuebox vase watch; desk: vase;
+diningtable: statue tissuebox vase; drawer: creditcard newspaper tissuebox;
+dresser: cellphone creditcard pen statue watch; garbagecan: newspaper tissuebox;
+ottoman: keychain laptop pillow remotecontrol; safe: keychain; shelf: keychain wateringcan; sidetable: statue watch;
+sofa: book cellphone creditcard keychain newspaper pillow remotecontrol""",
     ("two", "bedroom"): """
-        armchair: creditcard pillow; bed: book cellphone laptop; cabinet: mug;
-        desk: alarmclock book bowl cd cellphone creditcard keychain laptop mug pen pencil;
-        diningtable: book cellphone creditcard; drawer: book cd cellphone keychain pen pencil;
-        dresser: alarmclock book bowl cd cellphone creditcard keychain pen watch; garbagecan: cd pen;
-        safe: cd cellphone creditcard; shelf: alarmclock cd cellphone creditcard pen pencil tissuebox watch;
-        sidetable: alarmclock cd cellphone creditcard keychain pen pencil tissuebox vase""",
+armchair: creditcard pillow; bed: book cellphone laptop; cabinet: mug;
+desk: alarmclock book bowl cd cellphone creditcard keychain laptop mug pen pencil;
+diningtable: book cellphone creditcard; drawer: book cd cellphone keychain pen pencil;
+dresser: alarmclock book bowl cd cellphone creditcard keychain pen watch; garbagecan: cd pen;
+safe: cd cellphone creditcard; shelf: alarmclock cd cellphone creditcard pen pencil tissuebox watch;
+sidetable: alarmclock cd cellphone creditcard keychain pen pencil tissuebox vase""",
     ("two", "bathroom"): """
-        cabinet: candle soapbar soapbottle spraybottle toiletpaper;
-        cart: dishsponge soapbar soapbottle spraybottle tissuebox;
-        countertop: candle handtowel soapbar soapbottle spraybottle toiletpaper;
-        drawer: candle cloth soapbar soapbottle spraybottle tissuebox toiletpaper; dresser: spraybottle;
-        garbagecan: dishsponge soapbar soapbottle spraybottle; shelf: candle cloth soapbar toiletpaper;
-        sidetable: toiletpaper;
-        toilet: candle cloth dishsponge handtowel soapbar soapbottle spraybottle tissuebox toiletpaper""",
+cabinet: candle soapbar soapbottle spraybottle toiletpaper; cart: dishsponge soapbar soapbottle spraybottle tissuebox;
+countertop: candle handtowel soapbar soapbottle spraybottle toiletpaper;
+drawer: candle cloth soapbar soapbottle spraybottle tissuebox toiletpaper; dresser: spraybottle;
+garbagecan: dishsponge soapbar soapbottle spraybottle; shelf: candle cloth soapbar toiletpaper; sidetable: toiletpaper;
+toilet: candle cloth dishsponge handtowel soapbar soapbottle spraybottle tissuebox toiletpaper""",
 }
 TASK_PLACES = {
     key: sorted((thing, place) for place, things in _table(text).items() for thing in things)

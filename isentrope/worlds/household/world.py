@@ -42,8 +42,7 @@ class HouseholdWorld:
     def __init__(self, options: HouseholdOptions | None = None) -> None:
         self.options = options or HouseholdOptions()
         self.kinds = tuple(self.options.kinds)
-        unknown = [kind for kind in self.kinds if kind not in KINDS]
-        if unknown or not self.kinds:
+        if not self.kinds or not set(self.kinds) <= set(KINDS):
             raise TaskError(f"kinds = {list(self.kinds)}: choose one or more of {', '.join(KINDS)}")
         if self.options.rooms not in SIZES:
             raise TaskError(f"rooms = {self.options.rooms!r}: choose one of {', '.join(SIZES)}")

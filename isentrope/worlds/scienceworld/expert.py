@@ -14,30 +14,23 @@ from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Instance, Move, View
 from isentrope.worlds.scienceworld.simulator import Machines, Simulator
 
-_WORDS = (
-    (r"teleport to (.+)", "I go straight to the {0}."),
-    (r"go (?:to )?(.+)", "I go on to the {0}."),
+_WORDS = (  # the first form that fits
+    (r"teleport to (.+)", "I go straight to the {0}."), (r"go (?:to )?(.+)", "I go on to the {0}."),
     (r"open (door .+)", "To get through I open the {0}."),
     (r"(open|close|read|disconnect|eat|flush) (.+)", "I {0} the {1}."),
-    (r"look around", "I look at what is in this room."),
-    (r"(?:look at|examine) (.+)", "I check the {0}."),
-    (r"look in (.+)", "I check what is in the {0}."),
-    (r"inventory", "I check what I carry."),
-    (r"pick up (.+)", "I need the {0}. I take it along."),
-    (r"(?:put down|drop) (.+)", "I put the {0} down here."),
-    (r"move (.+) to (.+)", "I put the {0} in or on the {1}."),
+    (r"look around", "I look at what is in this room."), (r"look in (.+)", "I check what is in the {0}."),
+    (r"(?:look at|examine) (.+)", "I check the {0}."), (r"inventory", "I check what I carry."),
+    (r"pick up (.+)", "I need the {0}. I take it along."), (r"(?:put down|drop) (.+)", "I put the {0} down here."),
+    (r"move (.+) to (.+)", "I put the {0} in or on the {1}."), (r"mix (.+)", "I mix what is in the {0}."),
     (r"pour (.+) in(?:to)? (.+)", "I pour the {0} into the {1}."),
     (r"dunk (.+) in(?:to)? (.+)", "I fill the {0} from the {1}."),
-    (r"mix (.+)", "I mix what is in the {0}."),
-    (r"activate (.+)", "I switch the {0} on."),
-    (r"deactivate (.+)", "I switch the {0} off."),
+    (r"activate (.+)", "I switch the {0} on."), (r"deactivate (.+)", "I switch the {0} off."),
     (r"use (.+) on (.+)", "I use the {0} on the {1}."),
     (r"connect (.+) to (.+)", "For the circuit I connect the {0} to the {1}."),
     (r"focus on (.+)", "The {0} is what the task asks for. I focus on it."),
-    (r"wait1", "This takes a little time. I wait one step."),
-    (r"wait.*", "This takes time. I wait."),
+    (r"wait1", "This takes a little time. I wait one step."), (r"wait.*", "This takes time. I wait."),
     (r"\d+", "Several things could be meant. I choose number {whole}."),
-)
+)  # fmt: skip
 _TASK = re.compile(r"Your task is to (.+?)(?:\.\s|\.?$)", re.DOTALL)
 
 
