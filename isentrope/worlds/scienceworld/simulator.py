@@ -43,10 +43,6 @@ class Jvm:
         self.simplified = ""
         self._launch(memory, repeatable)
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def _launch(self, memory: int, repeatable: bool) -> None:
         py4j = require("py4j.java_gateway", "science", "ScienceWorld")
         constants = require("scienceworld.constants", "science", "ScienceWorld")
@@ -65,6 +61,7 @@ class Jvm:
                 redirect_stderr=complaints,
                 return_proc=True,
             )
+            self.pid: int = self._process.pid
             limits = (self._seconds, SLOW * self._seconds)
             ways = [py4j.GatewayParameters(port=port, auth_token=token, read_timeout=limit) for limit in limits]
             self._gateway, self._patient = (py4j.JavaGateway(gateway_parameters=way) for way in ways)
