@@ -217,7 +217,6 @@ class AnswerSheet:
 
     def __init__(self, world: ReasoningGymWorld) -> None:
         self._world = world
-        self._answer = ""
 
     def start(self, view: View, instance: Instance) -> None:
         self._answer = str(self._world.question(instance)[0]["answer"])

@@ -35,14 +35,15 @@ class Names:
 
     def __init__(self, source: random.Random) -> None:
         self._random, self._taken, self._syllables = source, set[str](), 1
+        one, stem = source.choice, self._stem
         self._makers: dict[str, Callable[[], str]] = {
-            "person": lambda: f"{self._one(_WOMEN + _MEN)} {self._stem()}{self._one(_PERSON)}",
-            "town": lambda: self._stem() + self._one(_TOWN),
-            "river": lambda: self._stem() + self._one(_MIDDLE),
-            "region": lambda: self._stem() + self._one(("ia", "land", "mark")),
-            "firm": lambda: f"{self._stem()}{self._one(_PERSON)} {self._one(_FIRM)}",
-            "contest": lambda: f"{self._stem()}{self._one(_MIDDLE)} {self._one(_CONTEST)}",
-            "book": lambda: f"{self._one(_ADJECTIVE)} {self._one(_NOUN)} of {self._stem()}{self._one(_MIDDLE)}",
+            "person": lambda: f"{one(_WOMEN + _MEN)} {stem()}{one(_PERSON)}",
+            "town": lambda: stem() + one(_TOWN),
+            "river": lambda: stem() + one(_MIDDLE),
+            "region": lambda: stem() + one(("ia", "land", "mark")),
+            "firm": lambda: f"{stem()}{one(_PERSON)} {one(_FIRM)}",
+            "contest": lambda: f"{stem()}{one(_MIDDLE)} {one(_CONTEST)}",
+            "book": lambda: f"{one(_ADJECTIVE)} {one(_NOUN)} of {stem()}{one(_MIDDLE)}",
         }
 
     def new(self, kind: str) -> str:
@@ -55,10 +56,8 @@ class Names:
         return name
 
     def _stem(self) -> str:
-        return self._one(_BEGIN) + "".join(self._one(_MIDDLE) for _ in range(self._syllables))
-
-    def _one(self, choices: tuple[str, ...]) -> str:
-        return self._random.choice(choices)
+        one = self._random.choice
+        return one(_BEGIN) + "".join(one(_MIDDLE) for _ in range(self._syllables))
 
 
 @dataclass(frozen=True)

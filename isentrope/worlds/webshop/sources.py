@@ -173,21 +173,14 @@ def _product(shelf: Shelf, number: int, wanted: set[frozenset[str]]) -> Product:
     prices = (low, round(low * draw.uniform(1.1, 1.4), 2)) if draw.random() < 0.1 else (low,)
     listed = f"{', '.join(attributes[:-1])} and {attributes[-1]}"
     return Product(
-        asin=asin,
-        title=title,
-        description=f"The {brand} {shelf.noun} is made for {shelf.use}. It is {listed}.",
+        asin=asin, title=title, description=f"The {brand} {shelf.noun} is made for {shelf.use}. It is {listed}.",
         bullets=(f"{first.capitalize()} and {second}.", *(f"{one.capitalize()}." for one in attributes[2:])),
-        price=draw_price(asin, prices),
-        price_tag=" to ".join(f"${price}" for price in prices),
-        rating=f"{draw.uniform(3.2, 5.0):.1f}",
-        category=shelf.category,
-        query=shelf.noun,
-        product_category=f"{shelf.category.title()} › {shelf.place}",
-        options=options,
-        attributes=attributes,
+        price=draw_price(asin, prices), price_tag=" to ".join(f"${price}" for price in prices),
+        rating=f"{draw.uniform(3.2, 5.0):.1f}", category=shelf.category, query=shelf.noun,
+        product_category=f"{shelf.category.title()} › {shelf.place}", options=options, attributes=attributes,
         reviews=tuple(_review(draw, shelf) for _ in range(draw.randint(0, 2))),
         wishes=(_wish(draw, shelf, attributes, wanted),),
-    )
+    )  # fmt: skip
 
 
 def _some(draw: random.Random, values: tuple[str, ...]) -> tuple[str, ...]:
