@@ -120,8 +120,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "bamboogle": ("bamboogle",),
 }
 SPLITS = ("train", "dev", "test")
-_SPLIT_NAMES = {split: split for split in SPLITS} | {"training": "train"}
-_SPLIT_NAMES |= dict.fromkeys(("val", "valid", "validation"), "dev")
+_SPLIT_NAMES = {"train": "train", "training": "train", "test": "test"}
+_SPLIT_NAMES.update(dict.fromkeys(("dev", "val", "valid", "validation"), "dev"))
 _NOT_QUESTIONS = ("corpus", "wiki18", "wiki-18", "passages")
 Sets = dict[str, dict[str, list[Question]]]  # split -> set -> questions
 
