@@ -125,21 +125,12 @@ def _index(table: Any) -> Index:
         reasons.append(dict(Counter(intern(str(reason)) for reason in part)) if some else _NONE)
     heads: dict[str, list[Any]] = {name: table.column(name).take(pa.array(first)).to_pylist() for name in _OF_EPISODE}
     returns = _sums(rewards, first)
-    return Index(
-        first,
-        _sums(played.astype(np.int32), first).astype(np.int32),
-        np.array(heads["success"], dtype=bool),
-        returns,
-        _sums(refused.astype(np.int32), first).astype(np.int32),
-        np.array(heads["group"], dtype=np.int64),
-        np.array(heads["member"], dtype=np.int64),
-        np.array(heads["index"], dtype=np.int64),
-        [intern(str(text)) for text in heads["kind"]],
-        [intern(str(text)) for text in heads["stop"]],
-        [intern(str(text)) for text in heads["goal"]],
-        reasons,
-        float(np.median(returns)) if len(returns) else 0.0,
-    )
+    turns, invalid = (_sums(marks.astype(np.int32), first).astype(np.int32) for marks in (played, refused))
+    places = (np.array(heads[name], dtype=np.int64) for name in ("group", "member", "index"))
+    texts = ([intern(str(text)) for text in heads[name]] for name in ("kind", "stop", "goal"))
+    median = float(np.median(returns)) if len(returns) else 0.0
+    success = np.array(heads["success"], dtype=bool)
+    return Index(first, turns, success, returns, invalid, *places, *texts, reasons, median)
 
 
 _NONE: dict[str, int] = {}  # shared by all episodes without refused turns
