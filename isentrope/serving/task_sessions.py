@@ -42,59 +42,49 @@ class Turn:
         self.answer: Future[Table] = Future()
 
 
-class Lane:
-    """So many threads that play one turn after another, in the order in which they came, with one pool of tasks."""
-
-    def __init__(self, pool: ThreadTasks | WorkerTasks, threads: int) -> None:
-        self._pool, self._threads = pool, threads
-        self._queue: SimpleQueue[Turn | None] = SimpleQueue()
-        for _ in range(threads):
-            threading.Thread(target=self._work, daemon=True, name="isentrope-lane").start()
-
-    def join(self, turn: Turn) -> None:
-        self._queue.put(turn)
-
-    def close(self) -> None:
-        for _ in range(self._threads):
-            self._queue.put(None)
-        self._pool.close()
-
-    def _work(self) -> None:
-        while (turn := self._queue.get()) is not None:
-            if not turn.answer.set_running_or_notify_cancel():
-                continue
-            turn.begun = True
-            try:
-                play: Any = self._pool.start if turn.command == "start" else self._pool.step
-                turn.answer.set_result(result_to_table(play({turn.slot: turn.argument})[turn.slot]))
-            except BaseException as error:
-                turn.answer.set_exception(error)
-
-
 class Desk:
-    """Plays slots for many clients at once. A slot belongs to one lane, where its task is."""
+    """Plays slots for many clients at once. A slot belongs to one lane, where its task is: a pool of tasks with a
+    queue, from which so many threads take one turn after another, in the order in which they came."""
 
     def __init__(self, task: TaskSettings, count: int) -> None:
         self.world = make_world(task.world, task.options)
         placement = choose_placement(task.where, task.workers, self.world)
+        pools: list[ThreadTasks | WorkerTasks]
         if placement.workers:
             with ThreadPoolExecutor(placement.workers) as threads:  # all come up at the same time
                 arguments = (task.world, task.options, count, 1, task.step_seconds, self.world)
                 begun = [threads.submit(WorkerTasks, *arguments) for _ in range(placement.workers)]
-            self._lanes = [Lane(worker.result(), 1) for worker in begun]  # a worker does one thing after another
+            pools, self._at_once = [worker.result() for worker in begun], 1  # a worker does one thing after another
         else:
-            at_once = max(1, placement.threads)
-            self._lanes = [Lane(ThreadTasks(self.world, count, at_once, task.step_seconds), min(at_once, count))]
+            most = max(1, placement.threads)
+            pools, self._at_once = [ThreadTasks(self.world, count, most, task.step_seconds)], min(most, count)
+        self._lanes = [(pool, SimpleQueue[Turn | None]()) for pool in pools]
+        for lane in self._lanes * self._at_once:
+            threading.Thread(target=_work, args=lane, daemon=True, name="isentrope-lane").start()
 
     def play(self, command: str, slot: int, argument: Any) -> Turn:
         turn = Turn(command, slot, argument)
-        self._lanes[slot % len(self._lanes)].join(turn)
+        self._lanes[slot % len(self._lanes)][1].put(turn)
         return turn
 
     def close(self) -> None:
-        for lane in self._lanes:
-            lane.close()
+        for pool, turns in self._lanes:
+            for _ in range(self._at_once):
+                turns.put(None)
+            pool.close()
         close_world(self.world)
+
+
+def _work(pool: ThreadTasks | WorkerTasks, turns: SimpleQueue[Turn | None]) -> None:
+    while (turn := turns.get()) is not None:
+        if not turn.answer.set_running_or_notify_cancel():
+            continue
+        turn.begun = True
+        try:
+            play: Any = pool.start if turn.command == "start" else pool.step
+            turn.answer.set_result(result_to_table(play({turn.slot: turn.argument})[turn.slot]))
+        except BaseException as error:
+            turn.answer.set_exception(error)
 
 
 class _Session:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from starlette.requests import Request
 
@@ -35,39 +34,21 @@ MAX_COUNT = 1000  # instances of one request
 _ELSEWHERE = "there is only /v1/world, /v1/instances, /v1/start, /v1/step and /v1/close here"
 
 
-@dataclass(frozen=True)
-class Serving:
-    """What `isentrope serve-task` is told beside the task's own settings."""
-
-    host: str = "127.0.0.1"
-    port: int = 8100  # 0: any that is free
-    sessions: int = 256
-    idle_seconds: float = 600.0
-    key: str = ""
-
-
-def serve_tasks(task: TaskSettings, serving: Serving) -> None:
-    """Returns when interrupted (Ctrl-C, SIGTERM)."""
-    with running(task, serving) as server:
-        print(f"{task.world} at {server.address}, until interrupted (Ctrl-C)", flush=True)
-        try:
-            server.run()
-        except KeyboardInterrupt:
-            print("Stopped.", flush=True)
-
-
 @contextmanager
-def running(task: TaskSettings, serving: Serving) -> Generator[Server]:
-    """A server that listens but does not answer yet."""
+def running(
+    task: TaskSettings, host: str = "127.0.0.1", port: int = 8100, most: int = 256, idle_seconds: float = 600.0,
+    key: str = "",
+) -> Generator[Server]:  # fmt: skip
+    """A server that listens but does not answer yet, for so many sessions at most. Port 0: any that is free."""
     if is_remote(task.where):
         raise ConfigError(f"task.where = {task.where}: a task server plays its tasks itself; use local or processes")
     limits = Limits(body=2**20, read_seconds=120.0, answer_seconds=1800.0 + 2 * task.step_seconds)
-    desk = Desk(task, serving.sessions)
+    desk = Desk(task, most)
     try:
-        sessions = Sessions(desk, serving.sessions, serving.idle_seconds)
+        sessions = Sessions(desk, most, idle_seconds)
         api = json_app(TaskApi(sessions, describe(task, desk)), pack)
-        app = Guarded(api, Door(serving.key, words=WITHOUT_KEY), limits)
-        with Server(app, serving.host, serving.port, limits, each_second=sessions.sweep) as server:
+        app = Guarded(api, Door(key, words=WITHOUT_KEY), limits)
+        with Server(app, host, port, limits, each_second=sessions.sweep) as server:
             yield server
     finally:
         desk.close()
@@ -76,14 +57,10 @@ def running(task: TaskSettings, serving: Serving) -> Generator[Server]:
 def describe(task: TaskSettings, desk: Desk) -> Table:
     world, kind = desk.world, world_options(task.world)
     return {
-        "protocol": PROTOCOL,
-        "world": task.world,
-        "name": world.name,
-        "kinds": list(world.kinds),
-        "splits": {split: world.size(split) for split in world.splits()},
+        "protocol": PROTOCOL, "version": __version__, "world": task.world, "name": world.name,
+        "kinds": list(world.kinds), "splits": {split: world.size(split) for split in world.splits()},
         "options": {} if kind is None else as_table(parse_section(kind, task.options, "task.options")),
-        "version": __version__,
-    }
+    }  # fmt: skip
 
 
 class TaskApi:

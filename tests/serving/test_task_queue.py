@@ -14,7 +14,7 @@ from isentrope.config.schema import TaskSettings
 from isentrope.net.app import Refusal
 from isentrope.serving import task_sessions
 from isentrope.serving.task_sessions import Desk, Sessions
-from isentrope.serving.tasks import Serving, running
+from isentrope.serving.tasks import running
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool import remote
 from isentrope.worlds.pool.codec import pack
@@ -41,7 +41,7 @@ def held() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def address(held: threading.Event) -> Iterator[str]:
-    with running(SETTINGS, Serving(port=0)) as server, server.background():
+    with running(SETTINGS, port=0) as server, server.background():
         yield server.address
         held.set()
 
