@@ -47,7 +47,7 @@ class Builder:
             )
         return passed
 
-    def candidates(self) -> list[Mutant]:
+    def tries(self, stable: set[str]) -> Iterator[Repair | str]:
         found = [
             mutant
             for path, item in sorted(self._files.items())
@@ -55,10 +55,7 @@ class Builder:
             for mutant in mutants(path, item.data)
         ]
         random.Random(f"repairs {self.seed} {self._sha256}").shuffle(found)
-        return found
-
-    def tries(self, stable: set[str]) -> Iterator[Repair | str]:
-        return (self.tried(mutant, stable) for mutant in self.candidates())
+        return (self.tried(mutant, stable) for mutant in found)
 
     def tried(self, mutant: Mutant, stable: set[str]) -> Repair | str:
         """The task made of one bug, or why it makes none."""

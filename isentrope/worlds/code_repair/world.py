@@ -71,13 +71,11 @@ def _plan(mutant: Mutant, source: bytes, failing: tuple[str, ...]) -> list[Move]
     where = f"{mutant.function} in {mutant.file}" if mutant.function else mutant.file
     test = failing[0].rpartition("::")[2]
     lines_are = f"line {first}" if first == last else f"lines {first}-{last}"
+    correction = f"edit {mutant.file} {first}-{last}\n{right}"
     return [
         Move(f"First I see how {test} fails.", f"run tests {failing[0].partition('::')[0]}"),
         Move(f"That leads to {where}. I look at it.", f"view {mutant.file} {look}"),
-        Move(
-            f"The fault is in {lines_are}. {_WRONG[mutant.kind]} I correct it.",
-            f"edit {mutant.file} {first}-{last}\n{right}",
-        ),
+        Move(f"The fault is in {lines_are}. {_WRONG[mutant.kind]} I correct it.", correction),
         Move("Now I run all tests.", "run tests"),
         Move("All tests pass. I submit.", "submit"),
     ]
@@ -93,9 +91,7 @@ class RepairTask:
 
     def __init__(self, world: CodeRepairWorld) -> None:
         self._world, self._options = world, world.options
-        self._problem: Problem | None = None
-        self._sandbox: Sandbox | None = None
-        self._bench: Workbench | None = None
+        self._played: tuple[Problem, Sandbox, Workbench] | None = None
 
     def start(self, instance: Instance) -> View:
         self.close()
@@ -105,45 +101,34 @@ class RepairTask:
         sandbox = self._make(problem)
         files = problem.files()
         sandbox.start(files)
-        self._problem, self._sandbox = problem, sandbox
-        self._bench = Workbench(sandbox, files, self._options.answer, problem.new_files, problem.run_tests)
+        bench = Workbench(sandbox, files, self._options.answer, problem.new_files, problem.run_tests)
+        self._played = problem, sandbox, bench
         names = sorted(files)
         more = f"\n({len(names) - LISTED} more files)" if len(names) > LISTED else ""
         return self._view(problem, f"Files of {problem.package}:\n" + "\n".join(names[:LISTED]) + more)
 
     def step(self, action: str) -> Step:
-        problem, bench = self._problem, self._bench
-        if problem is None or bench is None:
+        if self._played is None:
             raise TaskError("step was called before start: start an instance first")
+        problem, sandbox, bench = self._played
         try:
             wanted = parse_action(action)
             if wanted.verb != "submit":
                 return Step(self._view(problem, bench.do(wanted)))
         except Misunderstood as reason:
             return Step(self._view(problem, str(reason)), valid=False)
-        return self._submitted(problem)
+        found = problem.grade(self._make(problem), sandbox.tree.diff())
+        self.close()  # what comes now needs a new start
+        fixed = found.fixed / found.to_fix if found.to_fix else 1.0
+        kept = found.kept / found.to_keep if found.to_keep else 1.0
+        info = {"fixed": fixed, "kept": kept, "honest": found.honest}
+        view, resolved = self._view(problem, _in_words(found)), found.resolved
+        return Step(view, 1.0 if resolved else 0.0, terminated=True, success=resolved, info=info)
 
     def close(self) -> None:
-        if self._sandbox is not None:
-            self._sandbox.close()
-        self._problem = self._sandbox = self._bench = None
-
-    def _submitted(self, problem: Problem) -> Step:
-        assert self._sandbox is not None
-        found = problem.grade(self._make(problem), self._sandbox.tree.diff())
-        step = Step(
-            self._view(problem, _in_words(found)),
-            reward=1.0 if found.resolved else 0.0,
-            terminated=True,
-            success=found.resolved,
-            info={
-                "fixed": found.fixed / found.to_fix if found.to_fix else 1.0,
-                "kept": found.kept / found.to_keep if found.to_keep else 1.0,
-                "honest": found.honest,
-            },
-        )
-        self._bench = None  # what comes now needs a new start
-        return step
+        if self._played is not None:
+            self._played[1].close()
+        self._played = None
 
     def _make(self, problem: Problem) -> Sandbox:
         back_end = "docker" if problem.image else self._options.sandbox
