@@ -84,8 +84,9 @@ def _text(content: Any, role: str) -> str:
         return ""
     parts = cast("list[Any]", content) if isinstance(content, list) else [None]
     fields = [cast("dict[str, Any]", part) if isinstance(part, dict) else {} for part in parts]
-    texts = [one.get("text") for one in fields if one.get("type") == "text"]
-    if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):  # an image, say
+    found = [one.get("text") for one in fields if one.get("type") == "text"]
+    texts = [text for text in found if isinstance(text, str)]
+    if len(texts) < len(parts):  # an image, say
         raise BadRequest("the content of a message must be text", param="messages")
     return "".join(texts)
 

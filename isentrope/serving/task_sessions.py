@@ -14,6 +14,7 @@ import asyncio
 import re
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any
@@ -49,7 +50,7 @@ class Desk:
     def __init__(self, task: TaskSettings, count: int) -> None:
         self.world = make_world(task.world, task.options)
         placement = choose_placement(task.where, task.workers, self.world)
-        pools: list[ThreadTasks | WorkerTasks]
+        pools: Sequence[ThreadTasks | WorkerTasks]
         if placement.workers:
             with ThreadPoolExecutor(placement.workers) as threads:  # all come up at the same time
                 arguments = (task.world, task.options, count, 1, task.step_seconds, self.world)

@@ -13,6 +13,7 @@ from isentrope.core.errors import RunError
 from isentrope.metrics.glossary import entry_of, sentence
 from isentrope.metrics.temperature import entropy_temperature
 from isentrope.runs.lock import held_locks
+from isentrope.runs.log import CLOCK
 from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
 from isentrope.watch.episodes import Found, Tokens, Wanted, actions_of, first_difference, row_of, search, view
 from isentrope.watch.runs import Run, Runs
@@ -154,7 +155,7 @@ class Answers:
 
     def count(self, names: Sequence[str], wanted: Wanted, place: str) -> dict[str, Any]:
         """How many episodes fit in the files from `place` on, as many as can be looked through at once."""
-        if not wanted.by_index:
+        if wanted.text or wanted.duplicated:  # the indexes alone cannot tell
             return {"unknown": True}
         return _counts(search(files_of(self._named(names)), wanted, self._indexes, self._table, place, 0))
 
@@ -206,7 +207,7 @@ def _series(run: Run, window: Sequence[int], keys: Sequence[str]) -> dict[str, A
     steps: dict[tuple[int, ...], int] = {}
     values: dict[str, tuple[int, list[float | None]]] = {}
     for key in keys:
-        column = run.column_of(key)
+        column = run.clock if key.startswith(CLOCK) else run.columns
         since, until = window[:2] if column is run.columns else window[2:]
         x, y = column.between(key, since, until)
         if x:

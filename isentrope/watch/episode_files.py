@@ -126,11 +126,11 @@ def _index(table: Any) -> Index:
     heads: dict[str, list[Any]] = {name: table.column(name).take(pa.array(first)).to_pylist() for name in _OF_EPISODE}
     returns = _sums(rewards, first)
     turns, invalid = (_sums(marks.astype(np.int32), first).astype(np.int32) for marks in (played, refused))
-    places = (np.array(heads[name], dtype=np.int64) for name in ("group", "member", "index"))
-    texts = ([intern(str(text)) for text in heads[name]] for name in ("kind", "stop", "goal"))
+    group, member, game = (np.array(heads[name], dtype=np.int64) for name in ("group", "member", "index"))
+    kind, stop, goal = ([intern(str(text)) for text in heads[name]] for name in ("kind", "stop", "goal"))
     median = float(np.median(returns)) if len(returns) else 0.0
     success = np.array(heads["success"], dtype=bool)
-    return Index(first, turns, success, returns, invalid, *places, *texts, reasons, median)
+    return Index(first, turns, success, returns, invalid, group, member, game, kind, stop, goal, reasons, median)
 
 
 _NONE: dict[str, int] = {}  # shared by all episodes without refused turns

@@ -53,11 +53,6 @@ class Wanted:
     text: str = ""  # in the goal, an action or an observation
     oldest_first: bool = False
 
-    @property
-    def by_index(self) -> bool:
-        """Whether the index alone can tell."""
-        return not (self.text or self.duplicated)
-
 
 @dataclass
 class Found:

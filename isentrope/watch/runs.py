@@ -18,7 +18,7 @@ from isentrope.report.groups import but_the_seed
 from isentrope.runs.folder import about_or_nothing, kind_of, leaves, read_config
 from isentrope.runs.layout import CONFIG, EVENTS, MARKS, METRICS, NOT_RUNS, TIMINGS
 from isentrope.runs.lock import Locks, is_alive
-from isentrope.runs.log import CLOCK, Columns, Tail
+from isentrope.runs.log import Columns, Tail
 
 _DEPTH = 4
 _MOST_RUNS = 2000
@@ -73,9 +73,6 @@ class Run:
         except (OSError, RunError) as error:
             self.config = {}
             self.problem = f"{CONFIG} could not be read: {visible(str(error.__cause__ or error))[:300]}"
-
-    def column_of(self, key: str) -> Columns:
-        return self.clock if key.startswith(CLOCK) else self.columns
 
     @property
     def written(self) -> float:

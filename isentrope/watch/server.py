@@ -59,6 +59,9 @@ def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
     def file(query: QueryParams) -> tuple[str, str]:
         return query.get("run", ""), query.get("file", "")
 
+    def colours(_: Request) -> Response:
+        return Response(palette(), media_type="text/css")
+
     questions: dict[str, Callable[[QueryParams], Any]] = {
         "runs": lambda query: answers.runs(),
         "keys": lambda query: answers.keys(),
@@ -71,7 +74,7 @@ def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
         "difference": lambda query: answers.difference(*file(query), number(query, "a"), number(query, "b")),
     }
     routes = [Route(f"/api/{name}", _answering(ask), methods=["GET"]) for name, ask in questions.items()]
-    routes.append(Route("/palette.css", lambda _: Response(palette(), media_type="text/css"), methods=["GET"]))
+    routes.append(Route("/palette.css", colours, methods=["GET"]))
     app = Starlette(routes=[*routes, Mount("/", StaticFiles(directory=STATIC, html=True))])
     return Guarded(app, _Names(host), Limits(), error=lambda refusal: refusal.message, headers=_HEADERS)
 

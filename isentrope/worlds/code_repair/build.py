@@ -9,10 +9,9 @@ from pathlib import Path
 
 from isentrope.core.errors import TaskError
 from isentrope.sandbox.base import Item, Limits, make_sandbox
-from isentrope.worlds.code_repair.archive import archive_hash, read_archive
 from isentrope.worlds.code_repair.grade import files_with_tests, is_protected
 from isentrope.worlds.code_repair.mutate import Mutant, mutants
-from isentrope.worlds.code_repair.problem import Repair
+from isentrope.worlds.code_repair.problem import Repair, archive_hash, read_archive
 from isentrope.worlds.code_repair.running import TestRun, run_tests
 
 _NOT_SOURCE = re.compile(r"(^|/)(docs?|examples?|benchmarks?|bench|scripts?|tools|versioneer\.py|_version\.py)(/|$)")

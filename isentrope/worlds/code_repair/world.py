@@ -12,10 +12,9 @@ from isentrope.config.schema import setting
 from isentrope.core.errors import TaskError
 from isentrope.core.process import usable_cores
 from isentrope.sandbox.base import BACK_ENDS, Limits, Sandbox, make_sandbox
-from isentrope.worlds.code_repair.archive import SMALL
 from isentrope.worlds.code_repair.grade import Verdict
 from isentrope.worlds.code_repair.mutate import KINDS, Mutant
-from isentrope.worlds.code_repair.problem import Repair, read_rows, repair_of
+from isentrope.worlds.code_repair.problem import SMALL, Repair, read_rows, repair_of
 from isentrope.worlds.code_repair.swebench import Issue, issues
 from isentrope.worlds.code_repair.workbench import RULES, Misunderstood, Workbench, clipped, parse_action
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
@@ -26,16 +25,14 @@ Problem = Repair | Issue
 AROUND = 8  # lines looked at before and after the bug
 
 _WRONG = {
-    "compare": "The comparison there is the wrong one.",
-    "arithmetic": "The operator there is the wrong one.",
-    "logic": "The condition there is wrong.",
-    "boundary": "The number there is off by one.",
+    "compare": "The comparison there is the wrong one.", "arithmetic": "The operator there is the wrong one.",
+    "logic": "The condition there is wrong.", "boundary": "The number there is off by one.",
     "constant": "The truth value there is the wrong way round.",
     "return": "It returns None there instead of its result.",
     "statement": "A statement is missing there: pass stands in its place.",
     "arguments": "The arguments there are in the wrong order.",
     "loop": "The loop goes on or ends there where it should not.",
-}
+}  # fmt: skip
 
 
 class RepairExpert:
@@ -121,7 +118,7 @@ class RepairTask:
         self.close()  # what comes now needs a new start
         fixed = found.fixed / found.to_fix if found.to_fix else 1.0
         kept = found.kept / found.to_keep if found.to_keep else 1.0
-        info = {"fixed": fixed, "kept": kept, "honest": found.honest}
+        info: dict[str, str | float | bool] = {"fixed": fixed, "kept": kept, "honest": found.honest}
         view, resolved = self._view(problem, _in_words(found)), found.resolved
         return Step(view, 1.0 if resolved else 0.0, terminated=True, success=resolved, info=info)
 
