@@ -14,9 +14,8 @@ from isentrope.metrics.glossary import entry_of, sentence
 from isentrope.metrics.temperature import entropy_temperature
 from isentrope.runs.lock import held_locks
 from isentrope.runs.log import CLOCK
-from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
 from isentrope.watch.episodes import Found, Tokens, Wanted, actions_of, first_difference, row_of, search, view
-from isentrope.watch.runs import Run, Runs
+from isentrope.watch.runs import EpisodeFile, Indexes, Run, Runs, file_of, files_of
 
 PHASES = ("descent", "eruption", "subsidence")
 _TEXT_LETTERS = 1000

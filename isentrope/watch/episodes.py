@@ -30,7 +30,7 @@ from isentrope.runs.episodes import read_columns
 from isentrope.runs.layout import TOKENS, scores_path
 from isentrope.runs.log import check_is_file
 from isentrope.runs.token_texts import TokenTexts, shown_token_texts
-from isentrope.watch.episode_files import EpisodeFile, Index, Indexes
+from isentrope.watch.runs import EpisodeFile, Index, Indexes
 
 pc: Any = pyarrow.compute
 Mask = NDArray[np.bool_]
