@@ -33,9 +33,8 @@ from isentrope.papers.registry import CLAIMS, PAPERS, read_book
 from isentrope.papers.select import matches, place
 from isentrope.papers.words import compared, power_in_words, premise_in_words, rule
 from isentrope.runs.atomic import write_atomically
-from isentrope.study.compact import COMPACT
 from isentrope.study.measures import measured
-from isentrope.study.read import DONE, StudyData, StudyRun
+from isentrope.study.read import COMPACT, DONE, StudyData, StudyRun
 from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 from tools.claims_figure_list import FIGURES
 from tools.claims_figures import STUDY, Figure, differences, draw, forest

@@ -17,12 +17,13 @@ from isentrope.analysis.tables import (
     text,
 )
 from isentrope.charts.grid import grid_file, grid_in_page
+from isentrope.charts.svg import picture
 from isentrope.charts.text import clipped, safe
 from isentrope.metrics.temperature import marked
 from isentrope.report.shell import document, figure, nav, section
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import shared_settings
-from isentrope.study.curves import charts, write_curves
+from isentrope.study.curves import charts
 from isentrope.study.grid import NOTE, PICTURE, TITLE, as_table, make_grid
 from isentrope.study.measures import Measure
 from isentrope.study.read import DONE, StudyData
@@ -42,15 +43,13 @@ def render(data: StudyData, form: str) -> str:
 
 def write_results(data: StudyData, folder: Path) -> list[Path]:
     """All forms, and the curves as SVG."""
-    paths: list[Path] = []
-    for form, name in FILES.items():
-        write_atomically(folder / name, render(data, form).encode("utf-8", "replace"))
-        paths.append(folder / name)
-    grid = make_grid(data)
-    if grid is not None:
-        write_atomically(folder / PICTURE, grid_file(as_table(grid)).encode("utf-8", "replace"))
-        paths.append(folder / PICTURE)
-    return paths + write_curves(data, folder)
+    files = {name: render(data, form) for form, name in FILES.items()}
+    if (grid := make_grid(data)) is not None:
+        files[PICTURE] = grid_file(as_table(grid))
+    files |= {f"{one.name}.svg": picture(one.chart) for one in charts(data)}
+    for name, told in files.items():
+        write_atomically(folder / name, told.encode("utf-8", "replace"))
+    return [folder / name for name in files]
 
 
 def lines_of(table: StudyTable) -> Table:
