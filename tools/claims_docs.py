@@ -16,13 +16,15 @@ from isentrope.core.stats import bootstrap
 from isentrope.metrics.temperature import footnotes, marked
 from isentrope.papers.computed import compute
 from isentrope.papers.first.judge import find as find_first
-from isentrope.papers.first.rules import first_edition
-from isentrope.papers.ledger import Ledger, make_ledger, read_studies
-from isentrope.papers.pages import (
+from isentrope.papers.first.judge import first_edition
+from isentrope.papers.ledger import (
+    Ledger,
     computed_to_markdown,
     editions_table,
     ledger_table,
+    make_ledger,
     page_of,
+    read_studies,
     runs_to_markdown,
     safe_cell,
     state,

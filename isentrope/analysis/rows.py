@@ -251,12 +251,9 @@ def _check_models(row: Row, mixed: bool) -> list[str]:
 
 def check_rows(rows: Sequence[Row]) -> list[str]:
     """Rows that were not given the same test."""
-    first, notes = rows[0], list[str]()
-    for other in rows[1:]:
-        tests = differing(first.sources[0], other.sources[0], SAME_TEST)
-        if tests:
-            notes.append(f"{first.name} and {other.name} differ in their test: {'; '.join(tests)}")
-    return notes
+    first, *others = rows
+    tests = [(other.name, differing(first.sources[0], other.sources[0], SAME_TEST)) for other in others]
+    return [f"{first.name} and {name} differ in their test: {'; '.join(told)}" for name, told in tests if told]
 
 
 def differing(first: Source, second: Source, keys: Sequence[str]) -> list[str]:

@@ -123,7 +123,8 @@ def charts(data: StudyData, wanted: Callable[[Family, str], bool] = lambda famil
         for key, (title, name) in titles.items():
             measured_rarely, shares = key.startswith("eval/"), key != ENTROPY
             heat = {cell.name: noted.get(cell.name) for cell in family.cells if key == ENTROPY}
-            measured = [_measured(data, cell, key) for cell in family.cells]
+            runs = [data.cell(cell.name, DONE) for cell in family.cells]
+            measured = [[curve for run in several if (curve := run.series(key))[0]] for several in runs]
             if not any(measured):
                 continue
             name = _free(f"{file_name(family.name)}-{name}", taken)
@@ -158,12 +159,6 @@ def _free(name: str, taken: set[str]) -> str:
         number, free = number + 1, f"{name}-{number + 1}"
     taken.add(free)
     return free
-
-
-def _measured(data: StudyData, cell: Cell, key: str) -> list[Points]:
-    """A metric in each finished run of a cell that has it."""
-    curves = [run.series(key) for run in data.cell(cell.name, DONE)]
-    return [curve for curve in curves if curve[0]]
 
 
 def _series(curves: Sequence[Points], cell: Cell, key: str, number: int, note: str | None) -> Series:

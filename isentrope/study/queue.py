@@ -64,16 +64,13 @@ class Room:
             return False
         if self.memory is None:
             return True
-        if not self.each and (learning < running or not self._measure(running)):
+        if not self.each and learning < running:
             return False
         seen = self.memory()
-        return seen is not None and self._before + (running + 1) * self.each * _SPARE <= _FILLED * seen[1]
-
-    def _measure(self, running: int) -> bool:
-        seen = self.memory() if self.memory else None
-        if seen is not None:
-            self.each = max(1.0, (seen[0] - self._before) / running)
-        return seen is not None
+        if seen is None:
+            return False
+        self.each = self.each or max(1.0, (seen[0] - self._before) / running)
+        return self._before + (running + 1) * self.each * _SPARE <= _FILLED * seen[1]
 
 
 def room_for(device: str, asked: int, cores: int) -> Room:
@@ -150,8 +147,6 @@ class Progress:
 
     def is_done(self) -> bool:
         """Reads the whole folder: for a run that has ended."""
-        if not self.job.folder.is_dir():
-            return False
         try:
             return is_done(Run.open(self.job.folder))
         except RunError:

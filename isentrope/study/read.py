@@ -28,6 +28,7 @@ from isentrope.analysis.tables import one_line
 from isentrope.config.older import upgraded_leaves
 from isentrope.core.errors import RunError
 from isentrope.runs.atomic import write_atomically
+from isentrope.runs.curves import curve
 from isentrope.runs.folder import Run, leaves
 from isentrope.runs.layout import CHECKPOINTS, checkpoint_name
 from isentrope.runs.log import CLOCK, Record
@@ -83,13 +84,8 @@ class StudyRun:
         Steps at which it was not measured, or not finite, are left out."""
         rows = self.evals if key.startswith("eval/") else self.timings if key.startswith(CLOCK) else self.train
         rows = self.sft if not rows and self.sft else rows
-        found = [
-            (int(row["step"]), float(row[key]))
-            for row in rows
-            if isinstance(row.get(key), int | float) and math.isfinite(row[key])
-            if key.startswith("eval/") or row.get("kind") != "eval"
-        ]
-        return tuple(step for step, _ in found), tuple(value for _, value in found)
+        found = curve([row for row in rows if key.startswith("eval/") or row.get("kind") != "eval"], key)
+        return found.steps, found.values
 
 
 @dataclass(frozen=True)
@@ -108,11 +104,8 @@ class StudyData:
 
     def select(self, status: str | None = None, **tags: str) -> list[StudyRun]:
         """The runs whose tags have these values. A tag that a cell does not have counts as empty."""
-        return [
-            run
-            for run in self.runs
-            if status in (None, run.status) and all(run.tags.get(key, "") == value for key, value in tags.items())
-        ]
+        runs = [run for run in self.runs if status in (None, run.status)]
+        return [run for run in runs if all(run.tags.get(key, "") == value for key, value in tags.items())]
 
     def cells(self, **tags: str) -> list[Cell]:
         return [cell for cell in self.study.cells if all(cell.tags.get(k, "") == v for k, v in tags.items())]

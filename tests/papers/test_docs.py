@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from isentrope.charts.text import signed
-from isentrope.papers.ledger import Ledger, make_ledger
-from isentrope.papers.pages import page_of, summary
+from isentrope.papers.ledger import Ledger, make_ledger, page_of, summary
 from isentrope.papers.record import Finding, Verdict
 from isentrope.papers.registry import CLAIMS, PAPERS
 from isentrope.papers.words import MARKS, power_in_words, premise_in_words, rule
