@@ -8,8 +8,7 @@ from typing import Any, cast
 
 from isentrope.analysis.compare import Choices, make_tables
 from isentrope.analysis.result_table import AVERAGE, BEST, KIND, ResultTable, lines_of
-from isentrope.analysis.rows import Row
-from isentrope.analysis.source import Source, read_source
+from isentrope.analysis.rows import Row, Source, read_source
 from isentrope.analysis.tables import html
 from isentrope.charts.chart import COLORS
 from isentrope.charts.strips import Strip, strips
