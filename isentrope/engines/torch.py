@@ -150,9 +150,9 @@ class GraphedDecoder:
         """
         columns = -(-reach // STEP) * STEP
         self.cache.reserve(columns)
-        if self.cache.place() != self._place:
+        if self.cache.moves != self._place:
             # a pool of memory ends with its last graph, so new graphs get a new one
-            self._recorded, self._place, self._pool = {}, self.cache.place(), torch.cuda.graph_pool_handle()
+            self._recorded, self._place, self._pool = {}, self.cache.moves, torch.cuda.graph_pool_handle()
         if columns not in self._recorded:
             self._recorded[columns] = self._record(columns)
         self.ids.copy_(ids_R[:, None])
@@ -195,7 +195,7 @@ class TorchEngine:
 
     def open(self, slots: Sequence[int]) -> None:
         """Begin with these conversations, all empty. Whatever was held before is forgotten."""
-        self._hold(self.model.new_cache(len(slots)), len(slots))
+        self._hold(Cache(len(slots), self.device), len(slots))
         self._rows = {slot: row for row, slot in enumerate(slots)}
         self._held = {slot: [] for slot in slots}
 
