@@ -9,8 +9,9 @@ on which other conversations happen to be in the batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -122,6 +123,21 @@ def draw(p: Tensor, uniforms: Tensor) -> Tensor:
     return torch.minimum(token, last)
 
 
+def record(run: Callable[[], Tensor], pool: Any, warm_up: bool = True) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    """A CUDA graph of a pass, and where its result lies. Libraries set themselves up and kernels are compiled by a
+    first run beside it (`warm_up`), which a graph must not hold."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        if warm_up:
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        result = run()
+    return graph, result
+
+
 STEP = 256  # columns; a graph looks at whole steps of them
 
 
@@ -139,9 +155,8 @@ class GraphedDecoder:
         device = policy.device
         self.ids = torch.zeros(rows, 1, dtype=torch.long, device=device)
         self.counts = torch.zeros(rows, dtype=torch.long, device=device)
-        self._pool: Any = None
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
-        self._place = -1
+        self._pool, self._place = cast("Any", None), -1
 
     def __call__(self, ids_R: Tensor, counts_R: Tensor, reach: int) -> Tensor:
         """The hidden state of each row after its new token; rows whose count is 0 stay as they are.
@@ -154,26 +169,14 @@ class GraphedDecoder:
             # a pool of memory ends with its last graph, so new graphs get a new one
             self._recorded, self._place, self._pool = {}, self.cache.moves, torch.cuda.graph_pool_handle()
         if columns not in self._recorded:
-            self._recorded[columns] = self._record(columns)
+            self.counts.zero_()  # so that recording moves no conversation
+            self._recorded[columns] = record(partial(self._extend, columns), self._pool, not GraphedDecoder.ready)
+            GraphedDecoder.ready = True
         self.ids.copy_(ids_R[:, None])
         self.counts.copy_(counts_R)
         graph, hidden = self._recorded[columns]
         graph.replay()
         return hidden
-
-    def _record(self, columns: int) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        self.counts.zero_()  # so that recording moves no conversation
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            if not GraphedDecoder.ready:  # libraries set themselves up on first use, which a graph must not hold
-                self._extend(columns)
-                GraphedDecoder.ready = True
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            hidden = self._extend(columns)
-        return graph, hidden
 
     def _extend(self, columns: int) -> Tensor:
         with self.policy.compute():

@@ -49,7 +49,7 @@ class FastEngine:
         self._launched: deque[_Launched] = deque()
         self._left: set[int] = set()  # rows that the device does not know yet to be empty
         self._steps = 0
-        self._seen = {"steps": 0.0, "rows": 0.0, "read": 0.0, "held": 0.0, "prefills": 0.0}
+        self._seen = dict.fromkeys(("rows", "steps", "prefills", "read", "held"), 0.0)
 
     # What an engine does
 
@@ -78,13 +78,7 @@ class FastEngine:
         if not seen["steps"]:
             return {}
         prompts = seen["read"] + seen["held"]
-        return {
-            "rows": seen["rows"] / seen["steps"],
-            "steps": seen["steps"],
-            "prefills": seen["prefills"],
-            "read": seen["read"],
-            "held": seen["held"] / prompts if prompts else 0.0,
-        }
+        return seen | {"rows": seen["rows"] / seen["steps"], "held": seen["held"] / prompts if prompts else 0.0}
 
     def close(self) -> None:
         self._drop_all()
@@ -141,9 +135,7 @@ class FastEngine:
         rows, ruled = self._host.rows, sorted(self._host.ruled)
         if len(rows) and not done:
             self._decode(rows, ruled)
-        ahead = 1 if len(rows) and not ruled else 0
-        while len(self._launched) > ahead:
-            self._take(self._launched.popleft(), done)
+        self._settle(done, ahead=1 if len(rows) and not ruled else 0)
 
     def _run_ahead(self) -> None:
         """Steps for those who are still being answered, as long as no row can leave its pages."""
@@ -160,8 +152,8 @@ class FastEngine:
             self._unit.leave(list(self._left))
             self._left.clear()
 
-    def _settle(self, done: dict[int, Sampled]) -> None:
-        while self._launched:
+    def _settle(self, done: dict[int, Sampled], ahead: int = 0) -> None:
+        while len(self._launched) > ahead:
             self._take(self._launched.popleft(), done)
 
     def _decode(self, rows: NDArray[np.int64], ruled: list[int]) -> None:
