@@ -43,10 +43,6 @@ class Answer:
         rule = self.request.temperature_of
         return rule(self.ids, entropy) if rule else self.request.temperature
 
-    def needs_entropy(self) -> bool:
-        rule = self.request.temperature_of
-        return rule is not None and rule.needs_entropy
-
     def add(self, token: int, logprob: float, entropy: float, temperature: float, tokenizer: ChatTokenizer) -> None:
         """One token more; `stop` says whether it was the last, and why."""
         self.ids.append(token)
@@ -62,13 +58,9 @@ class Answer:
             self.stop = "length"
 
     def sampled(self) -> Sampled:
-        return Sampled(
-            ids=np.array(self.ids, dtype=np.int32),
-            logprobs=np.array(self.logprobs, dtype=np.float32),
-            entropies=np.array(self.entropies, dtype=np.float32),
-            temperatures=np.array(self.temperatures, dtype=np.float32),
-            stop=self.stop,
-        )
+        ids, logprobs = np.array(self.ids, dtype=np.int32), np.array(self.logprobs, dtype=np.float32)
+        entropies, temperatures = (np.array(x, dtype=np.float32) for x in (self.entropies, self.temperatures))
+        return Sampled(ids, logprobs, entropies, temperatures, self.stop)
 
 
 def draw_next(answers: Sequence[Answer], logits: Tensor, tokenizer: ChatTokenizer) -> Tensor:
@@ -99,7 +91,8 @@ def draw_next(answers: Sequence[Answer], logits: Tensor, tokenizer: ChatTokenize
 
 def _base_entropies(answers: Sequence[Answer], logits: Tensor) -> list[float]:
     """Of the next token of each answer at its plan's temperature; 0 where no rule asks for it."""
-    if not any(answer.needs_entropy() for answer in answers):
+    rules = [answer.request.temperature_of for answer in answers]
+    if not any(rule is not None and rule.needs_entropy for rule in rules):
         return [0.0] * len(answers)
     base = torch.tensor([answer.request.temperature or 1.0 for answer in answers], device=logits.device)
     return cast("list[float]", _entropy(torch.log_softmax(logits.float() / base[:, None], dim=-1)).tolist())

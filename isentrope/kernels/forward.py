@@ -41,15 +41,6 @@ def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return (wide * weight).to(x.dtype)
 
 
-def look_weights(layer: Layer) -> Weights:
-    return (layer.norm_in, layer.q, layer.k, layer.v, layer.q_bias, layer.k_bias, layer.v_bias, layer.q_norm,
-            layer.k_norm)  # fmt: skip
-
-
-def answer_weights(layer: Layer) -> Weights:
-    return layer.o, layer.norm_out, layer.gate, layer.up, layer.down
-
-
 def look(
     x: Tensor, cos: Tensor, sin: Tensor, weights: Weights, sizes: Sizes, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -195,10 +186,11 @@ def states_of(
     pieces = (compiled(look), compiled(answer)) if compile_pieces else (look, answer)
     sizes = (parts.heads, parts.kv_heads, parts.head_size, parts.eps)
 
-    def run(x: Tensor, layer: Layer) -> Tensor:
-        q, k, v = pieces[0](x, cos, sin, look_weights(layer), sizes, dtype)
+    def run(x: Tensor, own: Layer) -> Tensor:
+        before = (own.norm_in, own.q, own.k, own.v, own.q_bias, own.k_bias, own.v_bias, own.q_norm, own.k_norm)
+        q, k, v = pieces[0](x, cos, sin, before, sizes, dtype)
         seen = attention(q, k, v, pattern, kernels)
-        return pieces[1](x, seen, answer_weights(layer), sizes, dtype)
+        return pieces[1](x, seen, (own.o, own.norm_out, own.gate, own.up, own.down), sizes, dtype)
 
     x = F.embedding(ids, parts.embed, parts.padding)
     for layer in parts.layers:

@@ -174,8 +174,8 @@ class Device:
 
         def run() -> Tensor:
             whole = self._told if recorded else packet.memory.to(self.device, non_blocking=True)
-            packed = layout.packed(whole)
-            admit(packed, whole[layout.left], whole[layout.end :], self.rows)
+            packed, left, admitted = layout.parts(whole)
+            admit(packed, left, admitted, self.rows)
             logits = self.forward.prefill(packed)
             if draws:
                 self.draw(logits, packed.last_row, step=False)

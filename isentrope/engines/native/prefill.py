@@ -72,19 +72,11 @@ class Layout:
             at += size
         return found
 
-    @property
-    def left(self) -> slice:
-        return self.cuts[3]
-
-    @property
-    def end(self) -> int:
-        """Where the admissions begin."""
-        return self.cuts[-1].stop
-
-    def packed(self, whole: Tensor) -> Packed:
-        """The parts of an array on the device that a forward pass reads."""
-        row_of, block_row, last_row, _, ids, positions, first, count, last = (whole[cut] for cut in self.cuts)
-        return Packed(ids, row_of, positions, block_row, first, count, last, last_row)
+    def parts(self, whole: Tensor) -> tuple[Packed, Tensor, Tensor]:
+        """Of an array on the device: what a forward pass reads, the rows that were left, and the admissions."""
+        row_of, block_row, last_row, left, ids, positions, first, count, last = (whole[cut] for cut in self.cuts)
+        packed = Packed(ids, row_of, positions, block_row, first, count, last, last_row)
+        return packed, left, whole[self.cuts[-1].stop :]
 
 
 class PrefillPacket:
@@ -97,7 +89,7 @@ class PrefillPacket:
         whole[: cuts[4].start], whole[cuts[4].start :] = -1, 0
         self.row_of, self.block_row, self.last_row, self.left = (whole[cut] for cut in cuts[:4])
         self.ids, self.positions, self.block_first, self.block_count, self.last = (whole[cut] for cut in cuts[4:])
-        rest = whole[layout.end :].reshape(admitted, layout.admission)
+        rest = whole[cuts[-1].stop :].reshape(admitted, layout.admission)
         self.temperatures = rest[:, 0].view(np.float32)
         self.table = rest[:, 1 : 1 + layout.table]
         self.uniforms = rest[:, 1 + layout.table :].view(np.float32)
