@@ -56,7 +56,7 @@ class HuggingFaceModel(nn.Module):
         super().__init__()
         self.lm = lm
         self.decoder: Any = lm.get_decoder()
-        self._layers: list[nn.Module] = []  # those that compute twice
+        self.computes_twice, self._layers = False, list[nn.Module]()  # those that compute twice
         head = lm.get_output_embeddings()
         if head is None or getattr(head, "bias", None) is not None:
             raise EngineError(f"{type(lm).__name__}: expected a language model head without bias")
@@ -120,15 +120,12 @@ class HuggingFaceModel(nn.Module):
             raise ConfigError(
                 f"learn.gradient_checkpointing: transformers cannot do it for {type(self.lm).__name__}; set it to false"
             )
+        self.computes_twice = True
         self.lm.gradient_checkpointing_enable({"use_reentrant": False})
         for layer in self._layers:  # a layer's own dropout would act with the flag below; its children's does not
             for name, value in vars(layer).items():
                 if "drop" in name and isinstance(value, float):
                     setattr(layer, name, 0.0)
-
-    @property
-    def computes_twice(self) -> bool:
-        return bool(self._layers)
 
     def extend(
         self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -30,11 +29,7 @@ PATIENCE = 8  # steps that a request waits for others, so that several are read 
 AHEAD = 3  # steps that are under way when responses are handed out
 
 
-@dataclass(frozen=True)
-class _Launched:
-    rows: NDArray[np.int64]
-    serial: NDArray[np.int64]
-    drawn: Drawn
+_Launched = tuple[NDArray[np.int64], NDArray[np.int64], Drawn]  # rows, their serial numbers then, and what is drawn
 
 
 class FastEngine:
@@ -195,13 +190,13 @@ class FastEngine:
         self._unit.warm(at, self._host.warmth[at])
 
     def _launch(self, rows: NDArray[np.int64]) -> None:
-        self._launched.append(_Launched(rows, self._host.serial[rows], self._unit.drawn()))
+        self._launched.append((rows, self._host.serial[rows], self._unit.drawn()))
 
     def _take(self, launched: _Launched, done: dict[int, Sampled]) -> None:
         """Write down what a step has drawn."""
-        values = launched.drawn.wait()
-        rows = launched.rows[self._host.serial[launched.rows] == launched.serial]
-        for row, stop in self._host.add(rows, values).items():
+        rows, serial, drawn = launched
+        values = drawn.wait()
+        for row, stop in self._host.add(rows[self._host.serial[rows] == serial], values).items():
             request = self._host.requests[row]
             held = self._held[request.slot]
             sampled = self._host.end(row, stop)

@@ -103,7 +103,7 @@ def read_answer(client: ApiClient, answer: dict[str, Any]) -> Answer:
     if not isinstance(text, str):
         raise Failed("the content of its answer is not text")
     counts = [_count(answer.get("usage"), name) for name in ("prompt_tokens", "completion_tokens")]
-    return Answer(client.hide(text), cut_off, counts[0] or 0, counts[1] or 0, None not in counts)
+    return Answer(client.key.hide(text), cut_off, counts[0] or 0, counts[1] or 0, None not in counts)
 
 
 def _count(usage: Any, name: str) -> int | None:
@@ -265,7 +265,7 @@ class OpenAIEngine:
 
     def _complaint(self, failure: Failed) -> str:
         status = 300 if 300 <= failure.status < 400 else failure.status
-        named = self._client.key_name
+        named = self._client.key.name
         advice = _NO_KEY if status in (401, 403) and not named else _ADVICE.get(status, "").replace("KEY", named)
         return f"{self._client.url}: {_in_words(failure)}" + (f"; {advice}" if advice else "")
 

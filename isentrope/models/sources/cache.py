@@ -35,10 +35,8 @@ def cache_folder() -> Path:
     own = os.environ.get("ISENTROPE_CACHE")
     if own:
         return expanded(own, "ISENTROPE_CACHE")
-    if sys.platform == "darwin":
-        return expanded("~/Library/Caches", "ISENTROPE_CACHE") / "isentrope"
-    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
-    return expanded(base or "~/.cache", "ISENTROPE_CACHE") / "isentrope"
+    given = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME") or "~/.cache"
+    return expanded("~/Library/Caches" if sys.platform == "darwin" else given, "ISENTROPE_CACHE") / "isentrope"
 
 
 @contextmanager

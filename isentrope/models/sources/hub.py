@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from isentrope.core.errors import EngineError
@@ -64,10 +65,9 @@ def cached_models() -> Iterator[tuple[str, Path]]:
 def _whole(folder: Path) -> bool:
     if not (folder / "config.json").is_file() or not has_tokenizer(folder):
         return False
-    try:
+    with suppress(EngineError):
         return bool(weight_shapes(folder))
-    except EngineError:
-        return False
+    return False
 
 
 def download(repository: str, revision: str, endpoint: str | None = None) -> Path:
