@@ -20,7 +20,7 @@ def make_engine(config: RunConfig, policy: Policy | None) -> Engine:
         return OpenAIEngine(config.engine)
     assert policy is not None
     if config.engine.kind == "vllm":
-        from isentrope.engines.vllm.engine import VllmEngine
+        from isentrope.engines.vllm import VllmEngine
 
         return VllmEngine(policy, config)
     kind = config.engine.kind
