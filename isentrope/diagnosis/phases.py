@@ -133,12 +133,7 @@ def risen(rise: Rise) -> str:
 
 
 def sunk(rise: Rise, level: float) -> str:
+    eruption, peak = f"The eruption of step {rise.onset}", f"{rise.top:.3g} nats a token at its peak, step {rise.peak}"
     if rise.settled:
-        return (
-            f"The eruption of step {rise.onset} rises no further: {rise.top:.3g} nats a token at its peak, "
-            f"step {rise.peak}; entropy stays at {level:.3g}, {rise.before:.3g} before."
-        )
-    return (
-        f"The eruption of step {rise.onset} subsides: {rise.top:.3g} nats a token at its peak, step {rise.peak}; "
-        f"{level:.3g} now, {rise.before:.3g} before."
-    )
+        return f"{eruption} rises no further: {peak}; entropy stays at {level:.3g}, {rise.before:.3g} before."
+    return f"{eruption} subsides: {peak}; {level:.3g} now, {rise.before:.3g} before."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from isentrope.diagnosis.alarm_rules import WEIGH
+from isentrope.diagnosis.alarms import WEIGH
 from isentrope.runs.folder import Run
 
 SEVERITIES = ("good", "note", "warning", "bad")

@@ -60,11 +60,6 @@ class Rise:
     def amplitude(self) -> float:
         return self.top - self.before
 
-    @property
-    def relative(self) -> float:
-        """How many times the level before the rise is; infinite from a level of zero."""
-        return self.amplitude / self.before if self.before > 0 else math.inf
-
 
 class RiseDetector:
     """Feed it with `look`, step by step; `rises` has what was found so far, `rising` whether one is under way."""
@@ -139,7 +134,7 @@ class RiseDetector:
         """Position of the onset, if the last few numbers tell of a rise."""
         window = self._smooth[-min(self._seen, REACH) :]
         low, now = min(window), self._smooth[-1]
-        if not _is_large(low, now) or not self._stands_out(low, now, self.noise):
+        if not _is_large(low, now) or self._times(now, low) < IN_NOISE * self.noise:
             return None
         return self._onset(len(self._smooth) - len(window) + window.index(low))
 
@@ -154,7 +149,7 @@ class RiseDetector:
             return None
         wander = 1.4826 * median(abs(self._times(value, low)) for value in past)  # differences tell little of it
         noise = max(wander, self._noise_in(past))
-        if not self._stands_out(low, now, noise * MEDIAN * math.sqrt(1 / len(past) + 1 / len(last))):
+        if self._times(now, low) < IN_NOISE * (noise * MEDIAN * math.sqrt(1 / len(past) + 1 / len(last))):
             return None
         # single numbers may fall back all along: the onset best parts those near the old level from those near the new
         half, best, score = 0.5 * self._times(now, low), (0, 0), 0
@@ -162,9 +157,6 @@ class RiseDetector:
             score += 1 if self._times(values[place], low) > half else -1
             best = max(best, (score, place))
         return len(self._values) - len(values) + best[1]
-
-    def _stands_out(self, low: float, now: float, noise: float) -> bool:
-        return self._times(now, low) >= IN_NOISE * noise
 
     def _onset(self, trough: int) -> int:
         """One after the last number that was still at the level of the trough."""
@@ -221,26 +213,14 @@ class RiseDetector:
 
     def state_dict(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""
-        return {
-            "rises": [asdict(rise) for rise in self.rises],
-            "rising": self.rising,
-            "steps": list(self._steps),
-            "values": list(self._values),
-            "smooth": list(self._smooth),
-            "highest": self._highest,
-            "seen": self._seen,
-            "stale": self._stale,
-            "slow_top": self._slow_top,
-            "slow_stale": self._slow_stale,
-        }
+        state = {name.lstrip("_"): value for name, value in vars(self).items()}
+        return state | {"rises": [asdict(rise) for rise in self.rises]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """States of before the slow test know nothing of it."""
+        for name in vars(self):
+            setattr(self, name, state.get(name.lstrip("_"), getattr(self, name)))
         self.rises = [Rise(**rise) for rise in state["rises"]]
-        self.rising, self._seen, self._stale = bool(state["rising"]), int(state["seen"]), int(state["stale"])
-        self._steps, self._values = list(state["steps"]), list(state["values"])
-        self._smooth, self._highest = list(state["smooth"]), float(state["highest"])
-        # states of before the slow test have neither
-        self._slow_top, self._slow_stale = float(state.get("slow_top", 0.0)), int(state.get("slow_stale", 0))
 
 
 def _is_large(low: float, now: float) -> bool:
