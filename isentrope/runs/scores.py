@@ -12,27 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow  # pyright: ignore[reportMissingTypeStubs]
-import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode, Scores
 from isentrope.runs.atomic import write_atomically
-
-pa: Any = pyarrow  # it comes without type information
-pq: Any = pyarrow.parquet
+from isentrope.runs.episodes import damaged, pa, parquet, pq
 
 FORMAT = "1"
 _FORMAT_KEY = b"isentrope.scores"
-_COLUMNS: dict[str, Any] = {
-    "episode": pa.int64(),
-    "turn": pa.int64(),
-    "advantages": pa.list_(pa.float32()),
-    "ratios": pa.list_(pa.float32()),
-    "weights": pa.list_(pa.float32()),
-}
-_SINCE = ("weights",)  # columns that older files lack
+_FLOATS: Any = pa.list_(pa.float32())
+_COLUMNS = [("episode", pa.int64()), ("turn", pa.int64()), ("advantages", _FLOATS), ("ratios", _FLOATS)]
+_SINCE = [("weights", _FLOATS)]  # columns that older files lack
 
 
 def write_scores(path: Path, scores: Scores) -> None:
@@ -42,16 +33,8 @@ def write_scores(path: Path, scores: Scores) -> None:
     for values_N in (scores.advantage_N, scores.ratio_N, scores.weight_N):
         if values_N is not None:
             values = pa.array(values_N.astype(np.float32))
-            arrays.append(pa.ListArray.from_arrays(pa.array(offsets), values, type=pa.list_(pa.float32())))
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        pa.Table.from_arrays(arrays, schema=_schema(scores.weight_N is not None)),
-        sink,
-        compression="zstd",
-        write_statistics=False,
-        write_page_checksum=True,
-    )
-    write_atomically(path, sink.getvalue().to_pybytes())
+            arrays.append(pa.ListArray.from_arrays(pa.array(offsets), values, type=_FLOATS))
+    write_atomically(path, parquet(arrays, _schema(scores.weight_N is not None)))
 
 
 def read_scores(path: Path) -> Scores:
@@ -70,8 +53,7 @@ def read_scores(path: Path) -> Scores:
             weight_N=_joined(table.column("weights")) if weighed else None,
         )
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise RunError(f"could not read {path}: {reason}; the file is damaged or missing, delete it") from error
+        raise damaged(path, error) from error
 
 
 def check_scores(path: Path, scores: Scores, episodes: list[Episode]) -> None:
@@ -87,8 +69,7 @@ def check_scores(path: Path, scores: Scores, episodes: list[Episode]) -> None:
 
 
 def _schema(weighed: bool) -> Any:
-    columns = [(name, kind) for name, kind in _COLUMNS.items() if weighed or name not in _SINCE]
-    return pa.schema(columns, metadata={_FORMAT_KEY: FORMAT.encode()})
+    return pa.schema(_COLUMNS + (_SINCE if weighed else []), metadata={_FORMAT_KEY: FORMAT.encode()})
 
 
 def _joined(column: Any) -> NDArray[np.float32]:
