@@ -22,7 +22,7 @@ from isentrope.metrics.temperature import MARK, entropy_temperature
 from isentrope.report.groups import Group, differences, grouped
 from isentrope.report.overlay import SEEDS_BAND, overlays
 from isentrope.report.shell import alarm_list, document, figure, nav, phase_key, section
-from isentrope.report.story import Story, open_run, story_of
+from isentrope.report.story import open_run, story_of
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import Run, leaves
 
@@ -49,7 +49,8 @@ def read_groups(runs: Sequence[Path], rows: Mapping[str, Sequence[Path]]) -> lis
 
 def comparison(groups: Sequence[Group]) -> str:
     runs = named(groups)
-    short = _names_are_short(groups)
+    # whether every chart can name its lines; else the names would take more room than the lines
+    short = sum(len(group.label) + 6 for group in groups) <= _MOST_LETTERS
     sections = {"Results": results(groups), "Phases and alarms": _stories(runs)}
     for title, drawn in overlays(groups).items():
         sizes = ["whole" if one.key.startswith("eval/") else "half" for one in drawn]
@@ -61,22 +62,16 @@ def comparison(groups: Sequence[Group]) -> str:
     names = " · ".join(group.name for group in groups)
     told = f'<p class="names">{safe(clipped(names, 400))}</p>' if short else ""
     head = f"<header><h1>{title}</h1>{told}</header>"
-    page = nav([title for title, inside in sections.items() if inside]) + head + _lines(groups) + body
+    page = nav([title for title, inside in sections.items() if inside]) + head + _lines(groups, short) + body
     return document(f"{title}: {clipped(names, 100)}", page, _FOOT)
 
 
-def _names_are_short(groups: Sequence[Group]) -> bool:
-    """Whether every chart can name its lines; else the names would take more room than the lines."""
-    return sum(len(group.label) + 6 for group in groups) <= _MOST_LETTERS
-
-
-def _lines(groups: Sequence[Group]) -> str:
+def _lines(groups: Sequence[Group], short: bool) -> str:
     """Which line is which run, once for the whole page."""
     rows: list[str] = []
     for number, group in enumerate(groups):
-        heat = next(
-            filter(None, (entropy_temperature(leaves(run.config), run.of_kind("train")) for run in group.runs)), ""
-        )
+        heats = (entropy_temperature(leaves(run.config), run.of_kind("train")) for run in group.runs)
+        heat = next(filter(None, heats), "")
         told = safe(_described(group.runs[0])) + (f" · {MARK} {safe(heat)}" if heat else "")
         seeds = ", ".join(str(run.setting("run.seed", "?")) for run in group.runs)
         several = f" · {len(group.runs)} seeds ({safe(clipped(seeds, 60))}): their mean" if len(group.runs) > 1 else ""
@@ -85,7 +80,7 @@ def _lines(groups: Sequence[Group]) -> str:
     if any(len(group.runs) > 1 for group in groups):
         seeds = "at the steps that all of them have"
         notes.insert(0, f"Runs that differ only in run.seed are drawn as one line, {seeds}; {SEEDS_BAND}.")
-    if not _names_are_short(groups):
+    if not short:
         notes.append("Small charts leave the names out; rest the pointer on one for them.")
     if len(groups) > COLORS:
         notes.append(f"There are more lines than the {COLORS} colours and dashes, which begin anew.")
@@ -109,14 +104,12 @@ def named(groups: Sequence[Group]) -> list[tuple[str, Run]]:
     ]
 
 
-def _strip(name: str, run: Run, story: Story) -> Strip | None:
-    steps = [int(record["step"]) for record in run.of_kind("train")]
-    return Strip(name, min(steps), max(steps), story.shades, story.flags) if steps else None
-
-
 def _stories(runs: Sequence[tuple[str, Run]]) -> str:
     told = [(name, run, story_of(run)) for name, run in runs]
-    rows = [strip for name, run, story in told if (strip := _strip(name, run, story)) is not None]
+    rows: list[Strip] = []
+    for name, run, story in told:
+        if steps := [int(record["step"]) for record in run.of_kind("train")]:
+            rows.append(Strip(name, min(steps), max(steps), story.shades, story.flags))
     wide, narrow = strips(rows, 1060), strips(rows, 420)
     parts: list[str] = []
     if wide:

@@ -47,7 +47,8 @@ def page(run: Run, warmup: Run | None) -> str:
         parts.append('<p class="note">Nothing has been measured yet. Write the report again in a while.</p>')
     episodes = _episodes(run)
     parts += [section("Episodes", episodes)] if episodes else []
-    parts += [section("Settings", _settings(run))] if run.config_text else []
+    settings = f"<summary>config.toml</summary><pre>{safe(run.config_text)}</pre>"
+    parts += [section("Settings", f'<details class="card settings">{settings}</details>')] if run.config_text else []
     titles = [title for title, body in sections.items() if body] + (["Episodes"] if episodes else [])
     top = nav(titles) + _header(run) + _numbers(run, warmup) + _what_happened(run, story)
     return document(run.name, top + "".join(parts), _FOOT)
@@ -152,7 +153,3 @@ def _episodes(run: Run) -> str:
     parts = [render(one, tokens, is_open=number == opened) for number, one in enumerate(chosen)]
     parts += [f'<p class="note">{safe(problem)}</p>' for problem in problems]
     return legend() + "".join(parts) if parts else ""
-
-
-def _settings(run: Run) -> str:
-    return f'<details class="card settings"><summary>config.toml</summary><pre>{safe(run.config_text)}</pre></details>'

@@ -148,22 +148,10 @@ def _scored(context: Ints, action: Ints) -> Episode:
     """An episode of one turn, so that the batch builder can pack it."""
     unknown = np.zeros(len(action), dtype=np.float32)
     turn = Turn(
-        observation="",
-        admissible=None,
-        anchor="",
-        context_ids=context,
-        continues=False,
-        response_ids=action,
-        logprobs=unknown,
-        entropies=unknown,
-        temperatures=np.ones(len(action), dtype=np.float32),
-        think_span=None,
-        action_span=None,
-        action=None,
-        verdict="ok",
-        stop="tag",
-        reward=0.0,
-    )
+        observation="", admissible=None, anchor="", context_ids=context, continues=False, response_ids=action,
+        logprobs=unknown, entropies=unknown, temperatures=np.ones(len(action), dtype=np.float32), think_span=None,
+        action_span=None, action=None, verdict="ok", stop="tag", reward=0.0,
+    )  # fmt: skip
     return Episode("", "", 0, "", "", 0, 0, "act", (turn,), success=False, stop="terminated")
 
 
