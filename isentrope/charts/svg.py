@@ -1,4 +1,5 @@
-"""Charts as SVG: the lines of a chart, and the picture around them with its title, its one legend and its notes.
+"""Charts as SVG: the lines of a chart, and the picture around them with its title, its one legend and its notes;
+and strips, the phases and alarms of several runs over the same steps.
 
 Colours are classes (`c0` to `c7`): in a page its style sheet decides about light and dark, a picture brings its own.
 """
@@ -6,12 +7,12 @@ Colours are classes (`c0` to `c7`): in a page its style sheet decides about ligh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from textwrap import wrap
 
 from isentrope.charts import axes
 from isentrope.charts.axes import LETTER, Scale
-from isentrope.charts.chart import Chart, Series, moving_mean, thinned
+from isentrope.charts.chart import Chart, Flag, Panel, Series, Shade, moving_mean, thinned
 from isentrope.charts.style import PALETTE, plain_chart_style
 from isentrope.charts.text import safe
 
@@ -134,3 +135,45 @@ def _band(series: Series, across: Scale, up: Scale) -> str:
         return ""
     edge = [f"{x:.1f} {high:.1f}" for x, _, high in known] + [f"{x:.1f} {low:.1f}" for x, low, _ in reversed(known)]
     return f'<path class="band c{series.color}" d="M{"L".join(edge)}Z"/>'
+
+
+_STRIP, _BAR = 40, 16  # heights
+_MOST_FLAGS = 60
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A run from its first step to its last."""
+
+    name: str
+    first: int
+    last: int
+    shades: tuple[Shade, ...] = ()
+    flags: tuple[Flag, ...] = ()
+
+
+def strips(runs: Sequence[Strip], width: int) -> str:
+    """Eruptions and subsidence shaded, alarms flagged; nothing without runs."""
+    if not runs:
+        return ""
+    height = axes.TOP + _STRIP * len(runs) + axes.BOTTOM
+    scale = Scale(min(run.first for run in runs) - 0.5, max(run.last for run in runs) + 0.5, 12, width - axes.RIGHT)
+    letters = int((width - 24) / LETTER)
+    parts: list[str] = []
+    for number, run in enumerate(runs):
+        top = axes.TOP + _STRIP * number
+        short = run.name if len(run.name) <= letters else run.name[: letters - 1] + "…"
+        parts.append(f'<text class="run" x="12" y="{top + 11}">{safe(short)}</text>{_strip(run, scale, top + 17)}')
+    axis = axes.x_axis("step", scale, height, 12, width - axes.RIGHT)
+    return element("".join(parts) + axis, width, height, "Phases and alarms of the runs over their steps")
+
+
+def _strip(run: Strip, scale: Scale, top: float) -> str:
+    def bar(style: str, first: float, last: float) -> str:
+        x = scale(first - 0.5)
+        return f'<rect class="{style}" x="{x:.1f}" y="{top}" width="{scale(last + 0.5) - x:.1f}" height="{_BAR}"/>'
+
+    ground = [bar("strip-ground", shade.first, shade.last) for shade in run.shades if shade.name != "descent"]
+    panel = Panel([], shades=run.shades, flags=run.flags[:_MOST_FLAGS])
+    flags = axes.alarm_flags(panel, scale, top, top + _BAR, top + _BAR / 2)
+    return "".join([bar("strip-none", run.first, run.last), *ground, axes.phase_bands(panel, scale, top, _BAR), flags])

@@ -15,9 +15,8 @@ from isentrope.agent.context import context_lengths
 from isentrope.core.stats import wilson
 from isentrope.core.types import CUTS, FAILURES, FAULTS, Episode
 from isentrope.learning.tokens import step_tokens
-from isentrope.metrics.entropy import entropy_metrics, key_part, likelihood_metrics
+from isentrope.metrics.entropy import entropy_metrics, key_part, likelihood_metrics, surprisal_metrics
 from isentrope.metrics.means import Metrics, known_means, mean
-from isentrope.metrics.surprisal import surprisal_metrics
 from isentrope.metrics.temperature import temperature_metrics
 
 __all__ = ["Metrics", "eval_metrics", "key_part", "rollout_metrics"]

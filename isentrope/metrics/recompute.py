@@ -18,10 +18,9 @@ from isentrope.metrics.episodes import eval_metrics, rollout_metrics
 from isentrope.metrics.log import record_of
 from isentrope.metrics.means import Metrics
 from isentrope.metrics.observe import Observer
-from isentrope.runs.episodes import episode_files, read_episodes
+from isentrope.runs.episodes import check_scores, episode_files, read_episodes, read_scores
 from isentrope.runs.layout import METRICS, dropped_path, scores_path, train_path
 from isentrope.runs.log import Record, read_records
-from isentrope.runs.scores import check_scores, read_scores
 from isentrope.runs.token_texts import read_token_texts
 
 # What episodes can tell. A number of these that the run wrote and that does not come out again is a difference.

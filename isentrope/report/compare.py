@@ -12,8 +12,7 @@ from isentrope.analysis.rows import Row
 from isentrope.analysis.source import Source, read_source
 from isentrope.analysis.tables import html
 from isentrope.charts.chart import COLORS
-from isentrope.charts.strips import Strip, strips
-from isentrope.charts.svg import key
+from isentrope.charts.svg import Strip, key, strips
 from isentrope.charts.text import clipped, safe, unbroken
 from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError, RunError

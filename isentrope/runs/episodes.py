@@ -2,6 +2,12 @@
 
 An episode without turns keeps one row, with `turn` = -1. Equal episodes give equal bytes. Any Parquet
 reader can open the files, e.g. `pandas.read_parquet`.
+
+Scores, a step's advantages, ratios and loss weights, have a file beside the episodes: a row per response that was
+learnt from, `episode` and `turn` as in the episode file, `advantages` as they were learnt from (after all methods),
+`ratios` of new to old probability at the first pass over the token (NaN: the token was left out of the update), and
+`weights` of the tokens' policy losses in the updates that were made (files of older versions lack them). It is written
+after the update, so a step under way has none yet.
 """
 
 from __future__ import annotations
@@ -17,9 +23,10 @@ from typing import Any, cast
 import numpy as np
 import pyarrow  # pyright: ignore[reportMissingTypeStubs]
 import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
+from numpy.typing import NDArray
 
 from isentrope.core.errors import RunError
-from isentrope.core.types import Episode, Floats, Ints, Turn
+from isentrope.core.types import Episode, Floats, Ints, Scores, Turn
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.layout import EPISODES
 
@@ -103,10 +110,10 @@ def pack_episodes(episodes: Sequence[Episode]) -> bytes:
             for name in _TURN:
                 columns[name].append(None if turn is None else _storable(getattr(turn, _attribute(name))))
     arrays = [_column(name, values) for name, values in columns.items()]
-    return parquet(arrays, _SCHEMA, [_leaf(name) for name in _SCHEMA.names if name not in _MEASURED])
+    return _parquet(arrays, _SCHEMA, [_leaf(name) for name in _SCHEMA.names if name not in _MEASURED])
 
 
-def parquet(arrays: Sequence[Any], schema: Any, with_dictionary: Any = True) -> bytes:
+def _parquet(arrays: Sequence[Any], schema: Any, with_dictionary: Any = True) -> bytes:
     """A file of these columns. `with_dictionary`: which of them name each value once, or all."""
     sink, table = pa.BufferOutputStream(), pa.Table.from_arrays(arrays, schema=schema)
     options = {"compression": "zstd", "write_statistics": False, "write_page_checksum": True}
@@ -146,7 +153,7 @@ def _in_a_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def damaged(path: object, error: Exception) -> RunError:
+def _damaged(path: object, error: Exception) -> RunError:
     return RunError(f"could not read {path}: {_in_a_line(error)}; the file is damaged or missing, delete it")
 
 
@@ -157,7 +164,7 @@ def _read(source: Any, path: str) -> list[Episode]:
         if not problem:
             return _episodes(_completed(table))
     except (pa.ArrowException, OSError, ValueError, TypeError, IndexError) as error:
-        raise damaged(path, error) from error
+        raise _damaged(path, error) from error
     raise RunError(f"could not read {path}: {problem}")
 
 
@@ -231,3 +238,60 @@ def _cut(column: Any) -> list[Ints | Floats]:
     """The rows of a list column as arrays of their own: views would be read-only and hold the whole file."""
     chunks = [(chunk.values.to_numpy(), chunk.offsets.to_numpy()) for chunk in column.chunks]
     return [values[a:b].copy() for values, offsets in chunks for a, b in pairwise(offsets)]
+
+
+_SCORES_KEY = b"isentrope.scores"
+_FLOATS: Any = pa.list_(pa.float32())
+_SCORES = [("episode", pa.int64()), ("turn", pa.int64()), ("advantages", _FLOATS), ("ratios", _FLOATS)]
+_WEIGHTS = [("weights", _FLOATS)]  # columns that older files lack
+
+
+def write_scores(path: Path, scores: Scores) -> None:
+    """Write the file in one piece: it is there in full or not at all."""
+    offsets = np.cumsum([0, *scores.length_U.tolist()], dtype=np.int32)
+    arrays = [pa.array(scores.episode_U), pa.array(scores.turn_U)]
+    for values_N in (scores.advantage_N, scores.ratio_N, scores.weight_N):
+        if values_N is not None:
+            values = pa.array(values_N.astype(np.float32))
+            arrays.append(pa.ListArray.from_arrays(pa.array(offsets), values, type=_FLOATS))
+    write_atomically(path, _parquet(arrays, _scores_schema(scores.weight_N is not None)))
+
+
+def read_scores(path: Path) -> Scores:
+    try:
+        table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+        metadata: dict[bytes, bytes] = table.schema.metadata or {}
+        weighed = "weights" in table.column_names
+        if metadata.get(_SCORES_KEY, b"").decode(errors="replace") != FORMAT or table.schema != _scores_schema(weighed):
+            raise ValueError("its columns are not those of a file of scores, or another version wrote it")
+        return Scores(
+            episode_U=table.column("episode").to_numpy(),
+            turn_U=table.column("turn").to_numpy(),
+            length_U=np.array([len(row) for row in table.column("advantages")], dtype=np.int64),
+            advantage_N=_flat(table.column("advantages")),
+            ratio_N=_flat(table.column("ratios")),
+            weight_N=_flat(table.column("weights")) if weighed else None,
+        )
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+        raise _damaged(path, error) from error
+
+
+def check_scores(path: Path, scores: Scores, episodes: list[Episode]) -> None:
+    """Refuse scores that do not belong to these episodes."""
+    fits = all(
+        0 <= e < len(episodes) and 0 <= t < len(episodes[e].turns) and len(episodes[e].turns[t].response_ids) == length
+        for e, t, length in scores.responses()
+    )
+    total = int(scores.length_U.sum())
+    columns = [values for values in (scores.advantage_N, scores.ratio_N, scores.weight_N) if values is not None]
+    if not fits or any(len(values) != total for values in columns):
+        raise RunError(f"{path} does not belong to the episodes beside it: other responses, or of other lengths")
+
+
+def _scores_schema(weighed: bool) -> Any:
+    return pa.schema(_SCORES + (_WEIGHTS if weighed else []), metadata={_SCORES_KEY: FORMAT.encode()})
+
+
+def _flat(column: Any) -> NDArray[np.float32]:
+    parts = [chunk.flatten().to_numpy() for chunk in column.chunks]
+    return np.concatenate([np.empty(0, dtype=np.float32), *parts])
