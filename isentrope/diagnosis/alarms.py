@@ -21,8 +21,7 @@ from statistics import fmean, median
 from typing import Any, ClassVar
 
 from isentrope.core.text import percent
-from isentrope.diagnosis.phases import ERUPTION, PhaseChange, PhaseDetector, risen
-from isentrope.diagnosis.rise_detector import RiseDetector
+from isentrope.diagnosis.phases import ERUPTION, PhaseChange, PhaseDetector, RiseDetector, risen
 
 Metrics = Mapping[str, float | None]
 Trouble = tuple[str, str, dict[str, float]]  # text, remedy and numbers of an alarm
@@ -198,9 +197,8 @@ class Mismatch(Rule):
         if kl > self.KL:
             parts.append(f"the KL between them is {kl:.2g} nats a token (limit {self.KL:g})")
         if truncated > self.TRUNCATED:
-            parts.append(
-                f"{percent(truncated)} of the tokens are beyond learn.mismatch_cap (limit {percent(self.TRUNCATED)})"
-            )
+            limit = percent(self.TRUNCATED)
+            parts.append(f"{percent(truncated)} of the tokens are beyond learn.mismatch_cap (limit {limit})")
         if not parts:
             return None
         return (

@@ -59,8 +59,7 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
     if "valid_ratio" in validity:
         metrics["valid_ratio"] = validity["valid_ratio"]
     metrics |= {f"cut/{stop}": float(count) for stop, count in ended_by(CUTS, episodes).items()}
-    faults = lost_to_faults(episodes)
-    if faults:
+    if faults := lost_to_faults(episodes):
         metrics["failures"] = float(faults)
         metrics |= {f"failures/{kind}": float(count) for kind, count in ended_by(FAILURES, episodes).items()}
     return {f"eval/{key_part(split)}/{key}": value for key, value in metrics.items()}

@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from isentrope.core.types import Episode, Scores
-from isentrope.diagnosis.alarms import Alarm, Alarms
+from isentrope.diagnosis.alarms import Alarm, Alarms, number
 from isentrope.learning.tokens import step_tokens
 from isentrope.metrics.degeneracy import degeneracy_metrics
 from isentrope.metrics.entropy import predicted_drift
@@ -61,11 +61,11 @@ class Drift(_Remembering):
         self.var_p = self.var_d = self.cov = 0.0  # sums of products of deviations (Welford)
 
     def look(self, metrics: Mapping[str, float | None]) -> Metrics:
-        entropy, before = _number(metrics.get("entropy/token")), self.entropy
+        entropy, before = number(metrics, "entropy/token"), self.entropy
         measured = entropy - before if entropy is not None and before is not None else None
         if measured is not None and self.forecast is not None:
             self._pair(self.forecast, measured)
-        self.entropy, self.forecast = entropy, _number(metrics.get("drift/predicted"))
+        self.entropy, self.forecast = entropy, number(metrics, "drift/predicted")
         found = {} if measured is None else {"drift/measured": measured}
         if self.signed:
             found["drift/agreement"] = self.agreed / self.signed
@@ -94,7 +94,7 @@ class LengthDrift(_Remembering):
         self.first: list[float] = []
 
     def look(self, metrics: Mapping[str, float | None]) -> Metrics:
-        length = _number(metrics.get("response/tokens"))
+        length = number(metrics, "response/tokens")
         if length is None:
             return {}
         if len(self.first) < FIRST_STEPS:
@@ -102,10 +102,6 @@ class LengthDrift(_Remembering):
             return {}
         start = fmean(self.first)
         return {"degeneracy/length_drift": length / start} if start > 0 else {}
-
-
-def _number(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 @dataclass(frozen=True)

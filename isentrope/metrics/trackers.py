@@ -42,7 +42,6 @@ class Tracker(Protocol):
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Numbers of one step, all finite. A step may come more than once, with other metrics or with the same."""
-        ...
 
     def close(self) -> None: ...
 

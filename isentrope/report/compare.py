@@ -34,7 +34,6 @@ _MANY_COLUMNS = 6  # more are set closer
 
 
 def write_comparison(runs: Sequence[Path], rows: Mapping[str, Sequence[Path]], out: Path) -> Path:
-    """Write the page and return its path."""
     write_atomically(out, comparison(read_groups(runs, rows)).encode("utf-8", "replace"))
     return out
 
@@ -96,11 +95,8 @@ def _described(run: Run) -> str:
 
 def named(groups: Sequence[Group]) -> list[tuple[str, Run]]:
     """Every run with a name of its own: that of its group, and its own where the group has several."""
-    return [
-        (group.name if len(group.runs) == 1 else f"{group.name}: {run.name}", run)
-        for group in groups
-        for run in group.runs
-    ]
+    members = [(group, run) for group in groups for run in group.runs]
+    return [(f"{group.name}: {run.name}" if len(group.runs) > 1 else group.name, run) for group, run in members]
 
 
 def _stories(runs: Sequence[tuple[str, Run]]) -> str:

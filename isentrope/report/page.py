@@ -100,18 +100,15 @@ def _imitation_facts(run: Run) -> dict[str, object]:
 def _numbers(run: Run, warmup: Run | None) -> str:
     training = run.of_kind("train") or run.of_kind("sft")
     cards = [_success_card(run, warmup)]
-    valid = [record["valid_ratio"] for record in training if isinstance(record.get("valid_ratio"), float)]
-    if valid:
+    if valid := [record["valid_ratio"] for record in training if isinstance(record.get("valid_ratio"), float)]:
         cards.append(card("Valid actions", percent(valid[-1], 1), f"from {percent(valid[0], 1)}"))
-    solved = [record["rft/solved"] for record in training if isinstance(record.get("rft/solved"), float)]
-    if solved:
+    if solved := [record["rft/solved"] for record in training if isinstance(record.get("rft/solved"), float)]:
         cards.append(card("Own games solved", percent(solved[0], 1), "before the first update; these are imitated"))
     if training:
         planned = run.setting("run.steps") if run.of_kind("train") else None
         done = len({record["step"] for record in training})
         cards.append(card("Steps" if planned else "Updates", f"{done:,}", f"of {safe(planned)}" if planned else ""))
-    seconds = seconds_of(run)
-    if seconds:
+    if seconds := seconds_of(run):
         cards.append(card("Time", duration(seconds), f"{duration(seconds / max(len(training), 1))} a step"))
     return f'<div class="numbers">{"".join(cards)}</div>' if any(cards) else ""
 

@@ -45,8 +45,7 @@ class CheckpointRetention:
     def settle(self, checkpoint: Path) -> None:
         """Compare the newest checkpoint with the best and clear old ones away. Called again when a run is resumed:
         it may have been killed before it got here."""
-        success = read_record(checkpoint)["success"]
-        if success is not None:
+        if (success := read_record(checkpoint)["success"]) is not None:
             best = best_checkpoint(self.folder)
             if best is None or success >= best[1] or best[0] == checkpoint.name:
                 told = json.dumps({"name": checkpoint.name, "success": success}) + "\n"

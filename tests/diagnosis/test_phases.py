@@ -12,9 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.diagnosis import rise_detector as limits
-from isentrope.diagnosis.phases import DESCENT, ERUPTION, SUBSIDENCE, PhaseDetector, find_phases
-from isentrope.diagnosis.rise_detector import Rise, RiseDetector, find_rises
+from isentrope.diagnosis import phases as limits
+from isentrope.diagnosis.phases import (
+    DESCENT,
+    ERUPTION,
+    SUBSIDENCE,
+    PhaseDetector,
+    Rise,
+    RiseDetector,
+    find_phases,
+    find_rises,
+)
 from tests.diagnosis.naive_rises import naive_rises
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -174,11 +174,8 @@ def state_findings(course: Run) -> list[Finding]:
 
 def switch_findings(course: Run) -> list[Finding]:
     """Methods that an alarm switched on, in the run's own words."""
-    return [
-        Finding("switched", str(event.get("text")), "note", {}, (int(event["step"]),))
-        for event in course.events
-        if _says(event, "switch")
-    ]
+    said = [event for event in course.events if _says(event, "switch")]
+    return [Finding("switched", str(event.get("text")), "note", {}, (int(event["step"]),)) for event in said]
 
 
 def _says(event: Mapping[str, Any], kind: str) -> bool:
@@ -222,8 +219,7 @@ def alarm_findings(course: Run, given: Sequence[Alarm]) -> list[Finding]:
 
 def failure_findings(course: Run) -> list[Finding]:
     lost = course.curve("failures")
-    total = sum(lost.values)
-    if not total:
+    if not (total := sum(lost.values)):
         return []
     per_step = (course.amount("rollout.groups") or 0) * (course.amount("rollout.group_size") or 0)
     share = total / (per_step * len(lost)) if per_step else 0.0

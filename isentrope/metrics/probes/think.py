@@ -98,8 +98,7 @@ class _Response:
         """The tokens of the bytes from `begin` to `end`; a token that reaches over an edge is encoded anew in part."""
         ids: list[int] = []
         for i, piece, start in zip(self.ids, self.pieces, self.starts, strict=False):
-            inside = piece[max(begin - start, 0) : max(end - start, 0)]
-            if inside:
+            if inside := piece[max(begin - start, 0) : max(end - start, 0)]:
                 ids += [int(i)] if inside == piece else self.tokenizer.content(inside.decode("utf-8", "replace"))
         return np.array(ids, dtype=np.int32)
 
