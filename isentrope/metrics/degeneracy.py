@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -104,8 +105,7 @@ def degeneracy_metrics(episodes: Sequence[Episode], step: StepTokens, words: Tok
         metrics["degeneracy/duplication"] = twice / sentences
     if len(step.length_U):
         metrics["degeneracy/loops"] = float(looping(step).mean())
-    follow = [(a.action, b.action) for e in episodes for a, b in zip(e.turns, e.turns[1:], strict=False)]
-    if follow:
+    if follow := [(a.action, b.action) for e in episodes for a, b in pairwise(e.turns)]:
         metrics["degeneracy/repeated_actions"] = sum(a is not None and a == b for a, b in follow) / len(follow)
     sent, invented = hallucinated(episodes)
     if sent:

@@ -27,15 +27,9 @@ def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
     if not episodes:
         return {}
     step = step_tokens(episodes)
-    return {
-        **outcome_metrics(episodes),
-        **length_metrics(episodes),
-        **validity_metrics(episodes),
-        **entropy_metrics(step),
-        **surprisal_metrics(step),
-        **likelihood_metrics(step),
-        **temperature_metrics(step),
-    }
+    of_episodes = outcome_metrics(episodes) | length_metrics(episodes) | validity_metrics(episodes)
+    of_tokens = entropy_metrics(step) | surprisal_metrics(step) | likelihood_metrics(step) | temperature_metrics(step)
+    return of_episodes | of_tokens
 
 
 def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:

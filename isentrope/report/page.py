@@ -83,11 +83,8 @@ def _training_facts(run: Run) -> dict[str, object]:
     methods = run.config.get("methods")
     names = ", ".join(str(name) for name in cast("list[object]", methods)) if isinstance(methods, list) else ""
     form = next((_FORMS[n] for n in names.split(", ") if n in _FORMS), run.setting("agent.order"))
-    return {
-        "algorithm": run.setting("learn.algorithm"),
-        "entropy methods": (names or "none") if run.config else None,
-        "response form": form,
-    }
+    methods = (names or "none") if run.config else None
+    return {"algorithm": run.setting("learn.algorithm"), "entropy methods": methods, "response form": form}
 
 
 def _imitation_facts(run: Run) -> dict[str, object]:

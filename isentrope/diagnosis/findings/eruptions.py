@@ -128,13 +128,8 @@ def _erupted(course: Run, rise: Rise, falls: list[Rise], end: int) -> Finding:
     times = f", {rise.top / rise.before:.1f} times as much," if rise.before > 0 else ""
     claim += f". It rose from {nats(rise.before)} to {nats(rise.top)} nats a token at step {rise.peak}{times} "
     claim += f"and {_afterwards(rise, course.curve('entropy/token').between(rise.peak, end))}."
-    parts = [
-        *where(course, rise, evidence),
-        *in_few(course, rise, evidence),
-        *_interference(course, rise, evidence),
-        *_companions(course, rise, end, evidence),
-        *_meanwhile(course, rise, evidence),
-    ]
+    parts = where(course, rise, evidence) + in_few(course, rise, evidence) + _interference(course, rise, evidence)
+    parts += _companions(course, rise, end, evidence) + _meanwhile(course, rise, evidence)
     if parts:
         claim += " " + sentence("; ".join(parts))
     severity = "warning" if rise.back is not None else "bad"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 from isentrope.core.errors import RunError
@@ -126,7 +127,7 @@ def episode_findings(course: Run) -> list[Finding]:
     turns = 0
     for episode in episodes:
         turns += max(0, len(episode.turns) - 1)
-        for before, turn in zip(episode.turns, episode.turns[1:], strict=False):
+        for before, turn in pairwise(episode.turns):
             if turn.action is not None and turn.action == before.action:
                 again[turn.action] += 1
     share = sum(again.values()) / turns if turns else 0.0
