@@ -227,9 +227,9 @@ class RiseDetector:
         return state | {"rises": [asdict(rise) for rise in self.rises]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """States of before the slow test know nothing of it."""
+        whole = {"slow_top": 0.0, "slow_stale": 0, **state}  # states of before the slow test have neither
         for name in vars(self):
-            setattr(self, name, state.get(name.lstrip("_"), getattr(self, name)))
+            setattr(self, name, whole[name.lstrip("_")])
         self.rises = [Rise(**rise) for rise in state["rises"]]
 
 
