@@ -16,8 +16,6 @@ from functools import lru_cache
 
 @dataclass(frozen=True)
 class Entry:
-    """What the glossary says about one key."""
-
     key: str
     unit: str
     text: str
