@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from isentrope.sandbox.base import Limits, make_sandbox
-from isentrope.worlds.code_repair.archive import read_archive
 from isentrope.worlds.code_repair.grade import files_with_tests
+from isentrope.worlds.code_repair.problem import read_archive
 from isentrope.worlds.code_repair.running import run_tests
 from isentrope.worlds.code_repair.world import CodeRepairWorld
 

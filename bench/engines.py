@@ -23,7 +23,7 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.core.engine import Engine, Request, Sampled
 from isentrope.engines.torch import TorchEngine
-from isentrope.engines.vllm.engine import VllmEngine
+from isentrope.engines.vllm import VllmEngine
 from isentrope.loop.session import use_threads
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy

@@ -39,7 +39,7 @@ from isentrope.metrics.probes.think import delta_h
 from isentrope.models.load import load_policy
 from isentrope.rollout.collector import Collector, Rollout
 from isentrope.rollout.dynamic_sampling import Groups
-from isentrope.runs.scores import write_scores
+from isentrope.runs.episodes import write_scores
 
 T = TypeVar("T")
 BAR = 0.03

@@ -20,8 +20,7 @@ from typing import Any
 from isentrope.worlds.search_qa import generated
 from isentrope.worlds.search_qa.passages import Passage, read_corpus
 from isentrope.worlds.search_qa.questions import find_corpus
-from isentrope.worlds.search_qa.remote import Remote
-from isentrope.worlds.search_qa.retrievers import Index, Words, open_corpus, over
+from isentrope.worlds.search_qa.retrievers import Index, Remote, Words, open_corpus, over
 from isentrope.worlds.search_qa.server import open_server
 from isentrope.worlds.search_qa.world import SearchQAOptions, SearchQAWorld, recall
 

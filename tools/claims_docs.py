@@ -16,13 +16,15 @@ from isentrope.core.stats import bootstrap
 from isentrope.metrics.temperature import footnotes, marked
 from isentrope.papers.computed import compute
 from isentrope.papers.first.judge import find as find_first
-from isentrope.papers.first.rules import first_edition
-from isentrope.papers.ledger import Ledger, make_ledger, read_studies
-from isentrope.papers.pages import (
+from isentrope.papers.first.judge import first_edition
+from isentrope.papers.ledger import (
+    Ledger,
     computed_to_markdown,
     editions_table,
     ledger_table,
+    make_ledger,
     page_of,
+    read_studies,
     runs_to_markdown,
     safe_cell,
     state,
@@ -33,9 +35,8 @@ from isentrope.papers.registry import CLAIMS, PAPERS, read_book
 from isentrope.papers.select import matches, place
 from isentrope.papers.words import compared, power_in_words, premise_in_words, rule
 from isentrope.runs.atomic import write_atomically
-from isentrope.study.compact import COMPACT
 from isentrope.study.measures import measured
-from isentrope.study.read import DONE, StudyData, StudyRun
+from isentrope.study.read import COMPACT, DONE, StudyData, StudyRun
 from isentrope.study.tables import LEAST_SEEDS, entropy_notes
 from tools.claims_figure_list import FIGURES
 from tools.claims_figures import STUDY, Figure, differences, draw, forest

@@ -19,10 +19,9 @@ from isentrope.charts.svg import picture
 from isentrope.charts.text import filled
 from isentrope.core.errors import RunError
 from isentrope.runs.atomic import write_atomically
-from isentrope.study.compact import COMPACT
 from isentrope.study.curves import VALID, Drawn, charts
 from isentrope.study.grid import PICTURE, TITLE, as_table, make_grid
-from isentrope.study.read import DONE, StudyData, read_study
+from isentrope.study.read import COMPACT, DONE, StudyData, read_study
 from isentrope.study.results import markdown_notes, markdown_table, render
 from isentrope.study.tables import make_tables, state
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import accumulate
 
 from isentrope.agent.response_format import written_action
@@ -41,26 +42,19 @@ class ActionTries:
 
     def __init__(self, tokenizer: ChatTokenizer, tags: tuple[str, ...] = ACTION) -> None:
         self.tokenizer, self.tags = tokenizer, tags
-        self._paths: dict[str, tuple[list[int], list[bool]]] = {}  # action -> tokens, and which reach beyond the tag
-        self._tries: dict[tuple[str, ...], TrieNode] = {}
+        self.trie, self._path = cache(self._build), cache(self._written)
 
-    def trie(self, admissible: tuple[str, ...]) -> TrieNode:
-        if admissible not in self._tries:
-            self._tries[admissible] = self._build(admissible)
-        return self._tries[admissible]
-
-    def _build(self, admissible: Sequence[str]) -> TrieNode:
+    def _build(self, admissible: tuple[str, ...]) -> TrieNode:
         root = TrieNode()
         for action in dict.fromkeys(neutral(text, self.tags) for text in admissible):
-            if action not in self._paths:
-                self._paths[action] = self._path(action)
             node = root
-            for token, inside in zip(*self._paths[action], strict=True):
+            for token, inside in zip(*self._path(action), strict=True):
                 node.inside = node.inside or inside
                 node = node.children.setdefault(token, TrieNode())
         return root
 
-    def _path(self, action: str) -> tuple[list[int], list[bool]]:
+    def _written(self, action: str) -> tuple[list[int], list[bool]]:
+        """An action's tokens, and which of them reach beyond the opening tag."""
         ids = self.tokenizer.answer(written_action(action, self.tags))
         pieces = self.tokenizer.pieces(ids)
         opened = b"".join(pieces).find(b">") + 1  # of the opening tag; a tokenizer may put a space in front

@@ -90,15 +90,10 @@ class Context:
 
     @classmethod
     def of(cls, tokenizer: ChatTokenizer, agent: AgentSettings, order: str) -> Context:
-        return cls(
-            tokenizer=tokenizer,
-            wording=wording(agent.prompt),
-            order=order,
-            window=agent.window if agent.context == "window" else None,
-            show_admissible=agent.show_admissible,
-            limit=longest_prompt(tokenizer, agent) if agent.overflow == "drop" else None,
-            tags=agent.action_tags,
-        )
+        window = agent.window if agent.context == "window" else None
+        limit = longest_prompt(tokenizer, agent) if agent.overflow == "drop" else None
+        told, tags = wording(agent.prompt), agent.action_tags
+        return cls(tokenizer, told, order, window, agent.show_admissible, limit, tags=tags)
 
     def prompt(self, view: View) -> list[int]:
         """All tokens before the next response, given what the task shows now."""

@@ -44,6 +44,7 @@ VERDICTS: dict[str, str] = {
     "stray_text": "text outside the blocks",
 }
 
+Blocks = list[re.Match[bytes]]
 _THINK = re.compile(rb"<think>(.*?)</think>", re.DOTALL)
 
 
@@ -81,11 +82,7 @@ def closing_tags(order: str, tags: tuple[str, ...] = ACTION) -> tuple[bytes, ...
 
 
 def parse_response(
-    pieces: Sequence[bytes],
-    order: str,
-    stop: str,
-    tags: tuple[str, ...] = ACTION,
-    max_action: int = MAX_ACTION_BYTES,
+    pieces: Sequence[bytes], order: str, stop: str, tags: tuple[str, ...] = ACTION, max_action: int = MAX_ACTION_BYTES
 ) -> Parsed:
     """What the response with these token bytes says. `stop` is why sampling ended."""
     text = b"".join(pieces)
@@ -94,13 +91,9 @@ def parse_response(
     if verdict == "ok" and len(actions[0]["inside"]) > max_action:
         verdict = "huge_action"
     ends = list(accumulate(map(len, pieces)))
-    action = _action(actions[0]) if verdict == "ok" else None
-    return Parsed(
-        action=action,
-        verdict=verdict,
-        think_span=_span(thinks[0].span(1), ends) if thinks else None,
-        action_span=_span(actions[0].span("inside"), ends) if actions else None,
-    )
+    think_span = _span(thinks[0].span(1), ends) if thinks else None
+    action_span = _span(actions[0].span("inside"), ends) if actions else None
+    return Parsed(_action(actions[0]) if verdict == "ok" else None, verdict, think_span, action_span)
 
 
 @cache
@@ -114,14 +107,7 @@ def _action(block: re.Match[bytes]) -> str:
     return inside if name == "action" else f"{name}[{inside}]"
 
 
-def _verdict(
-    text: bytes,
-    thinks: list[re.Match[bytes]],
-    actions: list[re.Match[bytes]],
-    order: str,
-    stop: str,
-    tags: tuple[str, ...],
-) -> str:
+def _verdict(text: bytes, thinks: Blocks, actions: Blocks, order: str, stop: str, tags: tuple[str, ...]) -> str:
     wants_think = order != "act"
     if not actions or (wants_think and not thinks):
         if stop == "length":

@@ -11,25 +11,12 @@ else                          the two as independent samples of games
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from isentrope.analysis import result_table as column
 from isentrope.analysis.measure import Evaluation, Outcome, SplitResult, ordered_kinds
-from isentrope.analysis.result_table import (
-    ALL,
-    AVERAGE,
-    BEST,
-    CONVERGED,
-    DIFFERENCE,
-    KIND,
-    MORE,
-    PERCENT_MEANS,
-    Cell,
-    ResultTable,
-    TableRow,
-    ordered_columns,
-)
-from isentrope.analysis.rows import Row, check_row, check_rows, differing
-from isentrope.analysis.source import Source, with_outcomes
+from isentrope.analysis.result_table import Cell, ResultTable, TableRow, ordered_columns
+from isentrope.analysis.rows import Row, Source, check_row, check_rows, differing, with_outcomes
 from isentrope.analysis.success import Points, Window, best, converged_values
 from isentrope.core.errors import ConfigError, RunError
 from isentrope.core.stats import Difference, Share, correlation_of, difference_of, mean_and_std, share_of, welch, wilson
@@ -60,26 +47,27 @@ def make_tables(rows: Sequence[Row], choices: Choices) -> list[ResultTable]:
 
 def _splits(rows: Sequence[Row]) -> tuple[str, ...]:
     """All splits, in the order in which evaluations name them."""
-    return tuple(
-        dict.fromkeys(
-            split for row in rows for source in row.sources for one in source.evaluations for split in one.splits
-        )
-    )
+    evaluations = [one for row in rows for source in row.sources for one in source.evaluations]
+    return tuple(dict.fromkeys(split for one in evaluations for split in one.splits))
 
 
 def _table(rows: Sequence[Row], split: str, choices: Choices, common: Sequence[str]) -> ResultTable:
     notes, made = list(common), list[TableRow]()
+    played = {row.name: _played(row, split, choices.at) for row in rows}
     for row in rows:
-        made_row = _row(row, split, choices, notes)
-        if made_row is None:
-            notes.append(f"{row.name} was not evaluated on {split}")
+        if played[row.name]:
+            made.append(_row(row, played[row.name], split, choices, notes))
         else:
-            made.append(made_row)
-    if choices.against is not None and any(row.name == choices.against for row in made):
-        present = [row for row in rows if any(one.name == row.name for one in made)]
-        made = _with_differences(made, present, split, choices, notes)
-    used = {column for row in made for column in row.cells}
-    return ResultTable(split, ordered_columns(used), tuple(made), tuple(dict.fromkeys(notes)))
+            notes.append(f"{row.name} was not evaluated on {split}")
+    theirs = played[choices.against] if choices.against is not None else ()
+    for number, row in enumerate(made if theirs else ()):
+        if row.name != choices.against:  # how far its success over all games lies above the other's
+            difference, how = compare(played[row.name], theirs, split)
+            ends = difference.interval
+            cell = Cell(100 * difference.value, None, 100 * ends.low, 100 * ends.high)
+            made[number] = replace(row, cells=row.cells | {column.DIFFERENCE: cell})
+            notes.append(f"{row.name} against {choices.against}: {how}")
+    return ResultTable(split, ordered_columns(made), tuple(made), tuple(dict.fromkeys(notes)))
 
 
 def shown_sources(row: Row) -> list[Source]:
@@ -93,55 +81,49 @@ def curve_sources(row: Row) -> list[Source]:
     return runs or [source for source in row.sources if len(source.trained) > 1]
 
 
-def _played(row: Row, split: str, at: str) -> list[Source]:
-    return [source for source in shown_sources(row) if chosen(source, split, at) is not None]
+Played = Sequence[tuple[Source, Evaluation]]  # sources that were evaluated on a split, and what is shown of each
 
 
-def _row(row: Row, split: str, choices: Choices, notes: list[str]) -> TableRow | None:
-    picked = [(source, chosen(source, split, choices.at)) for source in shown_sources(row)]
-    missing = [source.path for source, one in picked if one is None]
-    if len(missing) == len(picked):
-        return None
+def _played(row: Row, split: str, at: str) -> Played:
+    return [(source, one) for source in shown_sources(row) if (one := chosen(source, split, at)) is not None]
+
+
+def _row(row: Row, picked: Played, split: str, choices: Choices, notes: list[str]) -> TableRow:
+    known = [source.path for source, _ in picked]
+    missing = [source.path for source in shown_sources(row) if source.path not in known]
     if missing and not choices.mixed:
-        raise RunError(
-            f"the row {row.name!r} mixes splits: {missing[0]} was not evaluated on {split!r}, others were; give them "
-            "rows of their own, or allow it with --mixed"
-        )
+        raise _mixed(row, f"splits: {missing[0]} was not evaluated on {split!r}, others were")
     notes += [f"{row.name}: {path} was not evaluated on {split} and is left out" for path in missing]
-    picked = [(source, one) for source, one in picked if one is not None]
     results = [one.splits[split] for _, one in picked]
     games = {result.success.games for result in results}
     if len(games) > 1:
         counts = ", ".join(f"{source.path}: {r.success.games}" for (source, _), r in zip(picked, results, strict=True))
         if not choices.mixed:
-            raise RunError(
-                f"the row {row.name!r} mixes numbers of {split} games ({counts}); give them rows of their own, "
-                "or allow it with --mixed"
-            )
+            raise _mixed(row, f"numbers of {split} games ({counts})")
         notes.append(f"{row.name}: numbers of games differ ({counts})")
     notes += lost(row.name, split, results) + choice(row.name, picked)
     cells = _success_cells(results) | _curve_cells(row, split, choices.window, notes)
     if any(abs(r.means.get("score", r.success.value) - r.success.value) > 1e-9 for r in results) or choices.more:
         cells |= _mean_cells(results, ("score",))
     if choices.more:
-        cells |= _mean_cells(results, MORE)
+        cells |= _mean_cells(results, column.MORE)
     return TableRow(row.name, len(results), min(games), cells)
 
 
+def _mixed(row: Row, what: str) -> RunError:
+    return RunError(f"the row {row.name!r} mixes {what}; give them rows of their own, or allow it with --mixed")
+
+
 def _success_cells(results: Sequence[SplitResult]) -> dict[str, Cell]:
-    cells: dict[str, Cell] = {}
     kinds = set(results[0].kinds).intersection(*(result.kinds for result in results))
-    for column, shares in (
-        *((KIND + kind, [result.kinds[kind] for result in results]) for kind in ordered_kinds(kinds)),
-        (ALL, [result.success for result in results]),
-    ):
-        cell = cell_of([100 * share.value for share in shares])
-        if len(shares) == 1:  # an interval over games; over seeds it is the deviation that counts
-            cell = Cell(cell.value, None, 100 * shares[0].low, 100 * shares[0].high)
-        cells[column] = cell
-    averages = [result.average for result in results]
-    known = [100 * average for average in averages if average is not None]
-    return cells | ({AVERAGE: cell_of(known)} if len(known) == len(results) else {})
+    shares = {column.KIND + kind: [result.kinds[kind] for result in results] for kind in ordered_kinds(kinds)}
+    shares[column.ALL] = [result.success for result in results]
+    cells = {name: cell_of([100 * share.value for share in several]) for name, several in shares.items()}
+    if len(results) == 1:  # an interval over games; over seeds it is the deviation that counts
+        for name, (share,) in shares.items():
+            cells[name] = Cell(cells[name].value, None, 100 * share.low, 100 * share.high)
+    known = [100 * result.average for result in results if result.average is not None]
+    return cells | ({column.AVERAGE: cell_of(known)} if len(known) == len(results) else {})
 
 
 def _curve_cells(row: Row, split: str, window: Window, notes: list[str]) -> dict[str, Cell]:
@@ -149,9 +131,9 @@ def _curve_cells(row: Row, split: str, window: Window, notes: list[str]) -> dict
     curves = [(curve_of(source, split), last_step(source)) for source in sources]
     bests = [value for curve, _ in curves if (value := best(*curve)) is not None]
     late = [values for curve, last in curves if (values := converged_values(*curve, last, window))]
-    cells = {BEST: cell_of([100 * value for value in bests])} if bests else {}
+    cells = {column.BEST: cell_of([100 * value for value in bests])} if bests else {}
     if late:
-        cells[CONVERGED] = cell_of([100 * mean_and_std(values)[0] for values in late])
+        cells[column.CONVERGED] = cell_of([100 * mean_and_std(values)[0] for values in late])
         counts = sorted({len(values) for values in late})
         often = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         notes.append(f"{row.name}: Succ. is the mean of the evaluations {window.words()}, {often} in each run")
@@ -172,32 +154,12 @@ def _mean_cells(results: Sequence[SplitResult], names: Sequence[str]) -> dict[st
     for name in names:
         values = [result.means[name] for result in results if name in result.means]
         if len(values) == len(results):
-            cells[name] = cell_of([(100 if name in PERCENT_MEANS else 1) * value for value in values])
+            cells[name] = cell_of([(100 if name in column.PERCENT_MEANS else 1) * value for value in values])
     return cells
 
 
 def cell_of(values: Sequence[float]) -> Cell:
-    mean, std = mean_and_std(values)
-    return Cell(mean, std)
-
-
-def _with_differences(
-    made: Sequence[TableRow], rows: Sequence[Row], split: str, choices: Choices, notes: list[str]
-) -> list[TableRow]:
-    """Each row with how far its success over all games lies above the one named by --against."""
-    base = next(row for row in rows if row.name == choices.against)
-    done: list[TableRow] = []
-    for shown, row in zip(made, rows, strict=True):
-        if row is base:
-            done.append(shown)
-            continue
-        ours, theirs = (_played(one, split, choices.at) for one in (row, base))
-        difference, how = compare(ours, theirs, split, choices.at)
-        ends = difference.interval
-        cell = Cell(100 * difference.value, None, 100 * ends.low, 100 * ends.high)
-        done.append(TableRow(shown.name, shown.seeds, shown.games, shown.cells | {DIFFERENCE: cell}))
-        notes.append(f"{row.name} against {base.name}: {how}")
-    return done
+    return Cell(*mean_and_std(values))
 
 
 # -- which evaluations of a run are looked at
@@ -217,55 +179,50 @@ def curve_of(source: Source, split: str) -> Points:
 def chosen(source: Source, split: str, at: str) -> Evaluation | None:
     """The evaluation that a row shows by type: the last one, or the one with the largest success (the later of two)."""
     evaluations = [one for one in source.trained or source.evaluations if split in one.splits]
-    if not evaluations:
-        return None
     if at == "best":
-        return max(evaluations, key=lambda one: (one.splits[split].success.value, one.step or 0))
-    return evaluations[-1]
+        return max(evaluations, key=lambda one: (one.splits[split].success.value, one.step or 0), default=None)
+    return evaluations[-1] if evaluations else None
 
 
 # -- the difference between two rows
 
 
-def compare(first: Sequence[Source], second: Sequence[Source], split: str, at: str) -> tuple[Difference, str]:
+def compare(first: Played, second: Played, split: str) -> tuple[Difference, str]:
     """first - second on one split, and how the interval was made."""
+    shares = [[one.splits[split].success for _, one in played] for played in (first, second)]
     if len(first) > 1 and len(second) > 1:
-        values = [[_share(source, split, at).value for source in sources] for sources in (first, second)]
-        difference = welch(*values)
+        difference = welch(*([share.value for share in several] for several in shares))
         if difference is not None:
             return difference, f"Welch's interval over {len(first)} and {len(second)} seeds"
-    ours, theirs = _by_game(first, split, at), _by_game(second, split, at)
-    elsewhere = differing(first[0], second[0], ("task.world", "task.options"))  # then equal numbers are other games
-    if ours and theirs and _kinds(ours) == _kinds(theirs) and not elsewhere:
+    ours, theirs = _by_game(first, split), _by_game(second, split)
+    kinds = [{game: kind for game, (_, _, kind) in (games or {}).items()} for games in (ours, theirs)]
+    # of other worlds equal numbers are other games
+    elsewhere = differing(first[0][0], second[0][0], ("task.world", "task.options"))
+    if ours and theirs and kinds[0] == kinds[1] and not elsewhere:
         a, b = _pooled(ours), _pooled(theirs)
         related = correlation_of(_rates(ours), _rates(theirs), min(a.effective, b.effective))
         return difference_of(a, b, related), f"interval over {len(ours)} games, paired (correlation {related:.2f})"
-    a, b = (_over_games(games, sources, split, at) for games, sources in ((ours, first), (theirs, second)))
+    a, b = (_over_games(games, several) for games, several in zip((ours, theirs), shares, strict=True))
     return difference_of(a, b), "interval over games that were not the same, or not recorded one by one"
 
 
 Games = dict[int, tuple[int, int, str]]  # wins, episodes and kind of each game, over all seeds
 
 
-def _by_game(sources: Sequence[Source], split: str, at: str) -> Games | None:
+def _by_game(played: Played, split: str) -> Games | None:
     """All seeds' episodes of each game together; None unless every seed played the same games and recorded them."""
-    played: list[dict[int, Outcome]] = []
-    for source in sources:
-        evaluation = chosen(source, split, at)
-        outcomes = None if evaluation is None else with_outcomes(source, evaluation, split)
+    seeds: list[dict[int, Outcome]] = []
+    for source, evaluation in played:
+        outcomes = with_outcomes(source, evaluation, split)
         if outcomes is None:
             return None
-        played.append({one.game: one for one in outcomes})
-    if any(one.keys() != played[0].keys() for one in played):
+        seeds.append({one.game: one for one in outcomes})
+    if any(one.keys() != seeds[0].keys() for one in seeds):
         return None
     return {
-        game: (sum(one[game].wins for one in played), sum(one[game].episodes for one in played), first.kind)
-        for game, first in played[0].items()
+        game: (sum(one[game].wins for one in seeds), sum(one[game].episodes for one in seeds), first.kind)
+        for game, first in seeds[0].items()
     }
-
-
-def _kinds(games: Games) -> dict[int, str]:
-    return {game: kind for game, (_, _, kind) in games.items()}
 
 
 def _rates(games: Games) -> dict[object, float]:
@@ -276,20 +233,12 @@ def _pooled(games: Games) -> Share:
     return share_of([wins for wins, _, _ in games.values()], [episodes for _, episodes, _ in games.values()])
 
 
-def _over_games(games: Games | None, sources: Sequence[Source], split: str, at: str) -> Share:
+def _over_games(games: Games | None, shares: Sequence[Share]) -> Share:
     """Without the games one by one, several seeds count as no more games than one of them has."""
     if games is not None:
         return _pooled(games)
-    shares = [_share(source, split, at) for source in sources]
     mean, count = sum(share.value for share in shares) / len(shares), min(share.effective for share in shares)
     return Share(mean, wilson(mean * count, count), shares[0].games, shares[0].episodes, count)
-
-
-def _share(source: Source, split: str, at: str) -> Share:
-    evaluation = chosen(source, split, at)
-    if evaluation is None:
-        raise ValueError(f"{source.path} has no evaluation on {split}")
-    return evaluation.splits[split].success
 
 
 # -- what to know of the results in a row, said below the table
@@ -297,17 +246,15 @@ def _share(source: Source, split: str, at: str) -> Share:
 
 def lost(name: str, split: str, results: Sequence[SplitResult]) -> list[str]:
     """Episodes that came out as they did for a reason outside the policy."""
-    broken = sum(result.failures for result in results)
-    clock, context = (sum(result.cut.get(stop, 0) for result in results) for stop in ("clock", "context_limit"))
-    notes = [f"{name}: {broken} episodes on {split} were lost to a fault and count as not solved"] if broken else []
-    if clock:
-        notes.append(f"{name}: {clock} episodes on {split} were cut off by the clock (task.episode_seconds)")
-    if context:
-        notes.append(f"{name}: {context} episodes on {split} ended for want of context (agent.max_context)")
-    return notes
+    told = {
+        "were lost to a fault and count as not solved": sum(result.failures for result in results),
+        "were cut off by the clock (task.episode_seconds)": sum(result.cut.get("clock", 0) for result in results),
+        "ended for want of context (agent.max_context)": sum(result.cut.get("context_limit", 0) for result in results),
+    }
+    return [f"{name}: {count} episodes on {split} {how}" for how, count in told.items() if count]
 
 
-def choice(name: str, picked: Sequence[tuple[Source, Evaluation]]) -> list[str]:
+def choice(name: str, picked: Played) -> list[str]:
     """Checkpoints that were chosen by their success, or for want of another."""
     untrained = [source.path for source, one in picked if source.is_run and not one.step]
     notes = [f"{name}: {path} has no evaluation after step 0 yet: that one is shown" for path in untrained]

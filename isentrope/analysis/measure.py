@@ -35,9 +35,7 @@ class SplitResult:
     @property
     def average(self) -> float | None:
         """Mean of the kinds' success, each kind weighing the same; None with fewer than two kinds."""
-        if len(self.kinds) < 2:
-            return None
-        return mean_and_std([share.value for share in self.kinds.values()])[0]
+        return _mean([share.value for share in self.kinds.values()]) if len(self.kinds) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -70,17 +68,16 @@ def measure(
     )
     turns = [turn for episode in episodes for turn in episode.turns]
     means: dict[str, float] = {}
+
+    def score(episode: Episode) -> float:
+        penalty = invalid_reward * sum(not turn.valid for turn in episode.turns)
+        return (episode.ret - penalty) / success_reward if episode.score is None else episode.score
+
     if episodes:
         means["return"] = _mean([episode.ret for episode in episodes])
         means["turns"] = _mean([len(episode.turns) for episode in episodes])
         if success_reward:
-            penalties = [invalid_reward * sum(not turn.valid for turn in episode.turns) for episode in episodes]
-            means["score"] = _mean(
-                [
-                    (episode.ret - penalty) / success_reward if episode.score is None else episode.score
-                    for episode, penalty in zip(episodes, penalties, strict=True)
-                ]
-            )
+            means["score"] = _mean([score(episode) for episode in episodes])
     if turns:
         means["valid_ratio"] = _mean([turn.valid for turn in turns])
         if tokens_known:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -39,23 +39,11 @@ MAX_BYTES = 200_000_000  # of a file that claims to be a record
 LARGEST_NUMBER = 2**63  # of any number in a record or a log
 Table = dict[str, Any]
 SAME_TEST = (  # what decides how hard the test is: a row's sources must agree, rows that do not are pointed out
-    "task.world",
-    "task.options",
-    "task.max_turns",
-    "task.episode_seconds",
-    "eval.temperature",
-    "eval.first_game",
-    "eval.episodes",
-    "agent.order",
-    "agent.context",
-    "agent.window",
-    "agent.prompt",
-    "agent.show_admissible",
-    "agent.max_response",
-    "agent.max_context",
-    "agent.overflow",
-    "policy.chat_template",
-)
+    "task.world", "task.options", "task.max_turns", "task.episode_seconds",
+    "eval.temperature", "eval.first_game", "eval.episodes",
+    "agent.order", "agent.context", "agent.window", "agent.prompt", "agent.show_admissible", "agent.max_response",
+    "agent.max_context", "agent.overflow", "policy.chat_template",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,47 +64,30 @@ def write_record(path: Path, record: Record) -> None:
 
 def as_json(record: Record) -> Table:
     notes = record.notes or tuple({} for _ in record.evaluations)
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "isentrope": record.version,
-        "name": record.name,
-        "model": record.model,
-        "seed": record.seed,
-        "config_digest": record.config_digest,
-        "settings": dict(record.settings),
-        "evaluations": [
-            {
-                "step": evaluation.step,
-                "notes": {key: value for key, value in said.items() if math.isfinite(value)},
-                "splits": {split: _split(result) for split, result in evaluation.splits.items()},
-            }
-            for evaluation, said in zip(record.evaluations, notes, strict=True)
-        ],
-    }
+    told: Table = {"format": FORMAT, "version": VERSION, "isentrope": record.version, "name": record.name}
+    told |= {"model": record.model, "seed": record.seed, "config_digest": record.config_digest}
+    evaluations = [
+        {
+            "step": evaluation.step,
+            "notes": {key: value for key, value in said.items() if math.isfinite(value)},
+            "splits": {split: _split(result) for split, result in evaluation.splits.items()},
+        }
+        for evaluation, said in zip(record.evaluations, notes, strict=True)
+    ]
+    return told | {"settings": dict(record.settings), "evaluations": evaluations}
 
 
 def _split(result: SplitResult) -> Table:
-    return {
-        **_share(result.success),
-        "average": result.average,
-        "failures": result.failures,
-        "cut": dict(result.cut),
-        "kinds": {kind: _share(share) for kind, share in result.kinds.items()},
-        "means": dict(result.means),
-        "outcomes": [[one.game, one.kind, one.wins, one.episodes] for one in result.outcomes or ()],
-    }
+    told = {"average": result.average, "failures": result.failures, "cut": dict(result.cut)}
+    kinds = {kind: _share(share) for kind, share in result.kinds.items()}
+    outcomes = [[one.game, one.kind, one.wins, one.episodes] for one in result.outcomes or ()]
+    return _share(result.success) | told | {"kinds": kinds, "means": dict(result.means), "outcomes": outcomes}
 
 
 def _share(share: Share) -> Table:
-    return {
-        "games": share.games,
-        "episodes": share.episodes,
-        "successes": round(share.value * share.episodes),
-        "success": share.value,
-        "low": share.low,
-        "high": share.high,
-    }
+    successes = round(share.value * share.episodes)
+    told = {"games": share.games, "episodes": share.episodes, "successes": successes, "success": share.value}
+    return told | {"low": share.low, "high": share.high}
 
 
 def read_record(path: Path) -> Record:
@@ -153,7 +124,7 @@ def _load(path: Path) -> Table:
 
 
 def _record(table: Table) -> Record:
-    evaluations = [cast(Table, _typed(one, dict, "an evaluation")) for one in _list(table["evaluations"])]
+    evaluations: list[Table] = [_typed(one, dict, "an evaluation") for one in _list(table["evaluations"])]
     if not evaluations:
         raise ValueError("it has no evaluation")
     steps = [one.get("step") for one in evaluations]
@@ -173,7 +144,7 @@ def _record(table: Table) -> Record:
 
 def _evaluation(table: Table) -> Evaluation:
     step = None if table["step"] is None else count(table["step"], "step")
-    splits = cast(Table, _typed(table["splits"], dict, "splits"))
+    splits: Table = _typed(table["splits"], dict, "splits")
     return Evaluation(step, {name: _result(_typed(split, dict, name)) for name, split in splits.items()})
 
 
@@ -184,7 +155,7 @@ def _result(table: Table) -> SplitResult:
     if len(outcomes) != table["games"]:
         raise ValueError(f"{len(outcomes)} outcomes for {table['games']!r} games")
     means = {key: value for key, value in _numbers(table["means"]).items() if key in EXTRAS}
-    stops = cast(Table, _typed(table.get("cut", {}), dict, "cut"))
+    stops: Table = _typed(table.get("cut", {}), dict, "cut")
     cut = {stop: count(stops[stop], stop) for stop in CUTS if stop in stops}
     return of_outcomes(outcomes, means, count(table.get("failures", 0), "failures"), cut)
 
@@ -198,7 +169,7 @@ def _outcome(row: Sequence[Any]) -> Outcome:
 
 
 def _numbers(value: Any) -> dict[str, float]:
-    table = cast(Table, _typed(value, dict, "means"))
+    table: Table = _typed(value, dict, "means")
     return {key: finite(number, key) for key, number in table.items() if isinstance(number, int | float)}
 
 
@@ -231,10 +202,9 @@ def finite(value: Any, name: str) -> float:
 def played_settings(config: RunConfig, plan: RolloutPlan, episodes: int) -> dict[str, Any]:
     """Those that tables compare, by their full names; what was really played, whatever the recipe says."""
     played = {"agent.order": plan.order, "eval.temperature": plan.temperature, "eval.episodes": episodes}
-    told = {key: value for key, value in _leaves(config) if key in SAME_TEST}
+    told = {key: value for key, value in by_section(as_table(config)).items() if key in SAME_TEST}
     told |= {"engine.kind": config.engine.kind, "methods": list(config.methods), **played}
-    plain: dict[str, Any] = json.loads(json.dumps(told, default=str, sort_keys=True))
-    return plain
+    return json.loads(json.dumps(told, default=str, sort_keys=True))
 
 
 def digest(config: RunConfig, settings: Mapping[str, Any], all_games: bool) -> str:
@@ -247,7 +217,12 @@ def digest(config: RunConfig, settings: Mapping[str, Any], all_games: bool) -> s
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
-def _leaves(config: RunConfig) -> Iterator[tuple[str, Any]]:
-    for section, table in as_table(config).items():
-        if isinstance(table, dict) and section != "method":
-            yield from ((f"{section}.{key}", value) for key, value in table.items())  # type: ignore[union-attr]
+def by_section(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by section and name; options of methods and of a world stay tables."""
+    flat: dict[str, Any] = {}
+    for section, value in table.items():
+        if isinstance(value, dict) and section != "method":
+            flat |= {f"{section}.{name}": entry for name, entry in cast("dict[str, Any]", value).items()}
+        else:
+            flat[section] = value
+    return flat

@@ -87,12 +87,9 @@ def html(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "") -> 
 
 
 def rich_table(
-    head: Sequence[str],
-    rows: Iterable[Sequence[str | Text]],
-    right: Sequence[str] = (),
-    fold: bool = False,
+    head: Sequence[str], rows: Iterable[Sequence[str | Text]], right: Sequence[str] = (), fold: bool = False,
     **options: Any,
-) -> RichTable:
+) -> RichTable:  # fmt: skip
     """For the terminal, with a frame and colours. Strings stand as they are, without markup.
 
     `right`: heads of columns set to the right. `fold`: what is too long goes on in the next line, also within a word.

@@ -7,7 +7,6 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,14 +39,7 @@ class Compared:
 
 
 def compare(
-    work: Work,
-    config: RunConfig,
-    steps: int,
-    micro: int,
-    *,
-    threads: int = 0,
-    warm_turns: int = 2,
-    trl_groups: int = 0,
+    work: Work, config: RunConfig, steps: int, micro: int, *, threads: int = 0, warm_turns: int = 2, trl_groups: int = 0
 ) -> Compared:
     """`steps` steps of each, in turn, after a first one of each that is not counted."""
     ours, found = Ours(work, config), list[Spent]()
@@ -63,10 +55,8 @@ def compare(
     theirs = peer.run(steps, min(warm_turns, work.turns), between)
     ours.close()
     scale = work.groups / smaller.groups
-    scaled = [
-        Spent(s.rollout * scale, s.update * scale, round(s.sampled * scale), round(s.whole * scale)) for s in theirs
-    ]
-    return Compared(found, scaled, scale)
+    times = [(s.rollout * scale, s.update * scale, round(s.sampled * scale), round(s.whole * scale)) for s in theirs]
+    return Compared(found, [Spent(*scaled) for scaled in times], scale)
 
 
 def rows_of(compared: Compared, name: str, bar: float | None, work: Work) -> list[Row]:
@@ -113,37 +103,21 @@ def add_sizes(parser: argparse.ArgumentParser, work: Work, steps: int, micro: in
 
 
 def work_of(given: argparse.Namespace) -> Work:
-    return Work(
-        model=given.model,
-        device=given.device,
-        groups=given.episodes // given.group_size if given.episodes else given.groups,
-        group_size=given.group_size,
-        turns=given.turns,
-        response=given.response,
-        context=given.context,
-        rooms=given.rooms,
-        prompt=given.prompt,
-        driven=not given.free,
-        own_time=given.own_time,
-    )
+    same = ("model", "device", "group_size", "turns", "response", "context", "rooms", "prompt", "own_time")
+    groups = given.episodes // given.group_size if given.episodes else given.groups
+    return Work(groups=groups, driven=not given.free, **{name: getattr(given, name) for name in same})
 
 
-def measure(name: str, work: Work, given: argparse.Namespace, bar: float | None, extra: Sequence[str] = ()) -> None:
+def measure(name: str, work: Work, given: argparse.Namespace, bar: float | None) -> None:
     """Compare, print, write; leaves with an error if the bar is missed or TRL is not there."""
     if reason := missing():
         raise SystemExit(f"TRL cannot be measured here: {reason}")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     with tempfile.TemporaryDirectory() as folder:
         settled = work.with_model_in(Path(folder))
-        compared = compare(
-            settled,
-            settled.config([f"run.threads={given.threads}", *extra, *given.set]),
-            given.steps,
-            given.micro,
-            threads=given.threads,
-            warm_turns=given.warm_turns,
-            trl_groups=given.trl_groups,
-        )
+        config = settled.config([f"run.threads={given.threads}", *given.set])
+        sizes = {"threads": given.threads, "warm_turns": given.warm_turns, "trl_groups": given.trl_groups}
+        compared = compare(settled, config, given.steps, given.micro, **sizes)
     result = finish(name, rows_of(compared, work.model, bar, work), given.json)
     if not result.met or compared.apart > CLOSE:
         raise SystemExit(1)

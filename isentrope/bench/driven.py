@@ -10,7 +10,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -38,16 +37,8 @@ class DrivenWorld:
     def __init__(self, options: DrivenOptions | None = None) -> None:
         self.options = options or DrivenOptions()
         self._inner = HouseholdWorld(HouseholdOptions(rooms=self.options.rooms))
-        self.kinds = self._inner.kinds
-
-    def splits(self) -> Sequence[str]:
-        return self._inner.splits()
-
-    def size(self, split: str) -> int | None:
-        return self._inner.size(split)
-
-    def instance(self, split: str, index: int) -> Instance:
-        return self._inner.instance(split, index)
+        self.kinds, self.splits = self._inner.kinds, self._inner.splits
+        self.size, self.instance = self._inner.size, self._inner.instance
 
     def open(self) -> DrivenTask:
         return DrivenTask(self._inner.open(), self.options.words)
@@ -91,27 +82,10 @@ class DrivenTokenizer:
 
     def __init__(self, inner: ChatTokenizer, length: int) -> None:
         assert length >= 4, "a response needs four tokens for its tags"
-        self.inner, self.length, self.pad_id = inner, length, inner.pad_id
-        self.eos_ids: frozenset[int] = frozenset()
-
-    @property
-    def size(self) -> int:
-        return self.inner.size
-
-    def content(self, text: str) -> list[int]:
-        return self.inner.content(text)
-
-    def opening(self, system: str, message: str) -> list[int]:
-        return self.inner.opening(system, message)
-
-    def user(self, text: str) -> list[int]:
-        return self.inner.user(text)
-
-    def end_of_answer(self) -> list[int]:
-        return self.inner.end_of_answer()
-
-    def answer(self, text: str) -> list[int]:
-        return self.inner.answer(text)
+        self.length, self.eos_ids = length, frozenset[int]()
+        self.pad_id, self.size, self.content, self.opening = inner.pad_id, inner.size, inner.content, inner.opening
+        self.user, self.answer, self.end_of_answer = inner.user, inner.answer, inner.end_of_answer
+        self.save = inner.save
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         """A whole response reads as a thought and an action, the number of its tokens; anything else as dots."""
@@ -119,6 +93,3 @@ class DrivenTokenizer:
             return [b"."] * len(ids)
         thought = [b"<think>", *[b"."] * (self.length - 4), b"</think>"]
         return [*thought, b"<action>%d" % action_number(ids), b"</action>"]
-
-    def save(self, folder: Path) -> None:
-        self.inner.save(folder)

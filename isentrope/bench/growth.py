@@ -13,46 +13,22 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from isentrope.bench.driven import WORDS, DrivenWorld
 from isentrope.bench.results import Row, finish
-from isentrope.bench.work import Ours, Spent, Work, typical
+from isentrope.bench.work import Ours, Spent, Work, device_named, typical
 from isentrope.charts.chart import Chart, Panel, Series
 from isentrope.charts.svg import picture
 from isentrope.config.schema import RunConfig
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy
-
-# -- the figure: one chart per size, with the line of linear growth
-
-
-_COLORS = {"whole step": 0, "rollout": 1, "update": 2, "linear": 7}
-
-
-def growth_svg(sizes: Mapping[str, Sequence[tuple[int, Spent]]]) -> str:
-    """Seconds over size: the step and its two parts, and the straight line through the smallest size and zero."""
-    charts = [_chart(axis, points) for axis, points in sizes.items()]
-    title = "Seconds of a training step as it grows"
-    return picture(*charts, title=title, width=330, height=260, inches=3.4 * max(1, len(charts)))
-
-
-def _chart(axis: str, points: Sequence[tuple[int, Spent]]) -> Chart:
-    sizes = [float(size) for size, _ in points]
-    first = points[0][1].step / sizes[0] if points else 0.0
-    lines: dict[str, list[float | None]] = {
-        "whole step": [spent.step for _, spent in points],
-        "rollout": [spent.rollout for _, spent in points],
-        "update": [spent.update for _, spent in points],
-        "linear": [first * size for size in sizes],
-    }
-    series = [Series(name, sizes, line, color=_COLORS[name]) for name, line in lines.items()]
-    return Chart(f"Seconds of a step over {axis}", [Panel(series, axis)])
-
 
 SIZES = {
     "episodes": (32, 64, 128, 256, 512, 1024),
@@ -64,18 +40,34 @@ BARS = {"episodes": 0.8, "turns": 0.5, "context": 0.5}
 OBSERVED = 40  # tokens of an observation, about; the rest of a turn is the response
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     size: int
     spent: Spent
 
 
+def growth_svg(sizes: Mapping[str, Sequence[Point]]) -> str:
+    """Seconds over size, one chart for each kind: the step, its two parts, and linear growth from the smallest size."""
+    charts = [_chart(axis, points) for axis, points in sizes.items()]
+    title = "Seconds of a training step as it grows"
+    return picture(*charts, title=title, width=330, height=260, inches=3.4 * max(1, len(charts)))
+
+
+def _chart(axis: str, points: Sequence[Point]) -> Chart:
+    sizes = [float(size) for size, _ in points]
+    first = points[0].spent.step / sizes[0] if points else 0.0
+    series = [
+        Series("whole step", sizes, [spent.step for _, spent in points], color=0),
+        Series("rollout", sizes, [spent.rollout for _, spent in points], color=1),
+        Series("update", sizes, [spent.update for _, spent in points], color=2),
+        Series("linear", sizes, [first * size for size in sizes], color=7),
+    ]
+    return Chart(f"Seconds of a step over {axis}", [Panel(series, axis)])
+
+
 def slope(points: Sequence[Point]) -> float:
     """Of log time over log size, by least squares: 1 is linear growth."""
-    x, y = [math.log(p.size) for p in points], [math.log(p.spent.step) for p in points]
-    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-    along = sum((a - mean_x) ** 2 for a in x)
-    return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / along
+    sizes, seconds = [math.log(p.size) for p in points], [math.log(p.spent.step) for p in points]
+    return statistics.linear_regression(sizes, seconds).slope
 
 
 def against_linear(points: Sequence[Point]) -> float:
@@ -105,8 +97,7 @@ def _prompt(work: Work, policy: Policy) -> int:
     """Tokens of a first prompt."""
     from isentrope.agent.context import Context
 
-    agent = work.config().agent
-    world = DrivenWorld()
+    agent, world = work.config().agent, DrivenWorld()
     view = world.open().start(world.instance("train", 0))
     return len(Context.of(policy.tokenizer, agent, agent.order).prompt(view))
 
@@ -115,14 +106,13 @@ def measure(
     axes: Mapping[str, Sequence[int]], base: Work, extra: Sequence[str], steps: int, seconds: float
 ) -> dict[str, list[Point]]:
     """Every size of every axis; larger sizes of an axis are left out once one took longer than `seconds`."""
+    found: dict[str, list[Point]] = {axis: [] for axis in axes}
     policy: Policy | None = None
-    found: dict[str, list[Point]] = {}
     for axis, sizes in axes.items():
-        found[axis] = []
         for size in sizes:
             policy = policy or load_policy(base.config(extra).policy, base.config(extra).run)
             work = work_for(axis, size, base, policy)
-            spent = measure_one(lambda work=work: work.config(extra), work, policy, steps)
+            spent = measure_one(work, work.config(extra), policy, steps)
             found[axis].append(Point(size, spent))
             print(f"{axis} {size}: {spent.step:.2f} s, {spent.whole:,} tokens", file=sys.stderr, flush=True)
             if spent.step > seconds:
@@ -130,8 +120,8 @@ def measure(
     return found
 
 
-def measure_one(config: Callable[[], RunConfig], work: Work, policy: Policy, steps: int) -> Spent:
-    ours = Ours(work, config(), policy)
+def measure_one(work: Work, config: RunConfig, policy: Policy, steps: int) -> Spent:
+    ours = Ours(work, config, policy)
     try:
         ours.step(0)
         return typical([ours.step(number + 1) for number in range(steps)])
@@ -142,16 +132,13 @@ def measure_one(config: Callable[[], RunConfig], work: Work, policy: Policy, ste
 def rows_of(found: Mapping[str, Sequence[Point]], bars: Mapping[str, float]) -> list[Row]:
     rows: list[Row] = []
     for axis, points in found.items():
-        for point in points:
-            spent = point.spent
+        for size, spent in points:
             note = f"rollout {spent.rollout:.3g} s, update {spent.update:.3g} s, {spent.whole:,} tokens"
-            rows.append(Row(f"{axis} = {point.size}", spent.step, "s", note=note))
+            rows.append(Row(f"{axis} = {size}", spent.step, "s", note=note))
         if len(points) > 1:
-            span = f"{points[0].size} to {points[-1].size}"
-            exponent = f"{span}: time grows as size to the power {slope(points):.2f}"
-            rows.append(
-                Row(axis, points[-1].spent.step, "s", against_linear(points), "linear", bars.get(axis), exponent)
-            )
+            (first, _), (last, spent), ratio = points[0], points[-1], against_linear(points)
+            exponent = f"{first} to {last}: time grows as size to the power {slope(points):.2f}"
+            rows.append(Row(axis, spent.step, "s", ratio, "linear", bars.get(axis), exponent))
     return rows
 
 
@@ -169,17 +156,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=None, help="write the result there")
     given = parser.parse_args()
     standard = TINY if given.tiny else SIZES
-    axes = {axis: _sizes(getattr(given, axis), standard[axis]) for axis in standard}
-    base = Work(given.model or ("tiny" if given.tiny else "smollm2"), device=_device(given.device), group_size=8)
-    base = replace(base, groups=8, turns=10, response=32)
+    asked = {axis: _sizes(getattr(given, axis), standard[axis]) for axis in standard}
+    axes = {axis: sizes for axis, sizes in asked.items() if sizes}
+    model, device = given.model or ("tiny" if given.tiny else "smollm2"), device_named(given.device)
+    base = Work(model, device, groups=8, group_size=8, turns=10, response=32)
     if given.tiny:
         base = replace(base, groups=1, group_size=4, turns=3, response=8)
     with tempfile.TemporaryDirectory() as folder:
         settled = replace(base, context=16384).with_model_in(Path(folder))
-        axes = {axis: sizes for axis, sizes in axes.items() if sizes}
         found = measure(axes, replace(settled, context=4096), given.set, given.steps, given.seconds)
     if given.plot:
-        given.plot.write_text(growth_svg({a: [(p.size, p.spent) for p in points] for a, points in found.items()}))
+        given.plot.write_text(growth_svg(found))
     result = finish("growth", rows_of(found, {} if given.tiny else BARS), given.json)
     if not result.met:
         raise SystemExit(1)
@@ -189,14 +176,6 @@ def _sizes(text: str, standard: Sequence[int]) -> tuple[int, ...]:
     if not text:
         return tuple(standard)
     return tuple(sorted(int(part) for part in text.split(",") if int(part) > 0))
-
-
-def _device(name: str) -> str:
-    if name != "auto":
-        return name
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 if __name__ == "__main__":

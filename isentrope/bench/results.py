@@ -12,6 +12,7 @@ import json
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
@@ -70,37 +71,35 @@ def machine() -> str:
     """In words: the GPU if there is one, the cores this process may use, torch."""
     import torch
 
-    cores = usable_cores()
     parts = [torch.cuda.get_device_name()] if torch.cuda.is_available() else []
-    parts += [f"{cores} cores ({_processor()})", f"torch {torch.__version__}", f"Python {platform.python_version()}"]
+    parts += [
+        f"{usable_cores()} cores ({_processor()})",
+        f"torch {torch.__version__}",
+        f"Python {platform.python_version()}",
+    ]
     return ", ".join(parts)
 
 
 def _processor() -> str:
-    try:
+    with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
+    return platform.machine()
 
 
 def finish(name: str, rows: Sequence[Row], json_file: Path | None = None) -> Result:
     """Print the table of a bench, and write it where it was asked for."""
+    from rich.console import Console
+
     result = Result(name, machine(), time.strftime("%Y-%m-%d"), list(rows))
     if json_file is not None:
         result.write(json_file)
-    print_result(result)
-    return result
-
-
-def print_result(result: Result) -> None:
-    from rich.console import Console
-
     console = Console()
     if not console.is_terminal:  # a log has no width: sentences stay in one piece
         console = Console(width=160)
     console.print(table_of(result))
     console.print(f"[dim]{result.machine}, {result.date}[/dim]")
+    return result
 
 
 def table_of(result: Result) -> Any:

@@ -112,7 +112,8 @@ def run(bench: Bench, machine: Machine, quick: bool, out: Path, limit: float) ->
         return Outcome(bench, reason="is a script of the sources: run it from a checkout")
     file, log = out / f"{bench.name}.json", out / f"{bench.name}.log"
     command = [sys.executable, *where, *given, "--json", str(file.resolve())]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SOURCES), *_more_paths()])}
+    paths = [str(SOURCES), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     began = time.monotonic()
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -130,10 +131,6 @@ def run(bench: Bench, machine: Machine, quick: bool, out: Path, limit: float) ->
     except RunError:
         last = _last_line(log)
         return Outcome(bench, reason=f"ended with {code}: {last} (all of it: {log})", failed=True, seconds=seconds)
-
-
-def _more_paths() -> list[str]:
-    return [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
 def _last_line(log: Path) -> str:

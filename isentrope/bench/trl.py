@@ -16,7 +16,7 @@ import argparse
 from dataclasses import replace
 
 from isentrope.bench.against_trl import add_sizes, measure, work_of
-from isentrope.bench.work import Work
+from isentrope.bench.work import Work, device_named
 
 BAR = 5.0
 WORK = Work("smollm2", device="auto", groups=16, group_size=8, turns=10, response=64, context=4096)
@@ -27,11 +27,7 @@ def main() -> None:
     add_sizes(parser, WORK, steps=2, micro=16)
     parser.add_argument("--tiny", action="store_true", help="a tiny model and few episodes")
     given = parser.parse_args()
-    if given.device == "auto":
-        import torch
-
-        given.device = "cuda" if torch.cuda.is_available() else "cpu"
-    work = work_of(given)
+    work = replace(work_of(given), device=device_named(given.device))
     if given.tiny:
         work = replace(work, model="tiny", groups=2, group_size=4, turns=3, response=8)
         given.micro, given.steps = 4, 1

@@ -30,12 +30,11 @@ from isentrope.rollout.sampler import InTurn, pick_instances
 from isentrope.worlds.contract import Task, View, World
 from isentrope.worlds.pool.open import open_world
 
-# -- one conversation in a world, as users of TRL would write it
-
 
 @dataclass
 class Talk:
-    """A conversation while it is being played: its first prompt, everything after it, and who wrote which token."""
+    """A conversation while it is being played, as users of TRL would write it: its first prompt, everything after it,
+    and who wrote which token."""
 
     config: RunConfig
     task: Task
@@ -52,10 +51,6 @@ class Talk:
         task = world.open()
         view = task.start(world.instance("train", index))
         return cls(config, task, view, Context.of(tokenizer, config.agent, config.agent.order))
-
-    def prompt(self) -> list[int]:
-        """The whole conversation so far."""
-        return self.context.prompt(self.view)
 
     def answered(self, prompt: Sequence[int], answer: Sequence[int]) -> None:
         """Write the answer down and let the task take its step."""
@@ -101,13 +96,10 @@ class TrlPeer:
         self.turns, self.rollout_seconds, self.counts = work.turns, 0.0, (0, 0)
 
     def _chat_tokenizer(self) -> ChatTokenizer:
-        tokenizer: ChatTokenizer
-        if (self.folder / "pocket_tokens.json").is_file():
-            tokenizer = PocketTokens.load(self.folder)
-        else:
-            from isentrope.models.chat.tokenizer import ChatTokens
+        from isentrope.models.chat.tokenizer import ChatTokens
 
-            tokenizer = ChatTokens.load(self.folder)
+        pocket = (self.folder / "pocket_tokens.json").is_file()
+        tokenizer = PocketTokens.load(self.folder) if pocket else ChatTokens.load(self.folder)
         return DrivenTokenizer(tokenizer, self.work.response) if self.work.driven else tokenizer
 
     def run(self, steps: int, warm_turns: int, between: Callable[[int], None] = lambda step: None) -> list[Spent]:
@@ -132,8 +124,7 @@ class TrlPeer:
                 between(state.global_step - 1)
 
         with tempfile.TemporaryDirectory() as folder:
-            trainer = self._trainer(folder, steps + 1, Watch())
-            trainer.train()
+            self._trainer(folder, steps + 1, Watch()).train()
         return spent
 
     def set_threads(self) -> None:
@@ -144,42 +135,22 @@ class TrlPeer:
     def _trainer(self, folder: str, steps: int, watch: Any) -> Any:
         trl, datasets = importlib.import_module("trl"), importlib.import_module("datasets")
         work = self.work
-        instances = [
-            instance
-            for step in range(steps)
-            for instance in pick_instances(InTurn(seed=work.seed), self.world, work.groups, step)
-        ]
+        picked = [pick_instances(InTurn(seed=work.seed), self.world, work.groups, step) for step in range(steps)]
+        instances = [instance for group in picked for instance in group]
         args = trl.GRPOConfig(
-            output_dir=folder,
-            use_cpu=self.cpu,
-            bf16=False,
-            model_init_kwargs={"dtype": "float32" if self.cpu else "bfloat16"},
-            gradient_checkpointing=False,
-            per_device_train_batch_size=self.micro,
-            gradient_accumulation_steps=work.episodes // self.micro,
-            num_generations=work.group_size,
-            max_completion_length=work.response,
+            output_dir=folder, seed=work.seed, max_steps=steps, shuffle_dataset=False,
+            use_cpu=self.cpu, bf16=False, model_init_kwargs={"dtype": "float32" if self.cpu else "bfloat16"},
+            per_device_train_batch_size=self.micro, gradient_accumulation_steps=work.episodes // self.micro,
+            num_generations=work.group_size, max_completion_length=work.response,
             generation_kwargs={"min_new_tokens": work.response} if work.driven else None,
-            temperature=self.config.rollout.temperature,
-            learning_rate=self.config.learn.lr,
-            beta=0.0,
-            max_steps=steps,
-            shuffle_dataset=False,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            logging_strategy="no",
-            seed=work.seed,
-        )
+            temperature=self.config.rollout.temperature, learning_rate=self.config.learn.lr, beta=0.0,
+            gradient_checkpointing=False, save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no",
+        )  # fmt: skip
+        games = datasets.Dataset.from_dict({"prompt": [str(i.index) for i in instances]})
         return trl.GRPOTrainer(
-            model=str(self.folder),
-            reward_funcs=_reward,
-            args=args,
-            train_dataset=datasets.Dataset.from_dict({"prompt": [str(i.index) for i in instances]}),
-            processing_class=self._tokenizer(),
-            callbacks=[watch],
-            rollout_func=self.rollout,
-        )
+            model=str(self.folder), reward_funcs=_reward, args=args, train_dataset=games,
+            processing_class=self._tokenizer(), callbacks=[watch], rollout_func=self.rollout,
+        )  # fmt: skip
 
     def _tokenizer(self) -> Any:
         transformers = importlib.import_module("transformers")
@@ -200,7 +171,7 @@ class TrlPeer:
         talks = [Talk.begun(self.world, int(prompt), self.tokenizer, self.config) for prompt in prompts]
         for _ in range(self.turns):
             live = [talk for talk in talks if not talk.ended]
-            asked = [talk.prompt() for talk in live]
+            asked = [talk.context.prompt(talk.view) for talk in live]  # the whole conversation so far
             if not live:
                 break
             answers, _ = trainer._generate_single_turn(asked, None, {}, 1)

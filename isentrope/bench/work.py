@@ -6,7 +6,7 @@ import json
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,12 @@ from isentrope.worlds.household.world import RULES, HouseholdWorld
 #
 # The tokenizer is made on the spot from the household world's own text (byte-level pairs, ChatML's form), so nothing
 # has to be fetched. The model may have more words than the tokenizer uses: they are sampled all the same.
-
-
-SHAPES: dict[str, dict[str, int]] = {
-    "smollm2": {"vocab": 49152, "width": 576, "layers": 30, "heads": 9, "kv_heads": 3, "inner": 1536},
-    "small": {"vocab": 4096, "width": 256, "layers": 8, "heads": 4, "kv_heads": 2, "inner": 768},
-    "tiny": {"vocab": 2048, "width": 64, "layers": 2, "heads": 2, "kv_heads": 1, "inner": 128},
+_SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+          "intermediate_size")  # fmt: skip
+SHAPES = {
+    "smollm2": (49152, 576, 30, 9, 3, 1536),
+    "small": (4096, 256, 8, 4, 2, 768),
+    "tiny": (2048, 64, 2, 2, 1, 128),
 }
 _TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
@@ -47,17 +47,8 @@ _TOKENS = 2000  # of the tokenizer, control tokens included
 
 def llama_settings(name: str, positions: int = 8192) -> dict[str, Any]:
     """The shape as transformers' LlamaConfig has it."""
-    shape = SHAPES[name]
-    return {
-        "vocab_size": shape["vocab"],
-        "hidden_size": shape["width"],
-        "num_hidden_layers": shape["layers"],
-        "num_attention_heads": shape["heads"],
-        "num_key_value_heads": shape["kv_heads"],
-        "intermediate_size": shape["inner"],
-        "max_position_embeddings": positions,
-        "tie_word_embeddings": True,
-    }
+    sizes = dict(zip(_SIZES, SHAPES[name], strict=True))
+    return {**sizes, "max_position_embeddings": positions, "tie_word_embeddings": True}
 
 
 def write_random_model(name: str, folder: Path, positions: int = 8192, seed: int = 0) -> Path:
@@ -66,7 +57,6 @@ def write_random_model(name: str, folder: Path, positions: int = 8192, seed: int
         raise ConfigError(f"no shape is called {name!r}; there are {', '.join(SHAPES)}, or give a model folder")
     if (folder / "READY").is_file():
         return folder
-    import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,22 +76,16 @@ def _write_tokenizer(folder: Path) -> None:
     kit.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     kit.decoder = decoders.ByteLevel()
     controls = ["<|pad|>", "<|im_start|>", "<|im_end|>"]
+    special, letters = [AddedToken(name, special=True) for name in controls], pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=_TOKENS,
-        special_tokens=[AddedToken(name, special=True) for name in controls],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+        vocab_size=_TOKENS, special_tokens=special, initial_alphabet=letters, show_progress=False
     )
     kit.train_from_iterator(_texts(), trainer)
     kit.save(str(folder / "tokenizer.json"))
     settings = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "pad_token": "<|pad|>",
-        "bos_token": "<|im_start|>",
-        "eos_token": "<|im_end|>",
-        "model_max_length": 1_000_000,
-        "clean_up_tokenization_spaces": False,
-    }
+        "tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<|pad|>", "bos_token": "<|im_start|>",
+        "eos_token": "<|im_end|>", "model_max_length": 1_000_000, "clean_up_tokenization_spaces": False,
+    }  # fmt: skip
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=1))
     (folder / "chat_template.jinja").write_text(_TEMPLATE)
 
@@ -153,27 +137,14 @@ class Work:
     def config(self, extra: Sequence[str] = ()) -> RunConfig:
         """Our settings for it. `extra` are further `section.name=value`."""
         world = [f"task.world={WORLD}", f"task.options.words={self.words}"] if self.driven else ["task.world=household"]
-        return load_config(
-            None,
-            [
-                *world,
-                f"task.options.rooms={self.rooms}",
-                f"task.max_turns={self.turns}",
-                f"agent.prompt={self.prompt}",
-                f"agent.max_response={self.response}",
-                f"agent.max_context={self.context}",
-                "agent.overflow=end",
-                f"policy.model={self.model}",
-                f"run.device={self.device}",
-                f"run.seed={self.seed}",
-                f"rollout.groups={self.groups}",
-                f"rollout.group_size={self.group_size}",
-                f"rollout.batch={min(self.episodes, 256)}",
-                "learn.kl=0",
-                "learn.lr=1e-6",
-                *extra,
-            ],
-        )
+        own = [
+            f"task.options.rooms={self.rooms}", f"task.max_turns={self.turns}", f"agent.prompt={self.prompt}",
+            f"agent.max_response={self.response}", f"agent.max_context={self.context}", "agent.overflow=end",
+            f"policy.model={self.model}", f"run.device={self.device}", f"run.seed={self.seed}",
+            f"rollout.groups={self.groups}", f"rollout.group_size={self.group_size}",
+            f"rollout.batch={min(self.episodes, 256)}", "learn.kl=0", "learn.lr=1e-6",
+        ]  # fmt: skip
+        return load_config(None, [*world, *own, *extra])
 
 
 @dataclass(frozen=True)
@@ -192,12 +163,12 @@ class Spent:
 
 def typical(steps: Sequence[Spent]) -> Spent:
     """The median of each."""
-    return Spent(
-        statistics.median(s.rollout for s in steps),
-        statistics.median(s.update for s in steps),
-        round(statistics.median(s.sampled for s in steps)),
-        round(statistics.median(s.whole for s in steps)),
-    )
+    rollout, update, sampled, whole = map(statistics.median, zip(*map(astuple, steps), strict=True))
+    return Spent(rollout, update, round(sampled), round(whole))
+
+
+def device_named(name: str) -> str:
+    return name if name != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def clock(work: Work) -> float:
@@ -221,9 +192,8 @@ class Ours:
     def step(self, number: int) -> Spent:
         use_threads(self.config)
         begin = clock(self.work)
-        episodes = self.collector.play_groups(
-            number, RolloutPlan(self.config.agent.order, self.config.rollout.temperature)
-        )
+        plan = RolloutPlan(self.config.agent.order, self.config.rollout.temperature)
+        episodes = self.collector.play_groups(number, plan)
         middle = clock(self.work)
         self.learner.learn(number, episodes)
         self.collector.engine.refresh()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 COLORS = 8  # of lines, each with a dash of its own; then they begin anew
 SMOOTHED_FROM = 25  # values; fewer need no smoothing
@@ -107,10 +108,9 @@ def smoothed(series: Series, *, one_sided: bool = False) -> Series:
     """The line and its band as moving means; a short one as it is."""
     if len(series.x) < SMOOTHED_FROM:
         return series
-    low, high = (
-        None if column is None else moving_mean(column, one_sided=one_sided) for column in (series.low, series.high)
-    )
-    return replace(series, y=moving_mean(series.y, one_sided=one_sided), low=low, high=high)
+    mean = partial(moving_mean, one_sided=one_sided)
+    low, high = (None if column is None else mean(column) for column in (series.low, series.high))
+    return replace(series, y=mean(series.y), low=low, high=high)
 
 
 def thinned(series: Series, most: int) -> Series:
@@ -119,10 +119,5 @@ def thinned(series: Series, most: int) -> Series:
     if stride <= 1:
         return series
     kept = sorted({*range(0, len(series.x), stride), len(series.x) - 1})
-    return replace(
-        series,
-        x=[series.x[i] for i in kept],
-        y=[series.y[i] for i in kept],
-        low=None if series.low is None else [series.low[i] for i in kept],
-        high=None if series.high is None else [series.high[i] for i in kept],
-    )
+    low, high = (None if column is None else [column[i] for i in kept] for column in (series.low, series.high))
+    return replace(series, x=[series.x[i] for i in kept], y=[series.y[i] for i in kept], low=low, high=high)

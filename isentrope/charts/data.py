@@ -16,14 +16,8 @@ _DIGITS = 5
 def as_json(chart: Chart) -> str:
     """Ready to stand in a script element of type application/json: no text in it can end the element."""
     names = [(line.name, line.color) for line in chart.series]
-    data = {
-        "panels": [_panel(panel, names) for panel in chart.panels],
-        "shares": chart.shares,
-        "full": chart.full,
-        "zero": chart.zero,
-        "bars": chart.bars,
-        "unit": chart.unit,
-    }
+    data: dict[str, Any] = {"panels": [_panel(panel, names) for panel in chart.panels]}
+    data |= {name: getattr(chart, name) for name in ("shares", "full", "zero", "bars", "unit")}
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -46,9 +46,8 @@ def grid_file(table: Table) -> str:
     head = f'<text class="h" x="14" y="24">{safe(table.title)}</text><text x="14" y="46">{safe(table.note)}</text>'
     width, height = table.size
     style = f".chart .tinted{{fill:{PALETTE['ink'][0]}}}.chart .few{{font-size:10px}}"
-    return document(
-        f'<g class="chart">{head}{_cells(table)}</g>', width, height, table.title, round(width / 96, 3), style
-    )
+    inside = f'<g class="chart">{head}{_cells(table)}</g>'
+    return document(inside, width, height, table.title, round(width / 96, 3), style)
 
 
 def grid_in_page(table: Table) -> str:

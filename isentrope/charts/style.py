@@ -8,26 +8,15 @@ from isentrope.charts.chart import COLORS
 
 # light, dark
 PALETTE: dict[str, tuple[str, str]] = {
-    "paper": ("#faf9f6", "#131519"),
-    "card": ("#ffffff", "#1a1d23"),
-    "ink": ("#1d2126", "#e7e5df"),
-    "soft": ("#5d646d", "#9aa1ab"),
-    "rule": ("#e4e1d9", "#2b2f37"),
-    "accent": ("#0f6b62", "#4fc3b3"),
-    "good": ("#1b7a4b", "#5fca94"),
-    "bad": ("#b3433a", "#ef8a80"),
-    "warm": ("#d9480f", "#ff8a4c"),  # an eruption
-    "cool": ("#3b7fb5", "#7cb8e8"),  # its subsidence
+    "paper": ("#faf9f6", "#131519"), "card": ("#ffffff", "#1a1d23"), "ink": ("#1d2126", "#e7e5df"),
+    "soft": ("#5d646d", "#9aa1ab"), "rule": ("#e4e1d9", "#2b2f37"), "accent": ("#0f6b62", "#4fc3b3"),
+    "good": ("#1b7a4b", "#5fca94"), "bad": ("#b3433a", "#ef8a80"),
+    "warm": ("#d9480f", "#ff8a4c"), "cool": ("#3b7fb5", "#7cb8e8"),  # an eruption, its subsidence
     # lines: apart for every common kind of colour blindness (tests/charts/test_colours.py), and by their dashes too
-    "s0": ("#167d50", "#4fe3a8"),
-    "s1": ("#e08d19", "#e8961c"),
-    "s2": ("#0023a9", "#5b7bff"),
-    "s3": ("#912683", "#dc97f5"),
-    "s4": ("#6c6200", "#f2e78a"),
-    "s5": ("#8a929e", "#98a1ad"),
-    "s6": ("#552442", "#d2505f"),
-    "s7": ("#32a8e4", "#b5f0f7"),
-}
+    "s0": ("#167d50", "#4fe3a8"), "s1": ("#e08d19", "#e8961c"), "s2": ("#0023a9", "#5b7bff"),
+    "s3": ("#912683", "#dc97f5"), "s4": ("#6c6200", "#f2e78a"), "s5": ("#8a929e", "#98a1ad"),
+    "s6": ("#552442", "#d2505f"), "s7": ("#32a8e4", "#b5f0f7"),
+}  # fmt: skip
 
 # dash, gap, ...; a dash of nearly no length is a dot
 DASHES = ("", "7 5", ".1 4.5", "9 5 .1 5", "14 5", "4 4.5", "9 5 .1 5 .1 5", "3 6.5")
@@ -73,13 +62,9 @@ def plain_chart_style() -> str:
     body = re.sub(r"(stroke|fill):var\(--c\);?", "", CHART_STYLE)
     for name, pair in PALETTE.items():
         body = body.replace(f"var(--{name})", pair[0])
-    colours: list[str] = []
-    for number in range(COLORS):
-        colour = PALETTE[f"s{number}"][0]
-        colours.append(
-            f".line.c{number}{{stroke:{colour}}}.band.c{number}{{fill:{colour}}}.dot.c{number}{{stroke:{colour}}}"
-        )
-    return body + "".join(colours) + _dashes()
+    for n, colour in enumerate(PALETTE[f"s{number}"][0] for number in range(COLORS)):
+        body += f".line.c{n}{{stroke:{colour}}}.band.c{n}{{fill:{colour}}}.dot.c{n}{{stroke:{colour}}}"
+    return body + _dashes()
 
 
 def _dashes() -> str:

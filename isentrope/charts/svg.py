@@ -1,4 +1,5 @@
-"""Charts as SVG: the lines of a chart, and the picture around them with its title, its one legend and its notes.
+"""Charts as SVG: the lines of a chart, and the picture around them with its title, its one legend and its notes;
+and strips, the phases and alarms of several runs over the same steps.
 
 Colours are classes (`c0` to `c7`): in a page its style sheet decides about light and dark, a picture brings its own.
 """
@@ -6,24 +7,12 @@ Colours are classes (`c0` to `c7`): in a page its style sheet decides about ligh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from textwrap import wrap
 
-from isentrope.charts.axes import (
-    BOTTOM,
-    LETTER,
-    TOP,
-    Scale,
-    alarm_flags,
-    mark_lines,
-    panel_edges,
-    phase_bands,
-    x_axis,
-    x_scale,
-    y_grid,
-    y_range,
-)
-from isentrope.charts.chart import Chart, Series, moving_mean, thinned
+from isentrope.charts import axes
+from isentrope.charts.axes import LETTER, Scale
+from isentrope.charts.chart import Chart, Flag, Panel, Series, Shade, moving_mean, thinned
 from isentrope.charts.style import PALETTE, plain_chart_style
 from isentrope.charts.text import safe
 
@@ -75,9 +64,7 @@ def legend(series: Sequence[Series], notes: Sequence[str], top: int, width: int)
     """Names beside their lines, in as many rows as they need, then the notes; and where the chart begins."""
     parts: list[str] = []
     x, y = 12.0, top
-    names: list[tuple[str, Series | None]] = [(line.name, line) for line in series]
-    names += [(note, None) for note in notes]
-    for name, line in names:
+    for name, line in [*((line.name, line) for line in series), *((note, None) for note in notes)]:
         room = 44 + 0.8 * LETTER * len(name)
         if x > 12 and (line is None or x + room > width):
             x, y = 12.0, y + _ROW
@@ -101,16 +88,16 @@ def brand() -> str:
 
 def lines(chart: Chart, width: int, height: int) -> str:
     """The chart itself, without title and legend."""
-    ticks = y_range(chart)
-    y_scale, edges = Scale(ticks[0], ticks[-1], height - BOTTOM, TOP), panel_edges(chart, width, ticks)
-    parts = [y_grid(chart, y_scale, ticks, edges)]
+    ticks = axes.y_range(chart)
+    y_scale, edges = Scale(ticks[0], ticks[-1], height - axes.BOTTOM, axes.TOP), axes.panel_edges(chart, width, ticks)
+    parts = [axes.y_grid(chart, y_scale, ticks, edges)]
     for panel, (left, right) in zip(chart.panels, edges, strict=True):
         panel = replace(panel, series=[thinned(line, _POINTS) for line in panel.series])
-        across = x_scale(panel, left, right)
-        parts.append(phase_bands(panel, across, TOP, height - BOTTOM - TOP))
-        parts.append(x_axis(panel.title or panel.x_name, across, height, left, right))
-        parts.append(mark_lines(panel, across, height))
-        parts.append(alarm_flags(panel, across, TOP + 1, height - BOTTOM, 7))
+        across = axes.x_scale(panel, left, right)
+        parts.append(axes.phase_bands(panel, across, axes.TOP, height - axes.BOTTOM - axes.TOP))
+        parts.append(axes.x_axis(panel.title or panel.x_name, across, height, left, right))
+        parts.append(axes.mark_lines(panel, across, height))
+        parts.append(axes.alarm_flags(panel, across, axes.TOP + 1, height - axes.BOTTOM, 7))
         parts += [_band(line, across, y_scale) for line in panel.series]
         parts += [_line(line, across, y_scale) for line in panel.series]
     return element("".join(parts), width, height, chart.title)
@@ -120,13 +107,10 @@ def _line(series: Series, across: Scale, up: Scale) -> str:
     if series.smooths:
         thin = _path(series.x, series.y, across, up, f"line thin c{series.color}") if series.raw else ""
         return thin + _path(series.x, moving_mean(series.y), across, up, f"line c{series.color}")
-    parts = [_path(series.x, series.y, across, up, f"line c{series.color}")]
-    points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if y is not None]
-    if series.markers or len(points) == 1:
-        parts += [
-            f'<circle class="dot c{series.color}" cx="{across(x):.1f}" cy="{up(y):.1f}" r="3.2"/>' for x, y in points
-        ]
-    return "".join(parts)
+    points = [(across(x), up(y)) for x, y in zip(series.x, series.y, strict=True) if y is not None]
+    dots = [f'<circle class="dot c{series.color}" cx="{x:.1f}" cy="{y:.1f}" r="3.2"/>' for x, y in points]
+    line = _path(series.x, series.y, across, up, f"line c{series.color}")
+    return "".join([line, *(dots if series.markers or len(dots) == 1 else [])])
 
 
 def _path(xs: list[float], ys: list[float | None], across: Scale, up: Scale, style: str) -> str:
@@ -151,3 +135,45 @@ def _band(series: Series, across: Scale, up: Scale) -> str:
         return ""
     edge = [f"{x:.1f} {high:.1f}" for x, _, high in known] + [f"{x:.1f} {low:.1f}" for x, low, _ in reversed(known)]
     return f'<path class="band c{series.color}" d="M{"L".join(edge)}Z"/>'
+
+
+_STRIP, _BAR = 40, 16  # heights
+_MOST_FLAGS = 60
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A run from its first step to its last."""
+
+    name: str
+    first: int
+    last: int
+    shades: tuple[Shade, ...] = ()
+    flags: tuple[Flag, ...] = ()
+
+
+def strips(runs: Sequence[Strip], width: int) -> str:
+    """Eruptions and subsidence shaded, alarms flagged; nothing without runs."""
+    if not runs:
+        return ""
+    height = axes.TOP + _STRIP * len(runs) + axes.BOTTOM
+    scale = Scale(min(run.first for run in runs) - 0.5, max(run.last for run in runs) + 0.5, 12, width - axes.RIGHT)
+    letters = int((width - 24) / LETTER)
+    parts: list[str] = []
+    for number, run in enumerate(runs):
+        top = axes.TOP + _STRIP * number
+        short = run.name if len(run.name) <= letters else run.name[: letters - 1] + "…"
+        parts.append(f'<text class="run" x="12" y="{top + 11}">{safe(short)}</text>{_strip(run, scale, top + 17)}')
+    axis = axes.x_axis("step", scale, height, 12, width - axes.RIGHT)
+    return element("".join(parts) + axis, width, height, "Phases and alarms of the runs over their steps")
+
+
+def _strip(run: Strip, scale: Scale, top: float) -> str:
+    def bar(style: str, first: float, last: float) -> str:
+        x = scale(first - 0.5)
+        return f'<rect class="{style}" x="{x:.1f}" y="{top}" width="{scale(last + 0.5) - x:.1f}" height="{_BAR}"/>'
+
+    ground = [bar("strip-ground", shade.first, shade.last) for shade in run.shades if shade.name != "descent"]
+    panel = Panel([], shades=run.shades, flags=run.flags[:_MOST_FLAGS])
+    flags = axes.alarm_flags(panel, scale, top, top + _BAR, top + _BAR / 2)
+    return "".join([bar("strip-none", run.first, run.last), *ground, axes.phase_bands(panel, scale, top, _BAR), flags])

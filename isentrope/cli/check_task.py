@@ -24,8 +24,7 @@ _SHOWN = 5  # queries that differ most
 def check_rankings(products: Path | None, rankings: Path | None, world: str, console: Console) -> bool:
     """Compare the shop's search with recorded rankings: print top-1 agreement and top-10 overlap; False if either is
     below the bar."""
-    from isentrope.worlds.webshop.catalogue import open_official
-    from isentrope.worlds.webshop.rankings import compare, read_rankings
+    from isentrope.worlds.webshop.catalogue import compare, open_official, read_rankings
 
     if world != "webshop":
         raise TaskError(f"rankings can be compared for the world webshop only, not for {world}")

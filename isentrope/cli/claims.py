@@ -74,7 +74,7 @@ def claims(
     if form is Form.text and out is None:
         _show(ledger, checked, details or bool(only) or not studies)
         return
-    from isentrope.papers.pages import to_json, to_markdown
+    from isentrope.papers.ledger import to_json, to_markdown
 
     print_or_write((to_json if form is Form.json else to_markdown)(ledger, checked), out)
 
@@ -99,7 +99,7 @@ def _show(ledger: Ledger, checked: Sequence[Computed], details: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from isentrope.papers.pages import summary
+    from isentrope.papers.ledger import summary
     from isentrope.papers.record import Verdict
     from isentrope.papers.words import MARKS, brief, comment, counts_of, effects
 

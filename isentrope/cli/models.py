@@ -40,7 +40,7 @@ def models(
     import torch
 
     from isentrope.models.memory import free_memory
-    from isentrope.models.sources.available import find_facts
+    from isentrope.models.sources.find import find_facts
 
     folder, facts, state = find_facts(name, get)
     console.print(shown(name, "bold"))
@@ -55,7 +55,7 @@ def _show_all(console: Console) -> None:
     from rich.table import Table
 
     from isentrope.models.memory import FLOAT32, Need, gib, training_need
-    from isentrope.models.sources.available import available, readers
+    from isentrope.models.sources.find import available, readers
 
     table = Table(title="Models", title_justify="left")
     table.add_column("policy.model", overflow="fold", min_width=12)

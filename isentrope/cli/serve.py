@@ -40,9 +40,10 @@ def serve_task(
     """
     config = for_world(recipe, world, sets)
     from isentrope.net.keys import server_key
-    from isentrope.serving.tasks import Serving, serve_tasks
+    from isentrope.serving.tasks import running
 
-    serve_tasks(config.task, Serving(host, port, sessions, idle, server_key(host, key_env)))
+    with running(config.task, host, port, sessions, idle, server_key(host, key_env)) as server:
+        server.run_until_interrupted(f"{config.task.world} at {server.address}")
 
 
 def serve_openenv(
@@ -100,11 +101,7 @@ def retrieve(
         found = open_corpus(Path(corpus).expanduser(), retriever, cache)
     about = {"corpus": Path(corpus).name, "retriever": retriever, "passages": len(found)}
     with open_server(host, port, found, about, topk) as server:
-        typer.echo(f"{about['passages']} passages at {server.address}/retrieve, until interrupted (Ctrl-C)")
-        try:
-            server.run()
-        except KeyboardInterrupt:
-            typer.echo("Stopped.")
+        server.run_until_interrupted(f"{about['passages']} passages at {server.address}/retrieve")
 
 
 def serve(

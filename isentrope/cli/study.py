@@ -158,9 +158,9 @@ def _earlier(path: Path | None) -> StudyData | None:
 def _dry(plan: Study, folder: Path, side_by_side: int, only: tuple[str, ...], earlier: StudyData | None) -> None:
     from rich.console import Console
 
-    from isentrope.study.dry import show_plan
     from isentrope.study.jobs import make_jobs
     from isentrope.study.run import check_begun, done_before
+    from isentrope.study.show import show_plan
 
     jobs = make_jobs(plan, folder, only)
     check_begun(jobs)
@@ -173,9 +173,8 @@ def _results(
     folder: Path, form: Form | None, compact: Path | None, earlier: Path | None, out: Path | None = None
 ) -> None:
     from isentrope.core.text import plain
-    from isentrope.study.compact import left_behind, merged, write_over
-    from isentrope.study.folder import results_folder
-    from isentrope.study.read import read_study
+    from isentrope.study.plan import results_folder
+    from isentrope.study.read import left_behind, merged, read_study, write_over
     from isentrope.study.results import render, write_results
 
     data = read_study(folder)

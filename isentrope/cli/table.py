@@ -65,8 +65,7 @@ def table(
     if not 0 < last <= 1:
         raise typer.BadParameter(f"{last} is not above 0 and at most 1", param_hint="--last")
     from isentrope.analysis.compare import Choices, make_tables
-    from isentrope.analysis.published import read_printed, with_papers
-    from isentrope.analysis.result_table import render
+    from isentrope.analysis.result_table import read_printed, render, with_papers
     from isentrope.analysis.rows import read_rows
     from isentrope.analysis.success import Window
 

@@ -14,17 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from isentrope.diagnosis.alarms import replay
-from isentrope.diagnosis.findings.eruptions import entropy_findings
-from isentrope.diagnosis.findings.others import (
-    alarm_findings,
-    episode_findings,
-    failure_findings,
-    imitation_findings,
-    length_findings,
-    state_findings,
-    switch_findings,
-)
-from isentrope.diagnosis.findings.success import stalled_findings, success_findings
+from isentrope.diagnosis.findings import eruptions, others, success
 from isentrope.diagnosis.remedies import SEVERITIES, Finding
 from isentrope.runs.folder import Run
 
@@ -45,9 +35,8 @@ class Diagnosis:
 
     def words(self) -> str:
         """One paragraph."""
-        said = " ".join(finding.claim for finding in self.findings)
-        tried = f" Try: {'; '.join(self.remedies[:MOST_REMEDIES])}." if self.remedies else ""
-        return said + tried
+        tried = f"Try: {'; '.join(self.remedies[:MOST_REMEDIES])}."
+        return " ".join([*(finding.claim for finding in self.findings), *([tried] if self.remedies else [])])
 
     def data(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -59,20 +48,12 @@ class Diagnosis:
 
 def diagnose(course: Run) -> Diagnosis:
     """All findings about a run, in the order in which they are told."""
+    found = others.state_findings(course)
     if course.kind != "train":
-        findings = [*state_findings(course), *imitation_findings(course)]
-        return Diagnosis(course.name, course.kind, tuple(findings))
+        return Diagnosis(course.name, course.kind, (*found, *others.imitation_findings(course)))
     alarms, given = replay(course.records)
-    success = success_findings(course)
-    known = [*entropy_findings(course, alarms.phases), *alarm_findings(course, given)]
-    findings = [
-        *state_findings(course),
-        *success,
-        *known,
-        *switch_findings(course),
-        *stalled_findings(course, success, known),
-        *length_findings(course),
-        *episode_findings(course),
-        *failure_findings(course),
-    ]
-    return Diagnosis(course.name, course.kind, tuple(findings))
+    learnt = success.success_findings(course)
+    known = [*eruptions.entropy_findings(course, alarms.phases), *others.alarm_findings(course, given)]
+    found += [*learnt, *known, *others.switch_findings(course), *success.stalled_findings(course, learnt, known)]
+    found += [*others.length_findings(course), *others.episode_findings(course), *others.failure_findings(course)]
+    return Diagnosis(course.name, course.kind, tuple(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from isentrope.diagnosis.alarm_rules import WEIGH
+from isentrope.diagnosis.alarms import WEIGH
 from isentrope.runs.folder import Run
 
 SEVERITIES = ("good", "note", "warning", "bad")
@@ -62,8 +62,7 @@ def to_widen(course: Run) -> tuple[str, ...]:
     found = [f"a higher rollout.temperature (it is {heat:g})"] if heat is not None and heat < COOL else []
     raising = [name for name in ("entropy_bonus", "epo") if name in course.methods]
     found += [_changed(course, "a larger", f"method.{name}.coefficient") for name in raising]
-    absent = [name for name in ("entropy_bonus", "epo", "aem") if name not in course.methods]
-    if absent:
+    if absent := [name for name in ("entropy_bonus", "epo", "aem") if name not in course.methods]:
         found.append(" or ".join(absent))
     return (*found, slower(course), *_more_kl(course))
 

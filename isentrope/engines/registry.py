@@ -83,7 +83,7 @@ def make_own(policy: Policy | None, config: RunConfig, options: Any) -> Engine:
         return OpenAIEngine(options)
     assert policy is not None
     if kind == "vllm":
-        from isentrope.engines.vllm.engine import VllmEngine
+        from isentrope.engines.vllm import VllmEngine
 
         return VllmEngine(policy, config)
     from isentrope.engines.native.available import fast_engine, why_not

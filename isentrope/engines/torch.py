@@ -9,8 +9,9 @@ on which other conversations happen to be in the batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -42,10 +43,6 @@ class Answer:
         rule = self.request.temperature_of
         return rule(self.ids, entropy) if rule else self.request.temperature
 
-    def needs_entropy(self) -> bool:
-        rule = self.request.temperature_of
-        return rule is not None and rule.needs_entropy
-
     def add(self, token: int, logprob: float, entropy: float, temperature: float, tokenizer: ChatTokenizer) -> None:
         """One token more; `stop` says whether it was the last, and why."""
         self.ids.append(token)
@@ -61,13 +58,9 @@ class Answer:
             self.stop = "length"
 
     def sampled(self) -> Sampled:
-        return Sampled(
-            ids=np.array(self.ids, dtype=np.int32),
-            logprobs=np.array(self.logprobs, dtype=np.float32),
-            entropies=np.array(self.entropies, dtype=np.float32),
-            temperatures=np.array(self.temperatures, dtype=np.float32),
-            stop=self.stop,
-        )
+        ids, logprobs = np.array(self.ids, dtype=np.int32), np.array(self.logprobs, dtype=np.float32)
+        entropies, temperatures = (np.array(x, dtype=np.float32) for x in (self.entropies, self.temperatures))
+        return Sampled(ids, logprobs, entropies, temperatures, self.stop)
 
 
 def draw_next(answers: Sequence[Answer], logits: Tensor, tokenizer: ChatTokenizer) -> Tensor:
@@ -98,7 +91,8 @@ def draw_next(answers: Sequence[Answer], logits: Tensor, tokenizer: ChatTokenize
 
 def _base_entropies(answers: Sequence[Answer], logits: Tensor) -> list[float]:
     """Of the next token of each answer at its plan's temperature; 0 where no rule asks for it."""
-    if not any(answer.needs_entropy() for answer in answers):
+    rules = [answer.request.temperature_of for answer in answers]
+    if not any(rule is not None and rule.needs_entropy for rule in rules):
         return [0.0] * len(answers)
     base = torch.tensor([answer.request.temperature or 1.0 for answer in answers], device=logits.device)
     return cast("list[float]", _entropy(torch.log_softmax(logits.float() / base[:, None], dim=-1)).tolist())
@@ -122,6 +116,21 @@ def draw(p: Tensor, uniforms: Tensor) -> Tensor:
     return torch.minimum(token, last)
 
 
+def record(run: Callable[[], Tensor], pool: Any, warm_up: bool = True) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+    """A CUDA graph of a pass, and where its result lies. Libraries set themselves up and kernels are compiled by a
+    first run beside it (`warm_up`), which a graph must not hold."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        if warm_up:
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        result = run()
+    return graph, result
+
+
 STEP = 256  # columns; a graph looks at whole steps of them
 
 
@@ -139,9 +148,8 @@ class GraphedDecoder:
         device = policy.device
         self.ids = torch.zeros(rows, 1, dtype=torch.long, device=device)
         self.counts = torch.zeros(rows, dtype=torch.long, device=device)
-        self._pool: Any = None
         self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
-        self._place = -1
+        self._pool, self._place = cast("Any", None), -1
 
     def __call__(self, ids_R: Tensor, counts_R: Tensor, reach: int) -> Tensor:
         """The hidden state of each row after its new token; rows whose count is 0 stay as they are.
@@ -150,30 +158,18 @@ class GraphedDecoder:
         """
         columns = -(-reach // STEP) * STEP
         self.cache.reserve(columns)
-        if self.cache.place() != self._place:
+        if self.cache.moves != self._place:
             # a pool of memory ends with its last graph, so new graphs get a new one
-            self._recorded, self._place, self._pool = {}, self.cache.place(), torch.cuda.graph_pool_handle()
+            self._recorded, self._place, self._pool = {}, self.cache.moves, torch.cuda.graph_pool_handle()
         if columns not in self._recorded:
-            self._recorded[columns] = self._record(columns)
+            self.counts.zero_()  # so that recording moves no conversation
+            self._recorded[columns] = record(partial(self._extend, columns), self._pool, not GraphedDecoder.ready)
+            GraphedDecoder.ready = True
         self.ids.copy_(ids_R[:, None])
         self.counts.copy_(counts_R)
         graph, hidden = self._recorded[columns]
         graph.replay()
         return hidden
-
-    def _record(self, columns: int) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        self.counts.zero_()  # so that recording moves no conversation
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            if not GraphedDecoder.ready:  # libraries set themselves up on first use, which a graph must not hold
-                self._extend(columns)
-                GraphedDecoder.ready = True
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            hidden = self._extend(columns)
-        return graph, hidden
 
     def _extend(self, columns: int) -> Tensor:
         with self.policy.compute():
@@ -195,7 +191,7 @@ class TorchEngine:
 
     def open(self, slots: Sequence[int]) -> None:
         """Begin with these conversations, all empty. Whatever was held before is forgotten."""
-        self._hold(self.model.new_cache(len(slots)), len(slots))
+        self._hold(Cache(len(slots), self.device), len(slots))
         self._rows = {slot: row for row, slot in enumerate(slots)}
         self._held = {slot: [] for slot in slots}
 

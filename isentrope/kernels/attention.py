@@ -127,10 +127,9 @@ def flash_runs(device: torch.device, dtype: torch.dtype, head_size: int) -> bool
 
 def make_pattern(spans: Spans, device: torch.device, dense: bool = False) -> Pattern:
     """`dense` gives the mask that attention without kernels needs."""
-    own = _cut(spans.length, device)
-    pattern = Pattern(Pass(own, own, *(int(spans.length.max()),) * 2, causal=True), seen=None)
-    if dense:
-        pattern = Pattern(pattern.own, seen=torch.from_numpy(spans.seen()).to(device))
+    own, longest = _cut(spans.length, device), int(spans.length.max())
+    seen = torch.from_numpy(spans.seen()).to(device) if dense else None
+    pattern = Pattern(Pass(own, own, longest, longest, causal=True), seen=seen)
     parents = np.unique(spans.parent[spans.parent >= 0])
     if not len(parents):
         return pattern
@@ -141,7 +140,7 @@ def make_pattern(spans: Spans, device: torch.device, dense: bool = False) -> Pat
     cuts = [_cut(length, device) for length in lengths]
     joined = Pass(cuts[0], cuts[1], int(lengths[0].max()), int(lengths[1].max()), causal=False)
     children, parented = (_index(np.concatenate(runs), device) for runs in (queries, keys))
-    return Pattern(pattern.own, joined, children, parented, pattern.seen)
+    return Pattern(pattern.own, joined, children, parented, seen)
 
 
 def _cut(lengths: NDArray[np.int64], device: torch.device) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from typing import Any, cast
 
@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVariableType]
 
 from isentrope.core.types import Spans
-from isentrope.kernels.attention import FLASH, Kernels, Pass, Pattern, attention, flash_runs, make_pattern
+from isentrope.kernels.attention import FLASH, Kernels, Pass, attention, flash_runs, make_pattern
+from isentrope.models.llama import rotate
 from isentrope.models.model_adapter import Layer, ModelAdapter, adapt_model
 
 Weights = tuple[Tensor | None, ...]
@@ -40,20 +41,6 @@ def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return (wide * weight).to(x.dtype)
 
 
-def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
-
-
-def look_weights(layer: Layer) -> Weights:
-    return (layer.norm_in, layer.q, layer.k, layer.v, layer.q_bias, layer.k_bias, layer.v_bias, layer.q_norm,
-            layer.k_norm)  # fmt: skip
-
-
-def answer_weights(layer: Layer) -> Weights:
-    return layer.o, layer.norm_out, layer.gate, layer.up, layer.down
-
-
 def look(
     x: Tensor, cos: Tensor, sin: Tensor, weights: Weights, sizes: Sizes, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,7 +53,7 @@ def look(
     q, k, v = torch.split(made.view(-1, heads + 2 * kv_heads, size), [heads, kv_heads, kv_heads], dim=1)
     if q_norm is not None and k_norm is not None:
         q, k = normed(q, q_norm, eps), normed(k, k_norm, eps)
-    return rotated(q, cos, sin), rotated(k, cos, sin), v.contiguous()
+    return rotate(q, cos, sin), rotate(k, cos, sin), v.contiguous()
 
 
 def answer(x: Tensor, seen: Tensor, weights: Weights, sizes: Sizes, dtype: torch.dtype) -> Tensor:
@@ -104,9 +91,7 @@ class Compiled:
             return self.plain(*inputs)
 
 
-@cache
-def compiled(piece: Callable[..., Any]) -> Compiled:
-    return Compiled(piece)
+compiled = cache(Compiled)
 
 
 # Attention on a CPU: torch's flash kernels, run by run, nothing padded or masked. Heads that share keys read the same
@@ -153,15 +138,9 @@ def _backward(
         # the kernel wants the normalisers as it made them: tokens outside of heads
         normaliser = norm[:, at].view(kv_heads, share, -1).transpose(1, 2).contiguous().transpose(1, 2)
         parts = aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            _queries(grad[at], kv_heads),
-            _queries(q[at], kv_heads),
-            _keys(k[seen], share),
-            _keys(v[seen], share),
-            _queries(out[at], kv_heads),
-            normaliser,
-            0.0,
-            p.causal,
-        )
+            _queries(grad[at], kv_heads), _queries(q[at], kv_heads), _keys(k[seen], share), _keys(v[seen], share),
+            _queries(out[at], kv_heads), normaliser, 0.0, p.causal,
+        )  # fmt: skip
         _queries(dq[at], kv_heads).copy_(parts[0])
         dk[seen] = parts[1].sum(1).transpose(0, 1)
         dv[seen] = parts[2].sum(1).transpose(0, 1)
@@ -170,15 +149,12 @@ def _backward(
 
 CPU = Kernels(_forward, _backward)
 
-_PLACES = (("cuda", torch.bfloat16), ("cpu", torch.float32))
-
 
 def trains_fast(model: object, device: torch.device, dtype: torch.dtype) -> bool:
     """Whether `fast_states` takes this model there."""
-    parts = adapt_model(model) if (device.type, dtype) in _PLACES else None
-    if parts is None:
-        return False
-    return device.type == "cpu" or flash_runs(device, dtype, parts.head_size)
+    places = (("cuda", torch.bfloat16), ("cpu", torch.float32))
+    parts = adapt_model(model) if (device.type, dtype) in places else None
+    return parts is not None and (device.type == "cpu" or flash_runs(device, dtype, parts.head_size))
 
 
 def fast_states(model: Any, ids_BT: Tensor, positions_BT: Tensor, spans: Spans, dtype: torch.dtype) -> Tensor:
@@ -209,7 +185,13 @@ def states_of(
     cos, sin = angles.cos() * parts.rope_scale, angles.sin() * parts.rope_scale
     pieces = (compiled(look), compiled(answer)) if compile_pieces else (look, answer)
     sizes = (parts.heads, parts.kv_heads, parts.head_size, parts.eps)
-    run = partial(_layer, cos=cos, sin=sin, pattern=pattern, sizes=sizes, dtype=dtype, kernels=kernels, pieces=pieces)
+
+    def run(x: Tensor, own: Layer) -> Tensor:
+        before = (own.norm_in, own.q, own.k, own.v, own.q_bias, own.k_bias, own.v_bias, own.q_norm, own.k_norm)
+        q, k, v = pieces[0](x, cos, sin, before, sizes, dtype)
+        seen = attention(q, k, v, pattern, kernels)
+        return pieces[1](x, seen, (own.o, own.norm_out, own.gate, own.up, own.down), sizes, dtype)
+
     x = F.embedding(ids, parts.embed, parts.padding)
     for layer in parts.layers:
         if twice and torch.is_grad_enabled():
@@ -217,20 +199,3 @@ def states_of(
         else:
             x = run(x, layer)
     return normed(x, parts.norm, parts.eps)
-
-
-def _layer(
-    x: Tensor,
-    layer: Layer,
-    *,
-    cos: Tensor,
-    sin: Tensor,
-    pattern: Pattern,
-    sizes: tuple[int, int, int, float],
-    dtype: torch.dtype,
-    kernels: Kernels | None,
-    pieces: tuple[Callable[..., Any], Callable[..., Any]],
-) -> Tensor:
-    q, k, v = pieces[0](x, cos, sin, look_weights(layer), sizes, dtype)
-    seen = attention(q, k, v, pattern, kernels)
-    return pieces[1](x, seen, answer_weights(layer), sizes, dtype)

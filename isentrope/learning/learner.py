@@ -172,7 +172,7 @@ class Learner:
         if ref_N is not None and s.kl_in == "reward":
             kl_N = kl_estimate(torch.from_numpy(old_N), torch.from_numpy(ref_N), s.kl_estimator)
             penalty_N = (s.kl * kl_N).numpy()
-        credit = assign_credit(episodes, tokens, self.advantage, s, self.config.agent.max_response, penalty_N, value_N)
+        credit = assign_credit(episodes, tokens, s, self.config.agent.max_response, penalty_N, value_N, self.advantage)
         metrics |= credit.metrics
         if value_N is not None and credit.return_N is not None and len(value_N):
             estimate, target = torch.from_numpy(value_N), torch.from_numpy(credit.return_N)

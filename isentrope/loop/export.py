@@ -17,8 +17,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.config.text import config_to_toml
 from isentrope.core.errors import EngineError, RunError, writing
 from isentrope.models.load import load_folder
-from isentrope.models.lora.adapters import is_adapter, merged
-from isentrope.models.lora.model import Base
+from isentrope.models.lora import Base, is_adapter, merged
 from isentrope.models.policy import Policy
 from isentrope.models.sources.find import find_folder
 from isentrope.runs.atomic import flush_folder, share_as

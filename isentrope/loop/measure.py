@@ -23,9 +23,9 @@ from isentrope.metrics.means import Metrics
 from isentrope.metrics.observe import Observer
 from isentrope.metrics.probes.probes import Probes
 from isentrope.rollout.collector import Rollout
+from isentrope.runs.episodes import write_scores
 from isentrope.runs.layout import scores_path
 from isentrope.runs.log import Record
-from isentrope.runs.scores import write_scores
 from isentrope.runs.token_texts import TokenTexts
 
 

@@ -30,7 +30,7 @@ from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
 from isentrope.metrics.log import MetricsLog
 from isentrope.models.load import choose_device, load_folder, load_policy
-from isentrope.models.lora.adapters import reference_of
+from isentrope.models.lora import reference_of
 from isentrope.models.policy import Policy, snapshot
 from isentrope.rollout.collector import Collector
 from isentrope.rollout.prefetch import Prefetch

@@ -18,12 +18,10 @@ wrong; so free text, such as what to search for, does not count.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from statistics import fmean
-from typing import Any
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -94,7 +92,6 @@ def _written(match: re.Match[str]) -> str:
 LONGEST_PERIOD = 32  # tokens
 TIMES = 3  # that a stretch stands in a row
 SHORTEST_LOOP = 12  # tokens in all
-FIRST_STEPS = 5  # that length drift is measured against
 
 _ENDS = re.compile(r"(?<=[.!?])\s+|[\n\r]+|</?\w+>")
 _LETTER = re.compile(r"\w")
@@ -108,8 +105,7 @@ def degeneracy_metrics(episodes: Sequence[Episode], step: StepTokens, words: Tok
         metrics["degeneracy/duplication"] = twice / sentences
     if len(step.length_U):
         metrics["degeneracy/loops"] = float(looping(step).mean())
-    follow = [(a.action, b.action) for e in episodes for a, b in zip(e.turns, e.turns[1:], strict=False)]
-    if follow:
+    if follow := [(a.action, b.action) for e in episodes for a, b in pairwise(e.turns)]:
         metrics["degeneracy/repeated_actions"] = sum(a is not None and a == b for a, b in follow) / len(follow)
     sent, invented = hallucinated(episodes)
     if sent:
@@ -153,26 +149,3 @@ def looping(step: StepTokens) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         starts = np.flatnonzero(before[run:] - before[:-run] == run)
         found_U[response_N[starts]] = True
     return found_U
-
-
-class LengthDrift:
-    """Mean length of a response over its mean in the first steps, from the step after those on."""
-
-    def __init__(self) -> None:
-        self.first: list[float] = []
-
-    def look(self, metrics: Mapping[str, float | None]) -> Metrics:
-        length = metrics.get("response/tokens")
-        if length is None or not math.isfinite(length):
-            return {}
-        if len(self.first) < FIRST_STEPS:
-            self.first.append(length)
-            return {}
-        start = fmean(self.first)
-        return {"degeneracy/length_drift": length / start} if start > 0 else {}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"first": list(self.first)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.first = list(state["first"])

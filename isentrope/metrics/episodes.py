@@ -15,9 +15,8 @@ from isentrope.agent.context import context_lengths
 from isentrope.core.stats import wilson
 from isentrope.core.types import CUTS, FAILURES, FAULTS, Episode
 from isentrope.learning.tokens import step_tokens
-from isentrope.metrics.entropy import entropy_metrics, key_part, likelihood_metrics
+from isentrope.metrics.entropy import entropy_metrics, key_part, likelihood_metrics, surprisal_metrics
 from isentrope.metrics.means import Metrics, known_means, mean
-from isentrope.metrics.surprisal import surprisal_metrics
 from isentrope.metrics.temperature import temperature_metrics
 
 __all__ = ["Metrics", "eval_metrics", "key_part", "rollout_metrics"]
@@ -28,15 +27,9 @@ def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
     if not episodes:
         return {}
     step = step_tokens(episodes)
-    return {
-        **outcome_metrics(episodes),
-        **length_metrics(episodes),
-        **validity_metrics(episodes),
-        **entropy_metrics(step),
-        **surprisal_metrics(step),
-        **likelihood_metrics(step),
-        **temperature_metrics(step),
-    }
+    of_episodes = outcome_metrics(episodes) | length_metrics(episodes) | validity_metrics(episodes)
+    of_tokens = entropy_metrics(step) | surprisal_metrics(step) | likelihood_metrics(step) | temperature_metrics(step)
+    return of_episodes | of_tokens
 
 
 def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
@@ -60,8 +53,7 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
     if "valid_ratio" in validity:
         metrics["valid_ratio"] = validity["valid_ratio"]
     metrics |= {f"cut/{stop}": float(count) for stop, count in ended_by(CUTS, episodes).items()}
-    faults = lost_to_faults(episodes)
-    if faults:
+    if faults := lost_to_faults(episodes):
         metrics["failures"] = float(faults)
         metrics |= {f"failures/{kind}": float(count) for kind, count in ended_by(FAILURES, episodes).items()}
     return {f"eval/{key_part(split)}/{key}": value for key, value in metrics.items()}

@@ -62,11 +62,8 @@ class Verdict:
             yield f"  no mark: {reason}"
 
     def added_to(self, records: list[Record]) -> list[Record]:
-        means = {step: fmean(found) for step, found in self.marks.items()}
-        return [
-            record | ({KEY: means[record["step"]]} if record["kind"] == "train" and record["step"] in means else {})
-            for record in records
-        ]
+        means = {(step, "train"): {KEY: fmean(found)} for step, found in self.marks.items()}
+        return [record | means.get((record["step"], record["kind"]), {}) for record in records]
 
 
 class Judge:

@@ -14,24 +14,36 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from isentrope.core.types import Episode, Scores
-from isentrope.diagnosis.alarms import Alarm, Alarms
+from isentrope.diagnosis.alarms import Alarm, Alarms, number
 from isentrope.learning.tokens import step_tokens
-from isentrope.metrics.degeneracy import LengthDrift, degeneracy_metrics
+from isentrope.metrics.degeneracy import degeneracy_metrics
+from isentrope.metrics.entropy import predicted_drift
 from isentrope.metrics.means import Metrics
-from isentrope.metrics.surprisal import predicted_drift
 from isentrope.runs.log import Record
 from isentrope.runs.token_texts import TokenTexts
 
 ENOUGH = 3  # pairs: two always lie on a line
+FIRST_STEPS = 5  # that length drift is measured against
 
 
-class Drift:
+class _Remembering:
+    """All that it knows is its state."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+
+
+class Drift(_Remembering):
     """Compares the forecast of entropy's drift with what followed: running agreement and correlation.
 
-    At step t the forecast P_t (`surprisal.py`) is made from what step t learns from. At step t + 1 the drift
+    At step t the forecast P_t (`entropy.py`) is made from what step t learns from. At step t + 1 the drift
     D = H_{t+1} - H_t is measured, H being the mean token entropy. Each such pair counts once:
 
         agreement     share of the pairs in which P and D have the same sign; a pair in which one is 0 has no sign
@@ -49,11 +61,11 @@ class Drift:
         self.var_p = self.var_d = self.cov = 0.0  # sums of products of deviations (Welford)
 
     def look(self, metrics: Mapping[str, float | None]) -> Metrics:
-        entropy, before = _number(metrics.get("entropy/token")), self.entropy
+        entropy, before = number(metrics, "entropy/token"), self.entropy
         measured = entropy - before if entropy is not None and before is not None else None
         if measured is not None and self.forecast is not None:
             self._pair(self.forecast, measured)
-        self.entropy, self.forecast = entropy, _number(metrics.get("drift/predicted"))
+        self.entropy, self.forecast = entropy, number(metrics, "drift/predicted")
         found = {} if measured is None else {"drift/measured": measured}
         if self.signed:
             found["drift/agreement"] = self.agreed / self.signed
@@ -74,15 +86,22 @@ class Drift:
         self.var_d += off_d * (measured - self.mean_d)
         self.cov += off_p * (measured - self.mean_d)
 
-    def state_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        vars(self).update(state)
+class LengthDrift(_Remembering):
+    """Mean length of a response over its mean in the first steps, from the step after those on."""
 
+    def __init__(self) -> None:
+        self.first: list[float] = []
 
-def _number(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    def look(self, metrics: Mapping[str, float | None]) -> Metrics:
+        length = number(metrics, "response/tokens")
+        if length is None:
+            return {}
+        if len(self.first) < FIRST_STEPS:
+            self.first = [*self.first, length]
+            return {}
+        start = fmean(self.first)
+        return {"degeneracy/length_drift": length / start} if start > 0 else {}
 
 
 @dataclass(frozen=True)

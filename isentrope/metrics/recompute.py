@@ -14,15 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from isentrope.core.errors import RunError
-from isentrope.core.types import Episode, Scores
 from isentrope.metrics.episodes import eval_metrics, rollout_metrics
 from isentrope.metrics.log import record_of
 from isentrope.metrics.means import Metrics
 from isentrope.metrics.observe import Observer
-from isentrope.runs.episodes import episode_files, read_episodes
+from isentrope.runs.episodes import check_scores, episode_files, read_episodes, read_scores
 from isentrope.runs.layout import METRICS, dropped_path, scores_path, train_path
 from isentrope.runs.log import Record, read_records
-from isentrope.runs.scores import check_scores, read_scores
 from isentrope.runs.token_texts import read_token_texts
 
 # What episodes can tell. A number of these that the run wrote and that does not come out again is a difference.
@@ -84,9 +82,12 @@ def _training(run: Path, recorded: dict[tuple[int, str], Record], found: Analysi
             continue
         played = (train_path(run, step), dropped_path(run, step))  # in this order
         episodes = [episode for path in played if path.exists() for episode in read_episodes(path)]
-        scores = _scores(run, step, episodes)
+        scored = scores_path(run, step)
+        scores = read_scores(scored) if scored.exists() else None
         if scores is None:
             without.append(step)
+        else:
+            check_scores(scored, scores, episodes)
         metrics = rollout_metrics(episodes)
         seen = observer.look(step, episodes, scores, {**before, **metrics})
         found.steps += 1
@@ -114,15 +115,6 @@ def _evaluations(run: Path, recorded: dict[tuple[int, str], Record], found: Anal
 def _split(key: str) -> str:
     """`eval/seen/` of `eval/seen/success`: the episodes of another split may not be there."""
     return "/".join(key.split("/")[:2])
-
-
-def _scores(run: Path, step: int, episodes: list[Episode]) -> Scores | None:
-    path = scores_path(run, step)
-    if not path.exists():
-        return None
-    scores = read_scores(path)
-    check_scores(path, scores, episodes)
-    return scores
 
 
 def _compare(found: Analysis, record: Record, metrics: Metrics, kind: str, excused: Collection[str] = ()) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Protocol, cast
 
 from isentrope.core.errors import ConfigError, RunError
 from isentrope.runs.atomic import write_atomically
-from isentrope.runs.folder import read_config
+from isentrope.runs.folder import leaves, read_config
 from isentrope.runs.layout import MLFLOW, TRACKERS
 
 
@@ -42,7 +42,6 @@ class Tracker(Protocol):
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Numbers of one step, all finite. A step may come more than once, with other metrics or with the same."""
-        ...
 
     def close(self) -> None: ...
 
@@ -75,12 +74,10 @@ class Mlflow:
     def _begin(self, session: Session, artifacts: str | None) -> str:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "isentrope"
         experiment = self._client.get_experiment_by_name(name)
-        if experiment is None:
-            number = self._client.create_experiment(name, artifact_location=artifacts)
-        else:
-            number = experiment.experiment_id
+        new = experiment is None
+        number = self._client.create_experiment(name, artifact_location=artifacts) if new else experiment.experiment_id
         ident = str(self._client.create_run(number, run_name=session.name).info.run_id)
-        settings = flat(session.config)
+        settings = {key: str(value) for key, value in leaves(session.config).items() if value != {}}
         params = [self._entities.Param(_name(key), value[:_MOST_VALUE]) for key, value in settings.items()]
         for first in range(0, len(params), _AT_ONCE):
             self._client.log_batch(ident, params=params[first : first + _AT_ONCE])
@@ -95,17 +92,6 @@ class Mlflow:
         self._client.set_terminated(self.ident)
 
 
-def flat(table: Mapping[str, Any], path: str = "") -> dict[str, str]:
-    """Settings by their full names, as text."""
-    found: dict[str, str] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            found |= flat(cast("Mapping[str, Any]", value), f"{path}{key}.")
-        else:
-            found[path + key] = str(value)
-    return found
-
-
 def _name(key: str) -> str:
     return _NOT_IN_NAMES.sub("_", key)[:250]
 
@@ -117,14 +103,9 @@ class Trackio:
         trackio: Any = importlib.import_module("trackio")
         self.ident = session.ident or f"{session.name}-{os.urandom(3).hex()}"  # its runs are known by their names
         self._run: Any = trackio.init(
-            project=os.environ.get("TRACKIO_PROJECT") or "isentrope",
-            name=self.ident,
-            config=dict(session.config),
-            resume="must" if session.ident else "never",
-            embed=False,
-            auto_log_gpu=False,
-            auto_log_cpu=False,
-        )
+            project=os.environ.get("TRACKIO_PROJECT") or "isentrope", name=self.ident, config=dict(session.config),
+            resume="must" if session.ident else "never", embed=False, auto_log_gpu=False, auto_log_cpu=False,
+        )  # fmt: skip
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self._run.log(dict(metrics), step=step)
@@ -144,15 +125,10 @@ class Wandb:
         # settings and numbers alone: neither the terminal's text nor code nor the repository's address
         settings = wandb.Settings(console="off", silent=True, disable_git=True, save_code=False)
         self._run: Any = wandb.init(
-            project=os.environ.get("WANDB_PROJECT") or "isentrope",
-            name=session.name,
-            id=session.ident,
-            resume="allow" if session.ident and mode != "offline" else None,
-            dir=str(session.run),
-            config=dict(session.config),
-            mode=mode,
-            settings=settings,
-        )
+            project=os.environ.get("WANDB_PROJECT") or "isentrope", name=session.name, id=session.ident,
+            resume="allow" if session.ident and mode != "offline" else None, dir=str(session.run),
+            config=dict(session.config), mode=mode, settings=settings,
+        )  # fmt: skip
         self.ident = str(self._run.id)
         # its own count of calls must only grow; a resumed run goes back to an earlier step
         self._run.define_metric("step")

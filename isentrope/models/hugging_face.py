@@ -7,10 +7,8 @@ architecture with full attention works.
 from __future__ import annotations
 
 import errno
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +17,7 @@ from torch import Tensor, nn
 
 from isentrope.core.errors import ConfigError, EngineError, writing
 from isentrope.models.kv_cache import Cache, seen_BTT
-from isentrope.models.sources.cache import quiet_transformers
+from isentrope.models.sources.cache import library, quiet_transformers
 from isentrope.models.sources.catalogue import unsupported
 
 ATTENTION = "isentrope"
@@ -31,13 +29,11 @@ def grouped_attention(
 ) -> tuple[Tensor, None]:
     """Attention over a cache in which heads that share keys stand side by side in the query dimension: keys are read
     once and never copied. Whole rows, as in training, go to transformers' own attention."""
-    from transformers.integrations.sdpa_attention import (
-        sdpa_attention_forward,  # pyright: ignore[reportUnknownVariableType]
-    )
+    from transformers.integrations import sdpa_attention
 
     (rows, heads, new, size), shared = query.shape, key.shape[1]
     if new == key.shape[2] or attention_mask is None or attention_mask.shape[1] != 1:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+        return sdpa_attention.sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     share = heads // shared
     mask = attention_mask.repeat(1, 1, share, 1) if share > 1 else attention_mask
     together = query.reshape(rows, shared, share * new, size)
@@ -60,26 +56,22 @@ class HuggingFaceModel(nn.Module):
         super().__init__()
         self.lm = lm
         self.decoder: Any = lm.get_decoder()
-        self._layers: list[nn.Module] = []  # those that compute twice
-        _check_supported(lm)
+        self.computes_twice, self._layers = False, list[nn.Module]()  # those that compute twice
+        head = lm.get_output_embeddings()
+        if head is None or getattr(head, "bias", None) is not None:
+            raise EngineError(f"{type(lm).__name__}: expected a language model head without bias")
+        if reason := unsupported(lm.config.to_dict()):  # once more, with the values that config.json left out
+            raise EngineError(reason)
 
     @classmethod
     def load(cls, folder: Path) -> HuggingFaceModel:
-        try:
-            from transformers import AutoModelForCausalLM
-        except ImportError as error:
-            raise EngineError("Hugging Face models need transformers: pip install 'isentrope[hf]'") from error
+        kind = library("transformers", "Hugging Face models").AutoModelForCausalLM
+        # in the folder's own precision, so that no more memory is taken than its own size
+        how = {"dtype": "auto", "attn_implementation": register_attention(), "output_loading_info": True}
+        safe = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
         try:
             with quiet_transformers():
-                lm, report = cast("Any", AutoModelForCausalLM).from_pretrained(
-                    folder,
-                    output_loading_info=True,
-                    dtype="auto",  # as the folder has it, so that no more memory is taken than its own size
-                    attn_implementation=register_attention(),
-                    local_files_only=True,
-                    trust_remote_code=False,
-                    use_safetensors=True,
-                )
+                lm, report = kind.from_pretrained(folder, **how, **safe)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
             raise EngineError(f"cannot load a causal language model from {folder}: {error}") from error
         missing: list[str] = sorted(report["missing_keys"])
@@ -105,9 +97,20 @@ class HuggingFaceModel(nn.Module):
             mask, positions_BT = None, columns[None].expand_as(positions_BT)
         else:
             mask = self._additive(seen_BTT(segments_BT, parents_BT))
-        with self._twice():
-            out = self.decoder(input_ids=ids_BT, position_ids=positions_BT, attention_mask=mask, use_cache=False)
-        return out.last_hidden_state
+        # transformers keeps no activations in a layer that is in training mode; here that is on only while a gradient
+        # is wanted, and only for the layer itself: dropout inside of it stays off, and sampling keeps its cache.
+        self._train_layers(torch.is_grad_enabled())
+        try:
+            return self._decoded(ids_BT, positions_BT, mask, use_cache=False)
+        finally:
+            self._train_layers(False)
+
+    def _train_layers(self, wanted: bool) -> None:
+        for layer in self._layers:
+            layer.training = wanted
+
+    def _decoded(self, ids: Tensor, positions: Tensor, mask: Tensor | None, **cache: Any) -> Tensor:
+        return self.decoder(input_ids=ids, position_ids=positions, attention_mask=mask, **cache).last_hidden_state
 
     def compute_twice(self) -> None:
         from transformers.modeling_layers import GradientCheckpointingLayer
@@ -117,45 +120,21 @@ class HuggingFaceModel(nn.Module):
             raise ConfigError(
                 f"learn.gradient_checkpointing: transformers cannot do it for {type(self.lm).__name__}; set it to false"
             )
+        self.computes_twice = True
         self.lm.gradient_checkpointing_enable({"use_reentrant": False})
         for layer in self._layers:  # a layer's own dropout would act with the flag below; its children's does not
             for name, value in vars(layer).items():
                 if "drop" in name and isinstance(value, float):
                     setattr(layer, name, 0.0)
 
-    @property
-    def computes_twice(self) -> bool:
-        return bool(self._layers)
-
-    @contextmanager
-    def _twice(self) -> Generator[None]:
-        """transformers keeps no activations in a layer that is in training mode; here that is on only while a gradient
-        is wanted, and only for the layer itself: dropout inside of it stays off, and sampling keeps its cache."""
-        wanted = torch.is_grad_enabled()
-        for layer in self._layers:
-            layer.training = wanted
-        try:
-            yield
-        finally:
-            for layer in self._layers:
-                layer.training = False
-
-    def new_cache(self, rows: int) -> Cache:
-        return Cache(rows, self.head_weight().device)
-
     def extend(
         self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
     ) -> Tensor:
         """As `Llama.extend`."""
         positions, mask = cache.begin(ids_RT.shape[1], rows, seen)
-        out = self.decoder(
-            input_ids=ids_RT,
-            position_ids=positions,
-            attention_mask=mask[:, None],
-            past_key_values=cache,
-            use_cache=True,
+        return cache.end(
+            self._decoded(ids_RT, positions, mask[:, None], past_key_values=cache, use_cache=True), counts_R
         )
-        return cache.end(out.last_hidden_state, counts_R)
 
     def _additive(self, seen_BTS: Tensor) -> Tensor:
         kind = seen_BTS.device.type
@@ -175,12 +154,3 @@ def _one_sequence_each(positions_BT: Tensor, segments_BT: Tensor, columns: Tenso
     """Whether every row holds one sequence from its start, and then nothing but padding."""
     same = (segments_BT == segments_BT[:, :1]) & (positions_BT == columns)
     return bool((same | (segments_BT == -1)).all())
-
-
-def _check_supported(lm: Any) -> None:
-    """What only the model itself tells, and once more its settings, with the values that config.json left out."""
-    if lm.get_output_embeddings() is None or getattr(lm.get_output_embeddings(), "bias", None) is not None:
-        raise EngineError(f"{type(lm).__name__}: expected a language model head without bias")
-    reason = unsupported(lm.config.to_dict())
-    if reason:
-        raise EngineError(reason)

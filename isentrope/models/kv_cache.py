@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -28,7 +29,8 @@ class Cache:
     def __init__(self, rows: int, device: torch.device) -> None:
         self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
         self.layers: list[tuple[Tensor, Tensor]] = []  # [rows heads columns size]: heads outside are fastest on a CPU
-        self._columns = self._moves = self._seen = 0
+        self._columns = self._seen = 0
+        self.moves = 0  # how often the cache has moved in memory
         self._positions = self._where = self.lengths[:, None]
         self._rows: Tensor | None = None
 
@@ -37,24 +39,15 @@ class Cache:
         if columns > self._columns:
             step = 512 if self.lengths.is_cuda else 64
             self._columns = -(-max(columns, self._columns + self._columns // 2) // step) * step
-            self._moves += 1
+            self.moves += 1
             for i, (keys, values) in enumerate(self.layers):  # one by one: the old and the new never stand side by side
-                self.layers[i] = (self._wider(keys), self._wider(values))
-
-    def _wider(self, old: Tensor) -> Tensor:
-        rows, heads, have, size = old.shape
-        new = old.new_zeros(rows, heads, self._columns, size)
-        new[:, :, :have] = old
-        return new
-
-    def place(self) -> int:
-        """How often the cache has moved in memory."""
-        return self._moves
+                more = (0, 0, 0, self._columns - keys.shape[2])
+                self.layers[i] = (F.pad(keys, more), F.pad(values, more))
 
     def keep(self, rows: Tensor) -> None:
         """Forget every conversation but these."""
         self.lengths = self.lengths[rows]
-        self._moves += 1
+        self.moves += 1
         for i, (keys, values) in enumerate(self.layers):
             self.layers[i] = (keys[rows], values[rows])
 

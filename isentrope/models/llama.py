@@ -41,10 +41,6 @@ class Shape:
     def head_size(self) -> int:
         return self.width // self.heads
 
-    def settings(self) -> dict[str, int | float]:
-        """As a Hugging Face config.json has them."""
-        return {theirs: getattr(self, name) for name, theirs in SETTINGS.items()}
-
 
 class Block(nn.Module):
     def __init__(self, shape: Shape) -> None:
@@ -95,7 +91,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class Llama(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.shape, self._twice = shape, False
+        self.shape, self.computes_twice = shape, False
         self.embed_tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.layers = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = nn.RMSNorm(shape.width, shape.eps)
@@ -125,21 +121,14 @@ class Llama(nn.Module):
         x, (cos, sin) = self.embed_tokens(ids_BT), self._angles(positions_BT)
         for block in self.layers:
             assert isinstance(block, Block)
-            if self._twice and torch.is_grad_enabled():
+            if self.computes_twice and torch.is_grad_enabled():
                 x = cast("Tensor", checkpoint(block.whole, x, cos, sin, mask, use_reentrant=False))
             else:
                 x = block.whole(x, cos, sin, mask)
         return self.norm(x)
 
     def compute_twice(self) -> None:
-        self._twice = True
-
-    @property
-    def computes_twice(self) -> bool:
-        return self._twice
-
-    def new_cache(self, rows: int) -> Cache:
-        return Cache(rows, self.embed_tokens.weight.device)
+        self.computes_twice = True
 
     def extend(
         self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
@@ -160,18 +149,12 @@ class Llama(nn.Module):
 
     def save(self, folder: Path) -> None:
         """Write the model as a Hugging Face folder: config.json and model.safetensors with Llama's names."""
+        shape = {theirs: getattr(self.shape, name) for name, theirs in SETTINGS.items()}
         config = {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            **self.shape.settings(),
-            "hidden_act": "silu",
-            "max_position_embeddings": 4096,
-            "tie_word_embeddings": True,
-            "pad_token_id": 0,
-            "bos_token_id": 1,
-            "eos_token_id": 4,
-            "torch_dtype": str(self.head_weight().dtype).removeprefix("torch."),
-        }
+            "architectures": ["LlamaForCausalLM"], "model_type": "llama", **shape, "hidden_act": "silu",
+            "max_position_embeddings": 4096, "tie_word_embeddings": True, "pad_token_id": 0, "bos_token_id": 1,
+            "eos_token_id": 4, "torch_dtype": str(self.head_weight().dtype).removeprefix("torch."),
+        }  # fmt: skip
         weights = {f"model.{name}": p.detach().cpu().contiguous() for name, p in self.named_parameters()}
         with writing(folder):
             (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")

@@ -13,29 +13,27 @@ from isentrope.config.schema import CriticSettings, LearnSettings, PolicySetting
 from isentrope.core.errors import ConfigError, EngineError
 from isentrope.core.seeding import stream_key
 from isentrope.core.tokenizer import TAGS, ChatTokenizer
+from isentrope.models.kv_cache import Cache
 from isentrope.models.llama import Llama, Shape
-from isentrope.models.lora.adapters import is_adapter, load_adapter, merged, with_adapters
-from isentrope.models.lora.model import Base
+from isentrope.models.lora import Base, is_adapter, load_adapter, merged, with_adapters
 from isentrope.models.memory import check_memory
 from isentrope.models.policy import Policy
-from isentrope.models.sources.available import base_folder
 from isentrope.models.sources.catalogue import Facts, check_folder, read_facts
-from isentrope.models.sources.find import POCKET, find_folder
+from isentrope.models.sources.find import POCKET, base_folder, find_folder
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.models.token_head import logits
 
-# Checks that a Hugging Face model's cached and packed forward passes agree with its own, on a few tokens.
-#
-# Sampling reads tokens piece by piece with a cache of ours, scoring reads packed rows with a mask of ours. An
-# architecture that keeps its past elsewhere, or attends in another way, would give other numbers without an error.
-
-
 TOKENS, FIRST = 9, 5
+LARGE = 50_000_000  # parameters from which bfloat16 pays on a GPU
 
 
 @torch.no_grad()
 def check_model(policy: Policy) -> None:
-    """EngineError if reading whole, packed, piece by piece and by the model itself do not agree."""
+    """EngineError if reading whole, packed, piece by piece and by the model itself do not agree, on a few tokens.
+
+    Sampling reads tokens piece by piece with a cache of ours, scoring reads packed rows with a mask of ours. An
+    architecture that keeps its past elsewhere, or attends in another way, would give other numbers without an error.
+    """
     name = type(cast("Any", policy.model).lm).__name__
     try:
         with policy.compute():
@@ -65,8 +63,7 @@ def _differences(policy: Policy) -> dict[str, float]:
     whole, second = alone(ids), alone(ids[FIRST:])
     segments = (places >= FIRST).long()[None]
     packed = model.hidden(ids[None], (places - FIRST * segments[0])[None], segments)[0]
-    cache = model.new_cache(1)
-    parts = (ids[:FIRST], ids[FIRST:])
+    cache, parts = Cache(1, device), (ids[:FIRST], ids[FIRST:])
     pieces = [model.extend(cache, part[None], torch.tensor([len(part)], device=device))[0] for part in parts]
     own: Tensor = cast("Any", policy.model).lm(input_ids=ids[None]).logits[0]
     return {
@@ -96,9 +93,6 @@ def check_positions(name: str, facts: Facts, max_context: int) -> None:
         f"conversations it may write nonsense. Set agent.max_context={facts.context} or less",
         file=sys.stderr,
     )
-
-
-LARGE = 50_000_000  # parameters from which bfloat16 pays on a GPU
 
 
 def choose_device(name: str) -> torch.device:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,37 +88,24 @@ def free_memory(device: str) -> int | None:
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     if device != "cpu":
         return None
-    # a container's own limits, less what it uses and cannot give back (cached files it can): cgroup 2, then cgroup 1
-    limits = (
-        _limit(CGROUP, "memory.max", "memory.current", "inactive_file"),
-        _limit(CGROUP / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    )
-    known = [count for count in (_available(), *limits) if count is not None]
-    return min(known) if known else _physical()
-
-
-def _available() -> int | None:
-    try:
+    known: list[int] = []
+    with suppress(OSError, ValueError, LookupError):
         table = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        return int(table["MemAvailable"].split()[0]) * 1024
-    except (OSError, ValueError, LookupError):
-        return None
-
-
-def _limit(folder: Path, limit: str, used: str, cached: str) -> int | None:
-    try:
-        most, now = int((folder / limit).read_text()), int((folder / used).read_text())  # "max" is no number: no limit
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        return max(0, most - now + int(stat.get(cached, 0)))
-    except (OSError, ValueError):
-        return None
-
-
-def _physical() -> int | None:
-    try:
+        known.append(int(table["MemAvailable"].split()[0]) * 1024)
+    # a container's own limits, less what it uses and cannot give back (cached files it can): cgroup 2, then cgroup 1
+    for folder, limit, used, cached in (
+        (CGROUP, "max", "current", "inactive_file"),
+        (CGROUP / "memory", "limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
+    ):
+        with suppress(OSError, ValueError):  # "max" is no number: no limit
+            most, now = (int((folder / f"memory.{name}").read_text()) for name in (limit, used))
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            known.append(max(0, most - now + int(stat.get(cached, 0))))
+    if known:
+        return min(known)
+    with suppress(AttributeError, ValueError, OSError):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
+    return None
 
 
 def gib(count: float) -> str:
@@ -140,16 +128,9 @@ def check_memory(
         return
     need = Need(held.itemsize * facts.parameters)
     if learn is not None:
-        need = training_need(
-            facts,
-            held.itemsize,
-            lora_rank,
-            learn.kl > 0,
-            learn.master_weights,
-            learn.micro_tokens,
-            learn.gradient_checkpointing,
-            learn.advantage.kind == "gae" and critic is not None and critic.kind == "separate",
-        )
+        separate = learn.advantage.kind == "gae" and critic is not None and critic.kind == "separate"
+        told = (learn.kl > 0, learn.master_weights, learn.micro_tokens, learn.gradient_checkpointing, separate)
+        need = training_need(facts, held.itemsize, lora_rank, *told)
     if need.certain > free:
         raise EngineError(f"{_sum(name, need, free, device)}. {_advice(lora_rank, learn, need, held.itemsize)}")
     if need.total > free:

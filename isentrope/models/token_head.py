@@ -8,6 +8,8 @@ Both gradients need only p, which is computed again chunk by chunk in the backwa
 
 from __future__ import annotations
 
+import importlib.util
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -73,15 +75,19 @@ class _TokenHead(torch.autograd.Function):
         return grad_hidden, None if grad_weight is None else grad_weight.to(weight_VD.dtype), None, None, None
 
 
+@cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
 def token_head(
     hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, temperature_N: Tensor, rows: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """(log-prob, entropy) of target tokens, float32, with gradient to hidden states and head weight."""
-    if hidden_ND.is_cuda and len(hidden_ND):
-        from isentrope.kernels.head import fused_head, has_triton
+    if hidden_ND.is_cuda and len(hidden_ND) and _has_triton():
+        from isentrope.kernels.head import fused_head
 
-        if has_triton():
-            return fused_head(hidden_ND, weight_VD, target_N, temperature_N, rows)
+        return fused_head(hidden_ND, weight_VD, target_N, temperature_N, rows)
     return plain_token_head(hidden_ND, weight_VD, target_N, temperature_N, rows)
 
 

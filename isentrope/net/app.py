@@ -73,14 +73,10 @@ class Guarded:
     """An application with a door, limits, and answers to whatever is refused or goes wrong."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        door: Callable[[Scope], Refusal | None],
-        limits: Limits,
+        self, app: ASGIApp, door: Callable[[Scope], Refusal | None], limits: Limits,
         error: Callable[[Refusal], Any] = lambda refusal: {"error": refusal.message},
-        failed: str = "the server failed",
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
+        failed: str = "the server failed", headers: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         """`error` makes the body of a refusal, data or text; `headers` are those of every answer."""
         self._app, self._door, self._limits, self._error, self._failed = app, door, limits, error, failed
         self._headers = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]

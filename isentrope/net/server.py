@@ -52,13 +52,9 @@ class Server:
     """Listens from when it is made, so that who comes early waits; answers in `run` or in `background`."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        host: str,
-        port: int,
-        limits: Limits | None = None,
+        self, app: ASGIApp, host: str, port: int, limits: Limits | None = None,
         each_second: Callable[[], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         async def notify() -> None:
             if each_second is not None:
                 each_second()
@@ -67,20 +63,12 @@ class Server:
         self._socket = listen(host, port)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         config = uvicorn.Config(
-            app,
-            http=cast("type[asyncio.Protocol]", partial(_Connection, limits=limits)),
-            h11_max_incomplete_event_size=MAX_HEAD,
-            ws_max_size=limits.body,
-            timeout_keep_alive=int(limits.read_seconds) + 1,
-            timeout_graceful_shutdown=limits.stop_seconds,
-            callback_notify=notify if each_second else None,
-            timeout_notify=0,
-            log_config=None,
-            log_level="error",
-            access_log=False,  # what clients send is not ours to write down
-            server_header=False,
-            proxy_headers=False,
-        )
+            app, http=cast("type[asyncio.Protocol]", partial(_Connection, limits=limits)),
+            h11_max_incomplete_event_size=MAX_HEAD, ws_max_size=limits.body, server_header=False, proxy_headers=False,
+            timeout_keep_alive=int(limits.read_seconds) + 1, timeout_graceful_shutdown=limits.stop_seconds,
+            callback_notify=notify if each_second else None, timeout_notify=0,
+            log_config=None, log_level="error", access_log=False,  # what clients send is not ours to write down
+        )  # fmt: skip
         self._server = uvicorn.Server(config)
 
     @property
@@ -94,6 +82,14 @@ class Server:
             self._server.run(sockets=[self._socket])
         finally:
             signal.signal(signal.SIGTERM, before)
+
+    def run_until_interrupted(self, what: str) -> None:
+        """Says on standard output what runs, and that it was stopped."""
+        print(f"{what}, until interrupted (Ctrl-C)", flush=True)
+        try:
+            self.run()
+        except KeyboardInterrupt:
+            print("Stopped.", flush=True)
 
     @contextmanager
     def background(self) -> Generator[Server]:

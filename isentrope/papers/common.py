@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isentrope.papers.measures import converged_success, erupts, rise_while_measured
-from isentrope.papers.record import BOTH, CONTROL, Measure, Number, Part, Premise, Select
+from isentrope.papers.record import Arm, Measure, Number, Part, Premise, Select
 
 FLOOR, CEILING = 0.05, 0.95  # a control outside of these leaves no room to see a method in
 WORTH = 0.02  # the smallest gain in success that we would call one
@@ -24,45 +24,32 @@ def of_metric(
 SUCCESS = Measure(
     converged_success,
     "success after convergence: mean of the evaluations in the last fifth of the steps, over all splits played",
-    ("eval/{split}/success",),
-    spread=0.031,
-    spread_lm=0.06,
-    alike=(FLOOR, CEILING),
-    by_kind=True,
-)
+    ("eval/{split}/success",), spread=0.031, spread_lm=0.06, alike=(FLOOR, CEILING), by_kind=True,
+)  # fmt: skip
 STILL_RISING = of_metric(
     rise_while_measured, SOLVED,
     "rise of the training success in the last fifth of the steps, by a line through the last two fifths", 0.027, 0.063,
 )  # fmt: skip
 ERUPTS = Measure(erupts, "share of the runs in which entropy erupts", (ENTROPY,))
 
-SOLVES_SOME = Premise("the control solves some games", CONTROL, SUCCESS, FLOOR, "an easier world, or a better start")
-LEAVES_ROOM = Premise("the control leaves room", CONTROL, SUCCESS, CEILING, "a harder world", upwards=False)
-STOPPED_RISING = Premise(
-    "both arms have stopped rising", BOTH, STILL_RISING, WORTH, "more steps, until both arms are flat", upwards=False
-)  # fmt: skip
+_EASIER, _LONGER = "an easier world, or a better start", "more steps, until both arms are flat"
+SOLVES_SOME = Premise("the control solves some games", Arm.control, SUCCESS, FLOOR, _EASIER)
+LEAVES_ROOM = Premise("the control leaves room", Arm.control, SUCCESS, CEILING, "a harder world", upwards=False)
+STOPPED_RISING = Premise("both arms have stopped rising", Arm.both, STILL_RISING, WORTH, _LONGER, upwards=False)
 CONVERGED_WITH_ROOM = (SOLVES_SOME, LEAVES_ROOM, STOPPED_RISING)
 
 
-def erupting(runs: Select | str) -> Premise:
+def erupting(runs: Select | Arm) -> Premise:
     """Entropy erupts in the runs that a claim is about. Where a method is to calm them both arms are counted together:
     bare runs alone would meet it by chance where they are the worse ones, and the method would look good."""
-    return Premise(
-        "entropy erupts", runs, ERUPTS, ERUPTING, "a setting in which at least half of the bare runs erupt",
-        counted=True,
-    )  # fmt: skip
+    remedy = "a setting in which at least half of the bare runs erupt"
+    return Premise("entropy erupts", runs, ERUPTS, ERUPTING, remedy, counted=True)
 
 
 def better(
-    name: str,
-    runs: Select,
-    *against: Select,
-    least: float = WORTH,
-    border: float = 0.0,
-    expect: float = EXPECTED,
-    counts: bool = True,
-    premises: tuple[Premise, ...] = (),
-) -> Part:
+    name: str, runs: Select, *against: Select, least: float = WORTH, border: float = 0.0, expect: float = EXPECTED,
+    counts: bool = True, premises: tuple[Premise, ...] = (),
+) -> Part:  # fmt: skip
     """`runs` end with more success than the first of `against` that there is."""
     more, less = (f"{runs.words()} ends {way} {against[0].words()}" for way in ("above", "below"))
     return Part(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import torch
@@ -117,18 +118,9 @@ def entropy_against_covariance() -> float:
     return worst
 
 
-def hinge_gradient() -> float:
-    """EPO's penalty in the form of Eq. 5: -α ∇H below the band, α ∇H above, 0 inside."""
-    return _slope(indicator=False)
-
-
-def indicator_gradient() -> float:
-    """The same for the appendix's form, 0 or α."""
-    return _slope(indicator=True)
-
-
-def _slope(indicator: bool) -> float:
-    """The gradient of the penalty in H, token by token, against its sign times α; with a history of 1 and α = 0.1."""
+def penalty_gradient(indicator: bool) -> float:
+    """Of EPO's penalty in H, token by token, against its sign times α: -α ∇H below the band, α ∇H above, 0 inside; with
+    a history of 1 and α = 0.1. `indicator`: in the appendix's form, 0 or α, instead of that of Eq. 5."""
     entropy = torch.linspace(0.05, 2.95, 30).requires_grad_()
     values = penalty(entropy, 1.0, 0.1, 0.5, 2.0, indicator)
     expected = 0.1 * ((entropy > 2.0).float() - (entropy < 0.5).float())
@@ -155,6 +147,6 @@ COMPUTATIONS: tuple[tuple[str, str, Callable[[], float]], ...] = (  # by the pap
     ("SEAL 3.2", "Interference in the output matrix is Σ ⟨q, q'⟩ ⟨h, h'⟩.", interference_of_the_output_matrix),
     ("SEAL 3.3", "An update moves the group's mean log-likelihood by Σ A c, times the rate.", likelihood_of_the_group),
     ("SEAL 3.4", "Entropy moves by -Cov(log π, d/dt log π).", entropy_against_covariance),
-    ("EPO Eq. 5", "The penalty pulls entropy towards its band with strength α.", hinge_gradient),
-    ("EPO 0/α", "So does the appendix's penalty, 0 or α.", indicator_gradient),
+    ("EPO Eq. 5", "The penalty pulls entropy towards its band with strength α.", partial(penalty_gradient, False)),
+    ("EPO 0/α", "So does the appendix's penalty, 0 or α.", partial(penalty_gradient, True)),
 )

@@ -38,7 +38,6 @@ BORROWED = 6.0  # degrees of freedom that other cells lend at most
 EXPECTED = 2.0  # degrees of freedom that a measure's expected spread is worth where cells cannot tell
 _SMALLEST = 1e-5  # of the median variance: a smaller one counts as this
 
-
 Unit = tuple[str, int, str]
 
 
@@ -58,6 +57,9 @@ class Sample:
     value: float
     unit: Unit
     kinds: Mapping[str, tuple[float, float]] | None = None  # success and number of games, by kind of game
+
+
+Arm = Sequence[Sample]
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def fit_prior(cells: Sequence[tuple[float, int]], expected: float = 0.0, most: f
     return Prior(math.exp(level), min(freedom, most))
 
 
-def one_arm(runs: Sequence[Sample], cells: Sequence[Sequence[Sample]], expected: float = 0.0) -> Estimate:
+def one_arm(runs: Arm, cells: Sequence[Arm], expected: float = 0.0) -> Estimate:
     """The mean over seeds, at least two of them."""
     seeds = by_seed(runs)
     values = [value for value, _ in seeds.values()]
@@ -119,9 +121,7 @@ def one_arm(runs: Sequence[Sample], cells: Sequence[Sequence[Sample]], expected:
     return combined(fmean(values), parts, "")
 
 
-def two_arms(
-    treated: Sequence[Sample], control: Sequence[Sample], cells: Sequence[Sequence[Sample]], expected: float = 0.0
-) -> Estimate:
+def two_arms(treated: Arm, control: Arm, cells: Sequence[Arm], expected: float = 0.0) -> Estimate:
     """The difference of the means. `cells` are the others of the setting that have the number, without both arms."""
     games = over_games(treated, control)
     both = shared(treated, control)
@@ -139,13 +139,7 @@ def two_arms(
     return replace(found, freedom=min(found.freedom, most))
 
 
-def _paired(
-    treated: Sequence[Sample],
-    control: Sequence[Sample],
-    cells: Sequence[Sequence[Sample]],
-    games: Part,
-    expected: float,
-) -> Estimate:
+def _paired(treated: Arm, control: Arm, cells: Sequence[Arm], games: Part, expected: float) -> Estimate:
     pairs = differences(treated, control)
     values = list(pairs.values())
     others = [list(differences(cell, control).values()) for cell in cells]
@@ -166,7 +160,7 @@ def combined(value: float, parts: Sequence[Part], how: str) -> Estimate:
     return Estimate(value, math.sqrt(total), freedom, how, math.fsum(part.variance for part in parts[seeds:]))
 
 
-def pairing_gain(control: Sequence[Sample], cells: Sequence[Sequence[Sample]]) -> float:
+def pairing_gain(control: Arm, cells: Sequence[Arm]) -> float:
     """The variance of paired differences over that of independent runs, over cells that are not judged; 1 where these
     are too few to tell."""
     paired = apart = 0.0
@@ -182,7 +176,7 @@ def pairing_gain(control: Sequence[Sample], cells: Sequence[Sequence[Sample]]) -
     return paired / apart if apart > 0 and telling >= TELLING else 1.0
 
 
-def by_unit(runs: Sequence[Sample]) -> dict[Unit, float]:
+def by_unit(runs: Arm) -> dict[Unit, float]:
     """Runs of one algorithm, seed and start are averaged: a baseline and what equals it by definition."""
     found: dict[Unit, list[float]] = {}
     for run in runs:
@@ -190,7 +184,7 @@ def by_unit(runs: Sequence[Sample]) -> dict[Unit, float]:
     return {unit: fmean(values) for unit, values in found.items()}
 
 
-def by_seed(runs: Sequence[Sample]) -> dict[tuple[int, str], tuple[float, str]]:
+def by_seed(runs: Arm) -> dict[tuple[int, str], tuple[float, str]]:
     """The mean over all runs of a seed and start, and that start."""
     found: dict[tuple[int, str], list[float]] = {}
     for (_, seed, start), value in by_unit(runs).items():
@@ -198,16 +192,16 @@ def by_seed(runs: Sequence[Sample]) -> dict[tuple[int, str], tuple[float, str]]:
     return {key: (fmean(values), key[1]) for key, values in found.items()}
 
 
-def shared(ours: Sequence[Sample], theirs: Sequence[Sample]) -> list[Unit]:
+def shared(ours: Arm, theirs: Arm) -> list[Unit]:
     return sorted({run.unit for run in ours} & {run.unit for run in theirs})
 
 
-def differences(ours: Sequence[Sample], theirs: Sequence[Sample]) -> dict[Unit, float]:
+def differences(ours: Arm, theirs: Arm) -> dict[Unit, float]:
     a, b = by_unit(ours), by_unit(theirs)
     return {unit: a[unit] - b[unit] for unit in shared(ours, theirs)}
 
 
-def spread(runs: Sequence[Sample]) -> tuple[float, int]:
+def spread(runs: Arm) -> tuple[float, int]:
     """The variance over the seeds of a cell, and its degrees of freedom."""
     values = list(by_unit(runs).values())
     return _variance(values), len(values) - 1
@@ -217,10 +211,11 @@ def _variance(values: Sequence[float]) -> float:
     return variance(values) if len(values) > 1 else 0.0
 
 
-def over_games(treated: Sequence[Sample], control: Sequence[Sample]) -> Part:
+def over_games(treated: Arm, control: Arm) -> Part:
     """The variance of the effect that comes from which games were played: what the effects on kinds of games differ by,
     less what chance between runs makes them differ by."""
-    kinds = _common_kinds((*treated, *control))
+    known = [set(run.kinds or {}) for run in (*treated, *control)]
+    kinds = sorted(set[str].intersection(*known))  # those that every run was evaluated on
     if len(kinds) < 2 or min(len(treated), len(control)) < 2:
         return Part()
     counts = np.asarray([fmean((run.kinds or {})[kind][1] for run in control) for kind in kinds])
@@ -232,13 +227,7 @@ def over_games(treated: Sequence[Sample], control: Sequence[Sample]) -> Part:
     return Part(max(0.0, found), len(kinds) - 1)
 
 
-def _common_kinds(runs: Sequence[Sample]) -> list[str]:
-    """The kinds of game that every run was evaluated on."""
-    known = [set(run.kinds or {}) for run in runs]
-    return sorted(kind for kind in known[0] if all(kind in one for one in known))
-
-
-def _by_kind(arm: Sequence[Sample], kinds: Sequence[str], weights: Vector) -> Vector:
+def _by_kind(arm: Arm, kinds: Sequence[str], weights: Vector) -> Vector:
     """Each run's success by kind, less its success over all."""
     table = np.asarray([[(run.kinds or {})[kind][0] for kind in kinds] for run in arm], np.float64)
     return table - (table @ weights)[:, None]

@@ -24,23 +24,8 @@ from statistics import fmean
 from isentrope.core.stats import Interval, clopper_pearson
 from isentrope.papers.decide import SEEDS_TOLD, decide, said, seeds_needed
 from isentrope.papers.inference import Estimate, by_seed, one_arm, two_arms
-from isentrope.papers.record import (
-    BOTH,
-    CONTROL,
-    POOLED,
-    TREATED,
-    Claim,
-    Finding,
-    Part,
-    PartFinding,
-    Premise,
-    PremiseFinding,
-    Select,
-    Verdict,
-    by_part,
-    no_runs,
-)  # fmt: skip
-from isentrope.papers.select import Placed, cells_of, cells_with, left_out, matches, pooled, samples, usable
+from isentrope.papers.record import Arm, Claim, Finding, Part, PartFinding, Premise, PremiseFinding, Verdict, by_part
+from isentrope.papers.select import Placed, cells_of, cells_with, left_out, matches, no_runs, pooled, samples, usable
 from isentrope.study.read import DONE, FAILED
 
 # -- premises: whether a claim can be tested on given runs at all
@@ -48,17 +33,17 @@ from isentrope.study.read import DONE, FAILED
 
 CLEAR = 0.95  # level of the interval that shows a difference to be clear of 0
 LEVEL = 0.9  # of that which decides a border: each side is wrong in one case of twenty
-Arms = Mapping[str, Sequence[Placed]]  # the runs of a part: treated, control
+Arms = Mapping[Arm, Sequence[Placed]]  # the runs of a part: treated, control
 
 
 def check(premise: Premise, arms: Arms, here: Sequence[Placed]) -> PremiseFinding:
     """`here`: all usable runs of the setting. Where several arms are asked, each of them must meet the premise."""
-    if isinstance(premise.runs, Select):
+    if not isinstance(premise.runs, Arm):
         groups = [pooled(premise.runs, here)]
-    elif premise.runs == POOLED:
-        groups = [[*arms[TREATED], *arms[CONTROL]]]
+    elif premise.runs == Arm.pooled:
+        groups = [[*arms[Arm.treated], *arms[Arm.control]]]
     else:
-        groups = [arms[name] for name in ((TREATED, CONTROL) if premise.runs == BOTH else (premise.runs,))]
+        groups = [arms[name] for name in ((Arm.treated, Arm.control) if premise.runs == Arm.both else (premise.runs,))]
     if premise.clear:
         return _clear(premise, groups[0], here)
     found = [_beyond(premise, group, here) for group in groups]
@@ -124,11 +109,6 @@ class _Measured:
     unclear: bool = False  # a premise is neither met nor fails: the effect is shown and decides nothing
 
     @property
-    def failed(self) -> bool:
-        """Whether runs of it failed."""
-        return any(" failed: " in note for note in self.found.notes)
-
-    @property
     def to_decide(self) -> bool:
         return self.estimate is not None and self.found.verdict != Verdict.untestable and not self.unclear
 
@@ -184,21 +164,20 @@ def of_setting(parts: Sequence[PartFinding]) -> Verdict:
 
 def _measure(claim: Claim, part: Part, here: Sequence[Placed], setting: str) -> _Measured:
     arms = _arms(part, here)
-    every = [*arms[TREATED], *arms[CONTROL]]
+    every = [*arms[Arm.treated], *arms[Arm.control]]
     notes, cells = left_out(every, claim), cells_of(part)
     empty = PartFinding(part.name, setting, Verdict.open, "", part.counts, notes=notes, unit=part.unit)
 
     def nothing(reason: str, decides: str) -> _Measured:
         return _Measured(part, replace(empty, reason=reason, decides=decides))
 
-    lacking = [select for select, runs in _asked(part, arms) if not runs]
-    if lacking:
-        return nothing(f"no runs of {lacking[0].words()}", f"{claim.least_seeds} seeds of {cells}")
+    if lacking := _lacking(part, arms):
+        return nothing(f"no runs of {lacking}", f"{claim.least_seeds} seeds of {cells}")
     waiting = sum(one.run.status not in (DONE, FAILED) for one in every)
     if waiting:  # a look before all planned seeds are done, and another after, would decide more often by chance
         return nothing(f"{waiting} planned runs are not finished", "the runs that were planned")
     arms = {name: usable(runs, claim) for name, runs in arms.items()}
-    if not all(runs for _, runs in _asked(part, arms)):
+    if _lacking(part, arms):
         reason = f"no finished run of at least {claim.least_steps} steps"
         return nothing(reason, f"{claim.least_seeds} such seeds of {cells}")
     all_here = usable(here, claim)
@@ -216,16 +195,18 @@ def _measure(claim: Claim, part: Part, here: Sequence[Placed], setting: str) -> 
     return shown
 
 
-def _arms(part: Part, here: Sequence[Placed]) -> dict[str, list[Placed]]:
+def _arms(part: Part, here: Sequence[Placed]) -> dict[Arm, list[Placed]]:
     """Treated runs, and of the kinds of controls that the rule names the first that there are runs of, with all runs
     that equal them by definition. A run is in one arm only."""
     treated = [one for one in here if matches(part.runs, one)]
     control = next((found for select in part.against if (found := pooled(select, here))), list[Placed]())
-    return {TREATED: treated, CONTROL: [one for one in control if one not in treated]}
+    return {Arm.treated: treated, Arm.control: [one for one in control if one not in treated]}
 
 
-def _asked(part: Part, arms: Arms) -> list[tuple[Select, Sequence[Placed]]]:
-    return [(part.runs, arms[TREATED]), *((select, arms[CONTROL]) for select in part.against[:1])]
+def _lacking(part: Part, arms: Arms) -> str:
+    """The first kind of runs that a part asks for and that there are none of, in words; empty: there are all."""
+    asked = [(part.runs, arms[Arm.treated]), *((select, arms[Arm.control]) for select in part.against[:1])]
+    return next((select.words() for select, runs in asked if not runs), "")
 
 
 def _remedies(premises: Sequence[PremiseFinding]) -> str:
@@ -234,8 +215,8 @@ def _remedies(premises: Sequence[PremiseFinding]) -> str:
 
 def _of_arms(found: PartFinding, arms: Arms) -> PartFinding:
     """The finding with the names of the runs in it."""
-    runs, controls = (tuple(one.name for one in arms[arm]) for arm in (TREATED, CONTROL))
-    return replace(found, runs=runs, controls=controls, seeds=_seeds(arms[TREATED]))
+    runs, controls = (tuple(one.name for one in arms[arm]) for arm in (Arm.treated, Arm.control))
+    return replace(found, runs=runs, controls=controls, seeds=_seeds(arms[Arm.treated]))
 
 
 def _seeds(runs: Sequence[Placed]) -> tuple[int, ...]:
@@ -243,7 +224,7 @@ def _seeds(runs: Sequence[Placed]) -> tuple[int, ...]:
 
 
 def _estimated(claim: Claim, part: Part, arms: Arms, here: Sequence[Placed], empty: PartFinding) -> _Measured:
-    treated, control = arms[TREATED], arms[CONTROL]
+    treated, control = arms[Arm.treated], arms[Arm.control]
     if part.fit is not None:
         unfit = [reason for one in treated if (reason := part.fit(one.run))]
         treated = [one for one in treated if part.fit(one.run) is None]
@@ -255,7 +236,7 @@ def _estimated(claim: Claim, part: Part, arms: Arms, here: Sequence[Placed], emp
         reason = f"the runs do not tell {part.measure.words}"
         return _Measured(part, replace(empty, reason=reason, decides=claim.needs))
     fewest = min(len(_seeds(arm)) for arm in ((treated, control) if part.against else (treated,)))
-    empty = _of_arms(empty, {TREATED: treated, CONTROL: control})
+    empty = _of_arms(empty, {Arm.treated: treated, Arm.control: control})
     if fewest < max(2, claim.least_seeds):
         reason = f"{fewest} seeds that tell it, at least {claim.least_seeds} are needed"
         return _Measured(part, replace(empty, reason=reason, decides=f"{claim.least_seeds} seeds of {cells_of(part)}"))
@@ -292,7 +273,7 @@ def _decided(claim: Claim, one: _Measured, level: float, strict_level: float) ->
         return found
     held, strict = interval(level), interval(strict_level)
     verdict, decides = decide(part, estimate.value, held, strict), ""
-    if verdict == Verdict.holds and one.failed:
+    if verdict == Verdict.holds and any(" failed: " in note for note in found.notes):
         return replace(found, reason="runs failed, and those that did not may be the lucky ones")
     if verdict == Verdict.open:
         count = seeds_needed(part, estimate, seeds, level, strict_level)

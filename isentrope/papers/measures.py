@@ -11,8 +11,7 @@ from functools import lru_cache
 from statistics import fmean, median
 
 from isentrope.analysis.success import NOT_TRAINING_BY_CLAIMS, Window, converged_over_splits, seconds_of
-from isentrope.diagnosis.phases import find_phases
-from isentrope.diagnosis.rise_detector import Rise
+from isentrope.diagnosis.phases import Rise, find_phases
 from isentrope.runs.curves import Curve
 from isentrope.study.measures import variance
 from isentrope.study.read import StudyRun

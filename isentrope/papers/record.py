@@ -65,8 +65,13 @@ Fitness = Callable[[StudyRun], str | None]  # why a run cannot speak to the clai
 Ground = Callable[[Sequence[float]], str | None]  # why the controls' numbers leave no room for an effect, or None
 
 
-TREATED, CONTROL = "treated", "control"  # the arms of a part
-BOTH, POOLED = "both", "pooled"  # each of them by itself; both as one group
+class Arm(StrEnum):
+    """Arms of a part: one of them, each of the two by itself, or both as one group."""
+
+    treated = "treated"
+    control = "control"
+    both = "both"
+    pooled = "pooled"
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Premise:
     """
 
     name: str
-    runs: Select | str  # runs of their own, or an arm of the part
+    runs: Select | Arm  # runs of their own, or an arm of the part
     measure: Measure
     border: float
     remedy: str  # what would make the part testable
@@ -182,12 +187,6 @@ class Finding:
     @property
     def runs(self) -> tuple[str, ...]:
         return tuple(sorted({run for part in self.parts for run in (*part.runs, *part.controls)}))
-
-
-def no_runs(claim: Claim) -> Finding:
-    wanted = [select for part in claim.parts if part.counts for select in (part.runs, *part.against[:1])]
-    cells = "; ".join(dict.fromkeys(select.words() for select in wanted))
-    return Finding(claim.id, Verdict.open, "no runs", (), f"{claim.least_seeds} seeds of each of: {cells}")
 
 
 def by_part(said: Iterable[tuple[str, str]]) -> str:

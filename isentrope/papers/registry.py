@@ -25,7 +25,7 @@ from isentrope.core.errors import ConfigError
 from isentrope.papers import actre, aem, epo, seal
 from isentrope.papers.judge import find
 from isentrope.papers.measures import converged_success, log_mean
-from isentrope.papers.record import BOTH, CONTROL, Claim, Measure, Part, Premise, Select
+from isentrope.papers.record import Arm, Claim, Measure, Part, Premise, Select
 from isentrope.papers.select import place
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell
@@ -42,16 +42,11 @@ from isentrope.study.read import DONE, StudyData, StudyRun
 # -- made-up runs that rules are tried on
 
 
-CELLS = (
-    {"algorithm": "grpo"},
-    {"algorithm": "grpo", "method": "actre", "variant": "no_stage1"},
-    {"algorithm": "grpo", "method": "epo"},
-    {"algorithm": "grpo", "method": "seal", "alpha": "0.1"},
-    {"algorithm": "grpo", "method": "aem"},
-    {"algorithm": "grpo", "method": "ea"},
-    {"algorithm": "grpo", "method": "entropy_bonus"},
-    {"algorithm": "gigpo"},
-)
+_ON_GRPO: tuple[dict[str, str], ...] = (
+    {}, {"method": "actre", "variant": "no_stage1"}, {"method": "epo"}, {"method": "seal", "alpha": "0.1"},
+    {"method": "aem"}, {"method": "ea"}, {"method": "entropy_bonus"},
+)  # fmt: skip
+CELLS = (*({"algorithm": "grpo"} | tags for tags in _ON_GRPO), {"algorithm": "gigpo"})
 SEEDS = (0, 1, 2, 3, 4, 5)
 STEPS = (60, 360)
 _HEIGHTS = (0.9, 0.17, 0.9, 0.0, 0.2, 0.12)  # by seed: from hardly an eruption to a high one, and none
@@ -135,8 +130,8 @@ def _trials() -> tuple[Claim, ...]:
     success = Measure(converged_success, "success", (), alike=(0.05, 0.95), by_kind=True)
     entropy = Measure(log_mean, "entropy", (), (("key", "entropy/token"), ("begin", 0.0), ("end", 0.5)))
     bare, other = Select("grpo"), Select("grpo", "epo")
-    met = Premise("met", BOTH, success, 0.1, "more")
-    unmet = Premise("unmet", CONTROL, success, 0.1, "less", upwards=False)
+    met = Premise("met", Arm.both, success, 0.1, "more")
+    unmet = Premise("unmet", Arm.control, success, 0.1, "less", upwards=False)
     clear = Premise("clear", other, entropy, 0.0, "more", against=bare, clear=True)
     ratio = Premise("ratio", other, success, 0.5, "more", against=bare)
     up = Part("up", other, success, 0.0, 0.02, (bare,), premises=(met, ratio), means=("above", "below"))
@@ -243,15 +238,12 @@ def notes_on(claim: Claim, book: Book, now: Mapping[str, str], made: Sequence[st
         first = min((date for date in made if date), default="")
         late = [entry for entry in entries if first and entry.date > first]
         if late:
-            told = " and ".join(f"{_verb(entries, entry)} {entry.date} ({entry.why})" for entry in late)
-            notes.append(f"{what} {told}, after runs of {first}")
+            verbs = ["was made on" if entry is entries[0] else "was changed on" for entry in late]
+            told = [f"{verb} {entry.date} ({entry.why})" for verb, entry in zip(verbs, late, strict=True)]
+            notes.append(f"{what} {' and '.join(told)}, after runs of {first}")
     if made and not all(made):
         notes.append("it is not known when some of the runs were made")
     return tuple(notes)
-
-
-def _verb(entries: Sequence[Entry], entry: Entry) -> str:
-    return "was made on" if entry is entries[0] else "was changed on"
 
 
 def write_book(book: Book, path: Path = FILE) -> None:

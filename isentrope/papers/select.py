@@ -13,7 +13,7 @@ from statistics import fmean
 
 from isentrope.papers.inference import Sample
 from isentrope.papers.measures import success_by_kind
-from isentrope.papers.record import Claim, Measure, Part, Select
+from isentrope.papers.record import Claim, Finding, Measure, Part, Select, Verdict
 from isentrope.study.read import DONE, FAILED, StudyData, StudyRun
 
 DEFAULTS = {"algorithm": "", "method": "none", "variant": "full", "alpha": "0.1"}  # what a cell without the tag is
@@ -139,3 +139,9 @@ def left_out(runs: Sequence[Placed], claim: Claim) -> tuple[str, ...]:
 def cells_of(part: Part) -> str:
     """The runs that a part compares, in words."""
     return " and ".join([part.runs.words(), *(select.words() for select in part.against[:1])])
+
+
+def no_runs(claim: Claim) -> Finding:
+    wanted = [select for part in claim.parts if part.counts for select in (part.runs, *part.against[:1])]
+    cells = "; ".join(dict.fromkeys(select.words() for select in wanted))
+    return Finding(claim.id, Verdict.open, "no runs", (), f"{claim.least_seeds} seeds of each of: {cells}")

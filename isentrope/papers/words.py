@@ -7,20 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from isentrope.papers.decide import FACTOR, SEEDS, WANTED, factor, number, power, seeds_for
-from isentrope.papers.record import (
-    BOTH,
-    CONTROL,
-    POOLED,
-    TREATED,
-    Claim,
-    Finding,
-    Part,
-    PartFinding,
-    Premise,
-    Select,
-    Verdict,
-    by_part,
-)  # fmt: skip
+from isentrope.papers.record import Arm, Claim, Finding, Part, PartFinding, Premise, Select, Verdict, by_part
 from isentrope.papers.registry import Entry
 
 SAME = ", if effect and spread stay"  # as judge.py says it of every number of seeds
@@ -118,13 +105,11 @@ def comment(finding: Finding) -> str:
         reason = by_part((part.reason, part.part) for part in near)
         decides = by_part((part.decides, part.part) for part in near)
     parts = [reason]
-    if finding.verdict == Verdict.open and decides:
-        parts.append(f"would decide: {decides}")
-    if finding.verdict == Verdict.untestable and decides:
-        parts.append(f"would make it testable: {decides}")
-    notes: dict[
-        str, list[tuple[str, str]]
-    ] = {}  # `2 not finished`; with the parts' names where they differ in how many
+    would = {Verdict.open: "would decide", Verdict.untestable: "would make it testable"}
+    if finding.verdict in would and decides:
+        parts.append(f"{would[finding.verdict]}: {decides}")
+    # `2 not finished`; with the parts' names where they differ in how many
+    notes: dict[str, list[tuple[str, str]]] = {}
     for part in finding.parts:
         for note in part.notes:
             if part in shown or " failed: " in note:  # runs that failed are always named
@@ -155,7 +140,8 @@ def rule(part: Part, claim: Claim) -> str:
 
 def premise_in_words(premise: Premise) -> str:
     """`entropy erupts in the baseline: share of ... (of the control), at least 0.5`."""
-    arms = {TREATED: "of the runs", CONTROL: "of the runs compared with", BOTH: "of either arm", POOLED: "of both arms"}
+    arms = {Arm.treated: "of the runs", Arm.control: "of the runs compared with"}
+    arms |= {Arm.both: "of either arm", Arm.pooled: "of both arms"}
     whose = premise.runs.words() if isinstance(premise.runs, Select) else arms[premise.runs]
     if premise.clear:
         assert premise.against is not None
@@ -206,12 +192,7 @@ def explain(claim: Claim, entries: list[Entry]) -> str:
     several = "All parts with a voice must hold; one that does not hold refutes the claim. "
     together = several if claim.voices > 1 else ""
     together += "K is the number of settings in which it can be tested. A premise that fails: not testable here. "
-    lines += [
-        "",
-        f"{together}At least {claim.least_seeds} seeds, runs of at least {claim.least_steps} steps.",
-        f"A study needs: {claim.needs}.",
-    ]
-    if claim.caveat:
-        lines.append(f"Mind: {claim.caveat}")
+    together += f"At least {claim.least_seeds} seeds, runs of at least {claim.least_steps} steps."
+    lines += ["", together, f"A study needs: {claim.needs}.", *([f"Mind: {claim.caveat}"] if claim.caveat else [])]
     lines += ["", "The rule's history:", *(f"  {entry.date}  {entry.digest}  {entry.why}" for entry in entries)]
     return "\n".join(lines) + "\n"

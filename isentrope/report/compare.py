@@ -8,12 +8,10 @@ from typing import Any, cast
 
 from isentrope.analysis.compare import Choices, make_tables
 from isentrope.analysis.result_table import AVERAGE, BEST, KIND, ResultTable, lines_of
-from isentrope.analysis.rows import Row
-from isentrope.analysis.source import Source, read_source
+from isentrope.analysis.rows import Row, Source, read_source
 from isentrope.analysis.tables import html
 from isentrope.charts.chart import COLORS
-from isentrope.charts.strips import Strip, strips
-from isentrope.charts.svg import key
+from isentrope.charts.svg import Strip, key, strips
 from isentrope.charts.text import clipped, safe, unbroken
 from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError, RunError
@@ -22,7 +20,7 @@ from isentrope.metrics.temperature import MARK, entropy_temperature
 from isentrope.report.groups import Group, differences, grouped
 from isentrope.report.overlay import SEEDS_BAND, overlays
 from isentrope.report.shell import alarm_list, document, figure, nav, phase_key, section
-from isentrope.report.story import Story, open_run, story_of
+from isentrope.report.story import open_run, story_of
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import Run, leaves
 
@@ -35,7 +33,6 @@ _MANY_COLUMNS = 6  # more are set closer
 
 
 def write_comparison(runs: Sequence[Path], rows: Mapping[str, Sequence[Path]], out: Path) -> Path:
-    """Write the page and return its path."""
     write_atomically(out, comparison(read_groups(runs, rows)).encode("utf-8", "replace"))
     return out
 
@@ -49,7 +46,8 @@ def read_groups(runs: Sequence[Path], rows: Mapping[str, Sequence[Path]]) -> lis
 
 def comparison(groups: Sequence[Group]) -> str:
     runs = named(groups)
-    short = _names_are_short(groups)
+    # whether every chart can name its lines; else the names would take more room than the lines
+    short = sum(len(group.label) + 6 for group in groups) <= _MOST_LETTERS
     sections = {"Results": results(groups), "Phases and alarms": _stories(runs)}
     for title, drawn in overlays(groups).items():
         sizes = ["whole" if one.key.startswith("eval/") else "half" for one in drawn]
@@ -61,22 +59,16 @@ def comparison(groups: Sequence[Group]) -> str:
     names = " · ".join(group.name for group in groups)
     told = f'<p class="names">{safe(clipped(names, 400))}</p>' if short else ""
     head = f"<header><h1>{title}</h1>{told}</header>"
-    page = nav([title for title, inside in sections.items() if inside]) + head + _lines(groups) + body
+    page = nav([title for title, inside in sections.items() if inside]) + head + _lines(groups, short) + body
     return document(f"{title}: {clipped(names, 100)}", page, _FOOT)
 
 
-def _names_are_short(groups: Sequence[Group]) -> bool:
-    """Whether every chart can name its lines; else the names would take more room than the lines."""
-    return sum(len(group.label) + 6 for group in groups) <= _MOST_LETTERS
-
-
-def _lines(groups: Sequence[Group]) -> str:
+def _lines(groups: Sequence[Group], short: bool) -> str:
     """Which line is which run, once for the whole page."""
     rows: list[str] = []
     for number, group in enumerate(groups):
-        heat = next(
-            filter(None, (entropy_temperature(leaves(run.config), run.of_kind("train")) for run in group.runs)), ""
-        )
+        heats = (entropy_temperature(leaves(run.config), run.of_kind("train")) for run in group.runs)
+        heat = next(filter(None, heats), "")
         told = safe(_described(group.runs[0])) + (f" · {MARK} {safe(heat)}" if heat else "")
         seeds = ", ".join(str(run.setting("run.seed", "?")) for run in group.runs)
         several = f" · {len(group.runs)} seeds ({safe(clipped(seeds, 60))}): their mean" if len(group.runs) > 1 else ""
@@ -85,7 +77,7 @@ def _lines(groups: Sequence[Group]) -> str:
     if any(len(group.runs) > 1 for group in groups):
         seeds = "at the steps that all of them have"
         notes.insert(0, f"Runs that differ only in run.seed are drawn as one line, {seeds}; {SEEDS_BAND}.")
-    if not _names_are_short(groups):
+    if not short:
         notes.append("Small charts leave the names out; rest the pointer on one for them.")
     if len(groups) > COLORS:
         notes.append(f"There are more lines than the {COLORS} colours and dashes, which begin anew.")
@@ -102,21 +94,16 @@ def _described(run: Run) -> str:
 
 def named(groups: Sequence[Group]) -> list[tuple[str, Run]]:
     """Every run with a name of its own: that of its group, and its own where the group has several."""
-    return [
-        (group.name if len(group.runs) == 1 else f"{group.name}: {run.name}", run)
-        for group in groups
-        for run in group.runs
-    ]
-
-
-def _strip(name: str, run: Run, story: Story) -> Strip | None:
-    steps = [int(record["step"]) for record in run.of_kind("train")]
-    return Strip(name, min(steps), max(steps), story.shades, story.flags) if steps else None
+    members = [(group, run) for group in groups for run in group.runs]
+    return [(f"{group.name}: {run.name}" if len(group.runs) > 1 else group.name, run) for group, run in members]
 
 
 def _stories(runs: Sequence[tuple[str, Run]]) -> str:
     told = [(name, run, story_of(run)) for name, run in runs]
-    rows = [strip for name, run, story in told if (strip := _strip(name, run, story)) is not None]
+    rows: list[Strip] = []
+    for name, run, story in told:
+        if steps := [int(record["step"]) for record in run.of_kind("train")]:
+            rows.append(Strip(name, min(steps), max(steps), story.shades, story.flags))
     wide, narrow = strips(rows, 1060), strips(rows, 420)
     parts: list[str] = []
     if wide:

@@ -71,7 +71,8 @@ def render(chosen: Chosen, tokens: TokenTexts, *, is_open: bool) -> str:
 
 
 def legend() -> str:
-    swatches = "".join(f'<span class="e{level}">{round(_edge(level), 2):g}</span>' for level in range(LEVELS))
+    edges = [MOST_NATS * (level / LEVELS) ** 2 for level in range(LEVELS)]
+    swatches = "".join(f'<span class="e{level}">{round(edge, 2):g}</span>' for level, edge in enumerate(edges))
     return f'<p class="shades">Entropy of each token, in nats: {swatches} and more</p>'
 
 
@@ -80,10 +81,6 @@ def level_of(entropy: float) -> int:
     if not math.isfinite(entropy) or entropy <= 0:
         return 0
     return min(LEVELS - 1, int(LEVELS * math.sqrt(entropy / MOST_NATS)))
-
-
-def _edge(level: int) -> float:
-    return MOST_NATS * (level / LEVELS) ** 2
 
 
 def _ends(files: Sequence[EpisodeFile], *, middle: bool) -> list[EpisodeFile]:

@@ -66,16 +66,8 @@ def eval_series(records: Sequence[Record], split: str, name: str, color: int) ->
     """Success on a split, with its interval."""
     key = f"eval/{split}/success"
     rows = [record for record in records if key in record]
-    return Series(
-        name,
-        [float(record["step"]) for record in rows],
-        [number(record[key]) for record in rows],
-        [number(record.get(f"eval/{split}/low")) for record in rows],
-        [number(record.get(f"eval/{split}/high")) for record in rows],
-        color,
-        markers=True,
-        key=key,
-    )
+    low, high = ([number(record.get(f"eval/{split}/{end}")) for record in rows] for end in ("low", "high"))
+    return replace(series_of(rows, key, name, color), low=low, high=high, markers=True)
 
 
 def splits_of(run: Run) -> list[str]:
@@ -83,17 +75,19 @@ def splits_of(run: Run) -> list[str]:
     return sorted(run.splits, key=lambda split: (split != "unseen", split))
 
 
+def _evaluated(run: Run) -> list[Series]:
+    lines = [eval_series(run.records, split, f"{split} games", i) for i, split in enumerate(splits_of(run))]
+    return [line for line in lines if not line.empty]
+
+
 def success_chart(run: Run, warmup: Run | None, story: Story) -> Chart | None:
     """Success on held-out games and in training, with the warm-up's own curve to the left on its own axis."""
     panels: list[Panel] = []
-    if warmup is not None:
-        before = [eval_series(warmup.records, split, f"{split} games", i) for i, split in enumerate(splits_of(warmup))]
-        before = [series for series in before if not series.empty]
-        panels += [Panel(before, "warm-up step", 0.45, "warm-up (imitation) steps")] if before else []
-    during = [eval_series(run.records, split, f"{split} games", i) for i, split in enumerate(splits_of(run))]
+    if warmup is not None and (before := _evaluated(warmup)):
+        panels.append(Panel(before, "warm-up step", 0.45, "warm-up (imitation) steps"))
     training = run.of_kind("train")
-    during.append(replace(series_of(training, "success/all", "training games", 5), smooth=True))
-    during = [series for series in during if not series.empty]
+    trained = replace(series_of(training, "success/all", "training games", 5), smooth=True)
+    during = [*_evaluated(run), *([] if trained.empty else [trained])]
     if not during:
         return None
     title = "reinforcement learning steps" if training else "imitation steps"
@@ -134,38 +128,21 @@ def _unit_size(values: list[float | None]) -> list[float | None]:
 def time_chart(run: Run) -> Chart | None:
     """Seconds by stage, in stacked bars; long runs have several steps to a bar."""
     records = [record for record in run.timings if record.get("kind", "train") != "eval"]
-    keys = [key for key in run.keys("seconds/", records) if key.removeprefix("seconds/") not in _WHOLE]
-    if not keys:
+    stages = {key.removeprefix("seconds/") for key in run.keys("seconds/", records)} - set(_WHOLE)
+    if not stages:
         return None
-    stages = sorted((key.removeprefix("seconds/") for key in keys), key=_stage_rank)
     together = -(-len(records) // _MOST_BARS)
     chunks = [records[i : i + together] for i in range(0, len(records), together)]
-    layers = [
-        Series(
-            stage,
-            [float(chunk[0]["step"]) for chunk in chunks],
-            [sum(number(record.get(f"seconds/{stage}")) or 0.0 for record in chunk) / len(chunk) for chunk in chunks],
-            color=color,
-            key=f"seconds/{stage}",
-        )
-        for stage, color in _stage_colors(stages).items()
-    ]
+    steps = [float(chunk[0]["step"]) for chunk in chunks]
+    layers: list[Series] = []
+    for place, stage in enumerate([*_STAGES, *sorted(stages - set(_STAGES))]):  # known ones keep their colours
+        if stage in stages:
+            key = f"seconds/{stage}"
+            means = [sum(number(record.get(key)) or 0.0 for record in chunk) / len(chunk) for chunk in chunks]
+            layers.append(Series(stage, steps, [*means], color=place % COLORS, key=key))
     caption = "Mean time of a step by stage" + (f", {together} steps to a bar." if together > 1 else ".")
     caption = f"{caption} {idle_sentence(records)}".strip()
     return Chart("Time by stage", [Panel(layers)], bars=True, unit="seconds", caption=caption)
-
-
-def _stage_rank(stage: str) -> tuple[int, str]:
-    return (_STAGES.index(stage) if stage in _STAGES else len(_STAGES), stage)
-
-
-def _stage_colors(stages: Sequence[str]) -> dict[str, int]:
-    """A stage has the same colour in every report, whichever took longer."""
-    others = [stage for stage in stages if stage not in _STAGES]
-    return {
-        stage: (_STAGES.index(stage) if stage in _STAGES else len(_STAGES) + others.index(stage)) % COLORS
-        for stage in stages
-    }
 
 
 def seconds_of(run: Run) -> float:

@@ -14,7 +14,6 @@ from isentrope.charts.svg import picture
 from isentrope.charts.text import file_name
 from isentrope.core.errors import RunError
 from isentrope.core.stats import mean_and_std
-from isentrope.metrics.glossary import declare, declared_in
 from isentrope.metrics.temperature import footnotes, marked, note_for
 from isentrope.report.figures import eval_series, meaning, series_of, splits_of, unit_of
 from isentrope.report.groups import Group
@@ -111,16 +110,10 @@ def over_seeds(lines: Sequence[Series], most: float | None) -> Series:
     values = [dict(zip(line.x, line.y, strict=True)) for line in lines]
     steps = [x for x in lines[0].x if all(column.get(x) is not None for column in values)]
     least = 0.0 if all(value is None or value >= 0 for line in lines for value in line.y) else -math.inf
-    means: list[float | None] = []
-    low: list[float | None] = []
-    high: list[float | None] = []
-    for step in steps:
-        mean, std = mean_and_std([column[step] or 0.0 for column in values])
-        below, above = mean - (std or 0.0), mean + (std or 0.0)
-        means.append(mean)
-        low.append(max(least, below))
-        high.append(above if most is None else min(most, above))
-    return replace(lines[0], x=steps, y=means, low=low, high=high)
+    told = [mean_and_std([column[step] or 0.0 for column in values]) for step in steps]
+    low = [max(least, mean - (std or 0.0)) for mean, std in told]
+    high = [min(math.inf if most is None else most, mean + (std or 0.0)) for mean, std in told]
+    return replace(lines[0], x=steps, y=[mean for mean, _ in told], low=[*low], high=[*high])
 
 
 def write_figures(groups: Sequence[Group], keys: Sequence[str], folder: Path, form: str) -> list[Path]:
@@ -156,25 +149,3 @@ def _other(groups: Sequence[Group], key: str) -> Chart:
     near = get_close_matches(key, sorted(known), 3, 0.5)
     hint = f"; did you mean {', '.join(near)}?" if near else "; docs/metrics.md lists them"
     raise RunError(f"--metric {key}: none of these runs measured it{hint}")
-
-
-def success_picture(runs: list[Path], split: str = "unseen", title: str = "") -> str:
-    """SVG for a README: success over the steps, a line with its 95 % interval per run, their mean, and the warm-up."""
-    read = [Run.open(run) for run in runs]
-    for run in read:
-        declare(declared_in(run.about))
-    # several seeds often start from one warm-up, which is drawn once
-    warmups = {warmup.path.resolve(): warmup for run in read if (warmup := run.warmup()) is not None}
-    before = [eval_series(warmup.records, split, "warm-up", 5) for warmup in warmups.values()]
-    before = [series for series in before if not series.empty]
-    seeds = [run.setting("run.seed") for run in read]
-    names = [run.name if seed is None else f"seed {seed}" for run, seed in zip(read, seeds, strict=True)]
-    during = [eval_series(run.records, split, names[number], number % 5) for number, run in enumerate(read)]
-    during = [series for series in during if not series.empty]
-    if len(during) > 1:
-        mean = over_seeds(during, 1.0)
-        during.append(Series(f"mean of {len(during)}", mean.x, mean.y, color=COLORS - 1))
-    panels = [Panel(before, "warm-up step", 0.45, "warm-up (imitation) steps")] if before else []
-    panels.append(Panel(during, "step", 1.0, "reinforcement learning steps"))
-    chart = Chart(title or f"Success on {split} games", panels, True, True)
-    return picture(chart, width=880, height=330, inches=9.2)

@@ -49,7 +49,8 @@ def page(run: Run, warmup: Run | None) -> str:
         parts.append('<p class="note">Nothing has been measured yet. Write the report again in a while.</p>')
     episodes = _episodes(run)
     parts += [section("Episodes", episodes)] if episodes else []
-    parts += [section("Settings", _settings(run))] if run.config_text else []
+    settings = f"<summary>config.toml</summary><pre>{safe(run.config_text)}</pre>"
+    parts += [section("Settings", f'<details class="card settings">{settings}</details>')] if run.config_text else []
     titles = [title for title, body in sections.items() if body] + (["Episodes"] if episodes else [])
     top = nav(titles) + _header(run) + _numbers(run, warmup) + _what_happened(run, story)
     return document(run.name, top + "".join(parts), _FOOT)
@@ -84,11 +85,8 @@ def _training_facts(run: Run) -> dict[str, object]:
     methods = run.config.get("methods")
     names = ", ".join(str(name) for name in cast("list[object]", methods)) if isinstance(methods, list) else ""
     form = next((_FORMS[n] for n in names.split(", ") if n in _FORMS), run.setting("agent.order"))
-    return {
-        "algorithm": run.setting("learn.algorithm"),
-        "entropy methods": (names or "none") if run.config else None,
-        "response form": form,
-    }
+    methods = (names or "none") if run.config else None
+    return {"algorithm": run.setting("learn.algorithm"), "entropy methods": methods, "response form": form}
 
 
 def _imitation_facts(run: Run) -> dict[str, object]:
@@ -101,18 +99,15 @@ def _imitation_facts(run: Run) -> dict[str, object]:
 def _numbers(run: Run, warmup: Run | None) -> str:
     training = run.of_kind("train") or run.of_kind("sft")
     cards = [_success_card(run, warmup)]
-    valid = [record["valid_ratio"] for record in training if isinstance(record.get("valid_ratio"), float)]
-    if valid:
+    if valid := [record["valid_ratio"] for record in training if isinstance(record.get("valid_ratio"), float)]:
         cards.append(card("Valid actions", percent(valid[-1], 1), f"from {percent(valid[0], 1)}"))
-    solved = [record["rft/solved"] for record in training if isinstance(record.get("rft/solved"), float)]
-    if solved:
+    if solved := [record["rft/solved"] for record in training if isinstance(record.get("rft/solved"), float)]:
         cards.append(card("Own games solved", percent(solved[0], 1), "before the first update; these are imitated"))
     if training:
         planned = run.setting("run.steps") if run.of_kind("train") else None
         done = len({record["step"] for record in training})
         cards.append(card("Steps" if planned else "Updates", f"{done:,}", f"of {safe(planned)}" if planned else ""))
-    seconds = seconds_of(run)
-    if seconds:
+    if seconds := seconds_of(run):
         cards.append(card("Time", duration(seconds), f"{duration(seconds / max(len(training), 1))} a step"))
     return f'<div class="numbers">{"".join(cards)}</div>' if any(cards) else ""
 
@@ -154,7 +149,3 @@ def _episodes(run: Run) -> str:
     parts = [render(one, tokens, is_open=number == opened) for number, one in enumerate(chosen)]
     parts += [f'<p class="note">{safe(problem)}</p>' for problem in problems]
     return legend() + "".join(parts) if parts else ""
-
-
-def _settings(run: Run) -> str:
-    return f'<details class="card settings"><summary>config.toml</summary><pre>{safe(run.config_text)}</pre></details>'

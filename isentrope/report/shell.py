@@ -18,8 +18,8 @@ from isentrope.charts.data import as_json
 from isentrope.charts.style import page_chart_style
 from isentrope.charts.svg import brand, key
 from isentrope.charts.text import clipped, safe
+from isentrope.diagnosis.alarms import Alarm
 from isentrope.report.figures import meaning
-from isentrope.report.story import Said
 
 _STATIC = Path(__file__).parent / "static"
 _LIVE = Path(__file__).parents[1] / "watch" / "static"  # the live page's files, of which these pages are made too
@@ -99,7 +99,7 @@ def _legend_entry(line: Series, bars: bool) -> str:
     return f'<li><button type="button" {told}>{mark}{safe(line.name)}</button></li>'
 
 
-def alarm_list(alarms: tuple[Said, ...]) -> str:
+def alarm_list(alarms: tuple[Alarm, ...]) -> str:
     """Numbered as their flags in the charts are."""
     rows = "".join(
         f"<li><b>Step {one.step}, {safe(one.name.replace('_', ' '))}.</b> {safe(clipped(one.text, _MOST_TEXT))}"
@@ -114,5 +114,5 @@ def alarm_list(alarms: tuple[Said, ...]) -> str:
 
 def phase_key(names: set[str]) -> str:
     """What the shading means, for the phases that occur."""
-    rows = [f'<li class="phase-key {name}">{name}</li>' for name in ("eruption", "subsidence") if name in names]
-    return "".join(rows)
+    told = [name for name in ("eruption", "subsidence") if name in names]
+    return "".join(f'<li class="phase-key {name}">{name}</li>' for name in told)

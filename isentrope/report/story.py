@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from isentrope.charts.chart import Flag, Shade
 from isentrope.core.errors import RunError
-from isentrope.diagnosis.alarms import replay
+from isentrope.diagnosis.alarms import Alarm, replay
 from isentrope.diagnosis.phases import NAMES, find_phases
 from isentrope.runs.folder import Run
 from isentrope.runs.layout import CONFIG, METRICS
-from isentrope.runs.log import Record
 
 _MOST_FLAGS = 99
 
 
 @dataclass(frozen=True)
-class Said:
-    """An alarm, or what was done about one."""
-
-    step: int
-    name: str
-    text: str
-    remedy: str
-
-
-@dataclass(frozen=True)
 class Story:
     shades: tuple[Shade, ...] = ()  # every phase, descent too
-    alarms: tuple[Said, ...] = ()
+    alarms: tuple[Alarm, ...] = ()  # and what was done about them
 
     @property
     def flags(self) -> tuple[Flag, ...]:
@@ -62,15 +50,13 @@ def phases_of(run: Run) -> tuple[Shade, ...]:
     return tuple(Shade(a, b, name) for (a, name), b in zip(starts, ends, strict=True) if b >= a)
 
 
-def alarms_of(run: Run) -> tuple[Said, ...]:
+def alarms_of(run: Run) -> tuple[Alarm, ...]:
     """As they were said, and what was done about them; of a run that recorded no events, as they would be said now."""
-    events: Sequence[Record] = [event for event in run.events if event.get("kind") != "phase"]
-    if not run.events:
-        events = [alarm.event() for alarm in replay(run.records)[1]]
-    said = [
-        Said(int(event["step"]), *(str(event.get(part) or "") for part in ("name", "text", "remedy")))
-        for event in events
-    ]
+    said = [] if run.events else replay(run.records)[1]
+    for event in run.events:
+        if event.get("kind") != "phase":
+            name, text, remedy = (str(event.get(part) or "") for part in ("name", "text", "remedy"))
+            said.append(Alarm(name, int(event["step"]), text, remedy))
     return tuple(sorted(said, key=lambda one: one.step))
 
 
@@ -78,9 +64,8 @@ def open_run(path: Path) -> Run:
     """A run folder, which must have something to tell."""
     run = Run.open(path)
     if not run.records and not run.config:
-        raise RunError(
-            f"{run.path} is not a run folder: it has neither {METRICS} nor {CONFIG}; give the folder of a run"
-        )
+        missing = f"it has neither {METRICS} nor {CONFIG}"
+        raise RunError(f"{run.path} is not a run folder: {missing}; give the folder of a run")
     return run
 
 

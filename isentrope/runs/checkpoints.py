@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import torch
 
 
+State = dict[str, Any]
+
+
 class Savable(Protocol):
     def save(self, folder: Path) -> None: ...
 
@@ -33,12 +36,7 @@ class CheckpointRetention:
         self.folder, self.keep_last, self.split = folder, config.run.keep_last, config.eval.splits[0]
 
     def save(
-        self,
-        step: int,
-        policy: Savable,
-        state: dict[str, Any],
-        metrics: Mapping[str, float] | None = None,
-        alarm: bool = False,
+        self, step: int, policy: Savable, state: State, metrics: Mapping[str, float] | None = None, alarm: bool = False
     ) -> None:
         """`metrics` of an evaluation made at this very step, if there was one; `alarm`: one is the reason to save."""
         success = (metrics or {}).get(f"eval/{self.split}/success")
@@ -47,16 +45,16 @@ class CheckpointRetention:
     def settle(self, checkpoint: Path) -> None:
         """Compare the newest checkpoint with the best and clear old ones away. Called again when a run is resumed:
         it may have been killed before it got here."""
-        success = read_record(checkpoint)["success"]
-        if success is not None:
+        if (success := read_record(checkpoint)["success"]) is not None:
             best = best_checkpoint(self.folder)
             if best is None or success >= best[1] or best[0] == checkpoint.name:
-                mark_best(self.folder, checkpoint, success)
+                told = json.dumps({"name": checkpoint.name, "success": success}) + "\n"
+                write_atomically(self.folder / BEST, told.encode())
         remove_old(self.folder, self.keep_last)
 
 
 def save_checkpoint(
-    folder: Path, step: int, policy: Savable, state: dict[str, Any], success: float | None = None, alarm: bool = False
+    folder: Path, step: int, policy: Savable, state: State, success: float | None = None, alarm: bool = False
 ) -> Path:
     """Write the checkpoint of `step` completed steps. `state` may hold tensors at any depth; `alarm` marks it as one
     that was written because of an alarm."""
@@ -90,11 +88,10 @@ def latest_checkpoint(folder: Path) -> Path | None:
     return max(folder.glob("step-*"), default=None)
 
 
-def read_record(checkpoint: Path) -> dict[str, Any]:
+def read_record(checkpoint: Path) -> State:
     """What a checkpoint says of itself: step, success on the evaluation, and the state without its tensors."""
     try:
-        record: dict[str, Any] = json.loads((checkpoint / STATE).read_text())
-        return record
+        return json.loads((checkpoint / STATE).read_text())
     except (OSError, ValueError) as error:
         raise _unreadable(checkpoint, error) from error
 
@@ -112,13 +109,8 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def _unreadable(checkpoint: Path, error: Exception) -> RunError:
-    return RunError(
-        f"the checkpoint {checkpoint} cannot be read ({error}); delete its folder and resume from the one before"
-    )
-
-
-def mark_best(folder: Path, checkpoint: Path, success: float) -> None:
-    write_atomically(folder / BEST, (json.dumps({"name": checkpoint.name, "success": success}) + "\n").encode())
+    todo = "delete its folder and resume from the one before"
+    return RunError(f"the checkpoint {checkpoint} cannot be read ({error}); {todo}")
 
 
 def best_checkpoint(folder: Path) -> tuple[str, float] | None:

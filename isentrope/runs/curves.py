@@ -73,7 +73,6 @@ class Curve:
         return self.at(step for step in self.steps if first <= step <= last)
 
     def at(self, steps: Iterable[int]) -> Curve:
-        """The numbers of these steps."""
         wanted = set(steps)
         kept = [(step, value) for step, value in zip(self.steps, self.values, strict=True) if step in wanted]
         return Curve(tuple(step for step, _ in kept), tuple(value for _, value in kept))

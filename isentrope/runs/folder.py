@@ -46,18 +46,10 @@ class Run:
             raise RunError(f"{path} is not a run folder; give the folder that holds {METRICS}")
         text, config = read_config(path)
         records, about = _log(path / METRICS), about_or_nothing(path)
-        return cls(
-            path=path,
-            kind=kind_of(about, any(record.get("kind") == "sft" for record in records)),
-            config=config,
-            records=records,
-            events=_log(path / EVENTS),
-            timings=_log(path / TIMINGS),
-            episode_files=[file for file in episode_files(path) if file.kind != "dropped"],
-            config_text=text,
-            about=about,
-            alive=is_alive(path, held_locks()),
-        )
+        kind = kind_of(about, any(record.get("kind") == "sft" for record in records))
+        files = [file for file in episode_files(path) if file.kind != "dropped"]
+        events, timings, alive = _log(path / EVENTS), _log(path / TIMINGS), is_alive(path, held_locks())
+        return cls(path, kind, config, records, events, timings, files, text, about, alive)
 
     @property
     def name(self) -> str:

@@ -25,28 +25,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-CONFIG = "config.toml"
-ABOUT = "run.json"
-LOCK = "run.lock"
-METRICS = "metrics.jsonl"
-TIMINGS = "timings.jsonl"
-EVENTS = "events.jsonl"
-EPISODES = "episodes"
-CHECKPOINTS = "checkpoints"
-REFERENCE = "reference"
-TOKENS = "tokens.json"
-TRACKERS = "trackers.json"
-TENSORBOARD = "tensorboard"
-MLFLOW = "mlflow"
-WARMUP = "warmup"
-REPORT = "report.html"
-
-# of a checkpoint, or beside the checkpoints
-POLICY = "policy"
-STATE = "state.json"
-TENSORS = "state.safetensors"
-ALARM = "alarm"
-BEST = "best.json"
+CONFIG, ABOUT, LOCK = "config.toml", "run.json", "run.lock"
+METRICS, TIMINGS, EVENTS = "metrics.jsonl", "timings.jsonl", "events.jsonl"
+EPISODES, CHECKPOINTS, REFERENCE = "episodes", "checkpoints", "reference"
+TOKENS, TRACKERS, REPORT = "tokens.json", "trackers.json", "report.html"
+TENSORBOARD, MLFLOW, WARMUP = "tensorboard", "mlflow", "warmup"
+POLICY, STATE, TENSORS, ALARM = "policy", "state.json", "state.safetensors", "alarm"  # of a checkpoint
+BEST = "best.json"  # beside the checkpoints
 
 MARKS = (METRICS, CONFIG, ABOUT, EPISODES)  # a folder that has one of these is a run folder
 NOT_RUNS = (EPISODES, CHECKPOINTS, REFERENCE, TENSORBOARD, POLICY)  # folders in a run folder that hold no runs

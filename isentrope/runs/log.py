@@ -80,8 +80,7 @@ def read_records(path: Path) -> list[Record]:
         lines.pop()
     records: list[Record] = []
     for number, line in enumerate(lines, start=1):
-        record = _parse(line)
-        if record is not None:
+        if (record := _parse(line)) is not None:
             records.append(record)
         elif number < len(lines):
             raise RunError(f"{path} is damaged: line {number} is not a record; delete the line")

@@ -16,8 +16,6 @@ PARTIAL = "▯"  # a token that holds only the beginning of a character
 
 
 class TokenTexts:
-    """From token ids to text, by a table of the tokens' bytes."""
-
     def __init__(self, table: Sequence[bytes | None]) -> None:
         self._table = list(table)
 

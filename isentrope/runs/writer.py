@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, cast
 
 from isentrope import __version__
@@ -16,10 +15,13 @@ from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import switched_method
 from isentrope.core.errors import RunError, writing
+from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.runs.atomic import write_atomically
-from isentrope.runs.folder import read_about
+from isentrope.runs.folder import leaves, read_about
 from isentrope.runs.layout import ABOUT, CHECKPOINTS, CONFIG, EPISODES, LOCK, METRICS, REFERENCE, TOKENS, WARMUP
 from isentrope.runs.lock import hold
+
+Completion = Callable[[RunConfig], RunConfig]
 
 
 class Weights(Protocol):
@@ -31,25 +33,11 @@ class Weights(Protocol):
     def save(self, folder: Path) -> None: ...
 
 
-class Vocabulary(Protocol):
-    """What a run folder asks of a tokenizer."""
-
-    @property
-    def size(self) -> int: ...
-    def pieces(self, ids: Sequence[int]) -> Sequence[bytes]: ...
-
-
 class RunFolder:
     """Holds the lock of a run folder while the run lasts. A second process is refused."""
 
     def __init__(
-        self,
-        path: Path,
-        config: RunConfig,
-        resume: bool,
-        kind: str = "train",
-        *,
-        complete: Callable[[RunConfig], RunConfig],
+        self, path: Path, config: RunConfig, resume: bool, kind: str = "train", *, complete: Completion
     ) -> None:
         """`complete` writes out the options of a config's methods and world, which only their owners know."""
         self.path, self.kind = path, kind
@@ -62,20 +50,18 @@ class RunFolder:
             self.close()
             raise
 
-    def _prepare(self, config: RunConfig, resume: bool, complete: Callable[[RunConfig], RunConfig]) -> None:
+    def _prepare(self, config: RunConfig, resume: bool, complete: Completion) -> None:
         recorded = self.path / CONFIG
         self.resumed, self.fresh = resume, not (recorded.exists() and self._begun())
         if not self.fresh:
             self._same_kind()
             if not resume:
-                raise RunError(
-                    f"{self.path} already holds a run; continue it with --resume or choose another folder with --out"
-                )
-            # what the run's own settings name is not imported for a comparison: a difference in it is told as it stands
+                words = "continue it with --resume or choose another folder with --out"
+                raise RunError(f"{self.path} already holds a run; {words}")
+            # code that only the run's own settings name is not imported for a comparison
             refuse_foreign(read_recipe(recorded), as_table(config), str(recorded))
             before, now = complete(load_config(recorded, [])), complete(config)
-            differing = differences(before, now)
-            if differing:
+            if differing := differences(before, now):
                 raise RunError(
                     f"{self.path} was begun with other settings: {'; '.join(differing)}. "
                     "Resume without changing them, or begin a new run in another folder"
@@ -133,7 +119,7 @@ class RunFolder:
             self.reference.mkdir(exist_ok=True)
             policy.save(self.reference)
 
-    def write_tokens(self, tokenizer: Vocabulary) -> None:
+    def write_tokens(self, tokenizer: ChatTokenizer) -> None:
         """What each token id reads as, for the report."""
         words = [list(piece) for piece in tokenizer.pieces(range(tokenizer.size))]
         write_atomically(self.path / TOKENS, json.dumps(words).encode())
@@ -144,9 +130,7 @@ class RunFolder:
     def __enter__(self) -> RunFolder:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 
@@ -172,7 +156,7 @@ moves the end of its schedules."""
 
 def differences(before: RunConfig, now: RunConfig) -> list[str]:
     """Settings that differ between two configs with all options written out, as sentences."""
-    a, b = (dict(_leaves(as_table(config))) for config in (before, now))
+    a, b = (_settings(config) for config in (before, now))
     keys = [key for key in sorted(a.keys() | b.keys()) if key not in FREE_TO_CHANGE and a.get(key) != b.get(key)]
     switches = {switched_method(config.instruments.on_alarm) for config in (before, now)}
     if len(switches) > 1:
@@ -183,9 +167,7 @@ def differences(before: RunConfig, now: RunConfig) -> list[str]:
     return [f"{key} was {a.get(key, 'not set')!r}, now {b.get(key, 'not set')!r}" for key in keys]
 
 
-def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(cast("Mapping[str, Any]", value), f"{path}{key}.")
-        else:
-            yield path + key, list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+def _settings(config: RunConfig) -> dict[str, Any]:
+    """By their full names; an empty table is none, and lists are lists."""
+    found = {key: value for key, value in leaves(as_table(config)).items() if value != {}}
+    return {key: list(cast("Any", value)) if isinstance(value, tuple) else value for key, value in found.items()}

@@ -64,12 +64,8 @@ def filter_program(machine: str = "") -> bytes:
         raise TaskError(f"the sandbox knows the system calls of x86_64 and aarch64 processors, not of {machine}")
     column = 0 if machine == "x86_64" else 1
     refuse = _instruction(_RETURN, _ERRNO | errno.EPERM)
-    program = [
-        _instruction(_LOAD, _ARCH),
-        _instruction(_EQUAL, _AUDIT_ARCH[column], 1, 0),
-        _instruction(_RETURN, _KILL),
-        _instruction(_LOAD, _NUMBER),
-    ]
+    program = [_instruction(_LOAD, _ARCH), _instruction(_EQUAL, _AUDIT_ARCH[column], 1, 0)]
+    program += [_instruction(_RETURN, _KILL), _instruction(_LOAD, _NUMBER)]
     if machine == "x86_64":  # the same calls under other numbers
         program += [_instruction(_AT_LEAST, _X32, 0, 1), refuse]
     for numbers in _FORBIDDEN.values():

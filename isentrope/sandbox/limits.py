@@ -78,27 +78,17 @@ Watch = Callable[[int], str]  # given the process id: the limit that is passed, 
 
 
 def run_bounded(
-    argv: Sequence[str],
-    stdin: bytes,
-    limits: Limits,
-    watch: Watch,
-    pass_fds: Sequence[int] = (),
+    argv: Sequence[str], stdin: bytes, limits: Limits, watch: Watch, pass_fds: Sequence[int] = (),
     leader: Leader | None = None,
-) -> Outcome:
+) -> Outcome:  # fmt: skip
     """Standard output and error together, at most `limits.output` bytes of them.
 
     At the end the program is killed, and the leader of its box if there is one.
     """
     process = subprocess.Popen(
-        argv,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        pass_fds=pass_fds,
-        start_new_session=True,
-        env={},
-        cwd="/",
-    )
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=pass_fds,
+        start_new_session=True, env={}, cwd="/",
+    )  # fmt: skip
     talk = _Talk(process, stdin, limits.output, leader)
     try:
         ended = talk.until_end(limits.seconds, watch)

@@ -1,1 +1,1 @@
-"""Servers: a model behind OpenAI's chat protocol (server, chat, speaker), a task world (tasks, task_sessions)."""
+"""Servers: a model behind OpenAI's chat protocol (server, chat, speaker), a task world (tasks)."""

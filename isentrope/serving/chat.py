@@ -12,22 +12,10 @@ from isentrope.net.app import Refusal
 MAX_STOPS = 4
 _COLDEST = 1e-4  # a temperature below it, other than 0, would divide logits beyond what numbers hold
 _NEUTRAL: dict[str, tuple[object, ...]] = {  # fields that would change the answer -> values with which they do not
-    "n": (1,),
-    "stream": (False,),
-    "top_p": (1, 1.0),
-    "top_k": (-1, 0),
-    "min_p": (0,),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
-    "logit_bias": ({},),
-    "tools": ([],),
-    "functions": ([],),
-    "response_format": ({"type": "text"},),
-    "top_logprobs": (0,),
-    "best_of": (1,),
-    "echo": (False,),
-}
+    "n": (1,), "stream": (False,), "top_p": (1, 1.0), "top_k": (-1, 0), "min_p": (0,), "presence_penalty": (0,),
+    "frequency_penalty": (0,), "repetition_penalty": (1,), "logit_bias": ({},), "tools": ([],), "functions": ([],),
+    "response_format": ({"type": "text"},), "top_logprobs": (0,), "best_of": (1,), "echo": (False,),
+}  # fmt: skip
 
 
 class BadRequest(Refusal):
@@ -61,15 +49,11 @@ def read_chat(body: Mapping[str, Any], max_response: int) -> Chat:
         raise BadRequest("messages must be a list of messages, each with role and content", param="messages")
     system, said = _conversation(cast("list[Any]", messages))
     limit = body.get("max_completion_tokens", body.get("max_tokens"))
-    return Chat(
-        system=system,
-        said=said,
-        temperature=_temperature(body.get("temperature")),
-        max_tokens=max_response if limit is None else _whole(limit, "max_tokens"),
-        stop=_stops(body.get("stop")),
-        seed=None if body.get("seed") is None else _whole(body["seed"], "seed", low=None),
-        logprobs=body.get("logprobs") is True,
-    )
+    temperature = _temperature(body.get("temperature"))
+    max_tokens = max_response if limit is None else _whole(limit, "max_tokens")
+    stop = _stops(body.get("stop"))
+    seed = None if body.get("seed") is None else _whole(body["seed"], "seed", low=None)
+    return Chat(system, said, temperature, max_tokens, stop, seed, logprobs=body.get("logprobs") is True)
 
 
 def _conversation(messages: list[Any]) -> tuple[str, tuple[str, ...]]:
@@ -98,17 +82,13 @@ def _text(content: Any, role: str) -> str:
         return content
     if content is None and role == "assistant":
         return ""
-    texts = [_part(part) for part in cast("list[Any]", content)] if isinstance(content, list) else [None]
-    if None not in texts:
-        return "".join(text or "" for text in texts)
-    raise BadRequest("the content of a message must be text", param="messages")
-
-
-def _part(part: Any) -> str | None:
-    """The text of a part of a message; None if it is something else, e.g. an image."""
-    fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
-    text = fields.get("text")
-    return text if fields.get("type") == "text" and isinstance(text, str) else None
+    parts = cast("list[Any]", content) if isinstance(content, list) else [None]
+    fields = [cast("dict[str, Any]", part) if isinstance(part, dict) else {} for part in parts]
+    found = [one.get("text") for one in fields if one.get("type") == "text"]
+    texts = [text for text in found if isinstance(text, str)]
+    if len(texts) < len(parts):  # an image, say
+        raise BadRequest("the content of a message must be text", param="messages")
+    return "".join(texts)
 
 
 def _temperature(value: Any) -> float:

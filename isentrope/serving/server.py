@@ -47,11 +47,7 @@ def serve(config: RunConfig, model: str, host: str, port: int, key_env: str, nam
     engine = make_engine(config, load_policy(config.policy, config.run, max_context=config.agent.max_context))
     name = name or Path(model).name or "model"
     with running(config, engine, (host, port), name, key) as (server, _):
-        print(f"{name} at {server.address}/v1, until interrupted (Ctrl-C)", flush=True)
-        try:
-            server.run()
-        except KeyboardInterrupt:
-            print("Stopped.", flush=True)
+        server.run_until_interrupted(f"{name} at {server.address}/v1")
 
 
 @contextmanager
@@ -101,32 +97,20 @@ class ChatApi:
 
 
 def _completion(model: str, reply: Reply, logprobs: bool) -> dict[str, Any]:
-    sampled = len(reply.sampled.ids)
-    choice: dict[str, Any] = {
-        "index": 0,
-        "message": {"role": "assistant", "content": reply.text},
-        "finish_reason": _FINISH[reply.stop],
-        "logprobs": None,
-    }
-    if logprobs:
-        numbers = reply.sampled.logprobs.tolist()
-        choice["logprobs"] = {"content": [_token(*pair) for pair in zip(reply.pieces, numbers, strict=True)]}
+    asked, sampled = reply.prompt_tokens, len(reply.sampled.ids)
+    content = [
+        {"token": piece.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(piece), "top_logprobs": []}
+        for piece, logprob in zip(reply.pieces, reply.sampled.logprobs.tolist(), strict=True)
+    ]
+    choice = {
+        "index": 0, "message": {"role": "assistant", "content": reply.text}, "finish_reason": _FINISH[reply.stop],
+        "logprobs": {"content": content} if logprobs else None,
+    }  # fmt: skip
     return {
-        "id": f"chatcmpl-{uuid.uuid4().hex}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [choice],
-        "usage": {
-            "prompt_tokens": reply.prompt_tokens,
-            "completion_tokens": sampled,
-            "total_tokens": reply.prompt_tokens + sampled,
-        },
-    }
-
-
-def _token(piece: bytes, logprob: float) -> dict[str, Any]:
-    return {"token": piece.decode("utf-8", "replace"), "logprob": logprob, "bytes": list(piece), "top_logprobs": []}
+        "id": f"chatcmpl-{uuid.uuid4().hex}", "object": "chat.completion", "created": int(time.time()),
+        "model": model, "choices": [choice],
+        "usage": {"prompt_tokens": asked, "completion_tokens": sampled, "total_tokens": asked + sampled},
+    }  # fmt: skip
 
 
 def _error(refusal: Refusal) -> dict[str, Any]:

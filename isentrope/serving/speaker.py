@@ -124,13 +124,11 @@ class Speaker:
     def _request(self, waiting: _Waiting, slot: int) -> Request:
         chat, stops = waiting.chat, [text.encode() for text in waiting.chat.stop]
         seed = chat.seed if chat.seed is not None else secrets.randbits(64)
+        uniforms = stream(seed, "serve").random(chat.max_tokens, dtype=np.float32)
         return Request(
-            slot=slot,
-            prompt=waiting.prompt,
-            uniforms=stream(seed, "serve").random(chat.max_tokens, dtype=np.float32),
-            temperature=chat.temperature,
+            slot, waiting.prompt, uniforms, chat.temperature,
             stop=lambda tail: is_complete(self._order, tail, self._tags) or any(stop in tail for stop in stops),
-        )
+        )  # fmt: skip
 
     def _reply(self, waiting: _Waiting, sampled: Sampled) -> Reply:
         ids = sampled.ids.tolist()

@@ -35,7 +35,7 @@ _SEEDS_AT_MOST = 10_000
 
 @dataclass(frozen=True)
 class Cell:
-    """One way to train. Without a name: what cells have in common."""
+    """One way to train, or a warm-up. Without a name: what cells have in common."""
 
     name: str = ""
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -87,21 +87,18 @@ def _of_grid(
     for axis, names in over.items():
         known = levels.get(axis, {})
         chosen = list(known) if names == "all" else list_of(names, f"{where}: over.{axis}", problems)
-        unknown = [name for name in chosen if name not in known]
+        unknown = [str(name) for name in chosen if name not in known]
         if unknown or not chosen:
-            problems.append(
-                f"{where}: no [levels.{axis}.{unknown[0] if unknown else '...'}]"
-                + did_you_mean(str(unknown[0]) if unknown else axis, known or levels)
-            )
+            near = did_you_mean(unknown[0] if unknown else axis, known or levels)
+            problems.append(f"{where}: no [levels.{axis}.{unknown[0] if unknown else '...'}]{near}")
             return
         choices.append([(name, known[name]) for name in chosen])
     suffix = [str(table["suffix"])] if table.get("suffix") else []
     for picked in product(*choices):
-        parts = [name for name, _ in picked if name != NONE] + suffix
-        settings = [setting for _, level in picked for setting in level.settings]
+        name = "-".join([*(name for name, _ in picked if name != NONE), *suffix])
+        settings = (*common.settings, *(setting for _, level in picked for setting in level.settings), *own)
         tags = {key: value for _, level in picked for key, value in level.tags.items()} | dict(group.tags)
-        everything = (*common.settings, *settings, *own)
-        yield replace(group, name="-".join(parts), settings=everything, tags=tags)
+        yield replace(group, name=name, settings=settings, tags=tags)
 
 
 def _extends(entry: Any) -> str:
@@ -124,9 +121,8 @@ def can_name(text: str) -> bool:
 
 def _add(cells: dict[str, Cell], cell: Cell, problems: list[str]) -> None:
     if not can_name(cell.name):
-        problems.append(
-            f"{cell.name!r} cannot name a cell: expected letters, digits, . _ + and -; not {', '.join(RESERVED)}"
-        )
+        told = f"{cell.name!r} cannot name a cell: expected letters, digits, . _ + and -"
+        problems.append(f"{told}; not {', '.join(RESERVED)}")
     elif cell.name in cells:
         problems.append(f"two cells are called {cell.name}; give a grid a suffix")
     else:

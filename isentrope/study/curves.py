@@ -11,17 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 
 from isentrope.analysis.success import Points
 from isentrope.charts.chart import COLORS, Chart, Panel, Series, smoothed
-from isentrope.charts.svg import picture
 from isentrope.charts.text import file_name, short
 from isentrope.core.stats import band
 from isentrope.metrics.temperature import footnotes, marked
 from isentrope.report.figures import meaning, unit_of
-from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell
 from isentrope.study.read import DONE, StudyData
 from isentrope.study.tables import LEAST_SEEDS, entropy_notes
@@ -126,25 +123,21 @@ def charts(data: StudyData, wanted: Callable[[Family, str], bool] = lambda famil
         for key, (title, name) in titles.items():
             measured_rarely, shares = key.startswith("eval/"), key != ENTROPY
             heat = {cell.name: noted.get(cell.name) for cell in family.cells if key == ENTROPY}
-            measured = [_measured(data, cell, key) for cell in family.cells]
+            runs = [data.cell(cell.name, DONE) for cell in family.cells]
+            measured = [[curve for run in several if (curve := run.series(key))[0]] for several in runs]
             if not any(measured):
                 continue
             name = _free(f"{file_name(family.name)}-{name}", taken)
             if not wanted(family, key):
                 continue
-            series = [
-                _series(curves, cell, key, number, heat.get(cell.name))
-                for number, (cell, curves) in enumerate(zip(family.cells, measured, strict=True))
-                if curves
-            ]
+            lines = enumerate(zip(family.cells, measured, strict=True))
+            series = [_series(curves, cell, key, n, heat.get(cell.name)) for n, (cell, curves) in lines if curves]
             notes = [SMOOTH] if not measured_rarely else []
             notes += [BAND] if any(one.low is not None for one in series) else []
             notes += footnotes(heat)
             series = series if measured_rarely else moving_means(series if shares else within_sight(series))
-            unit = "" if shares else unit_of(key)
-            panels, note = [Panel(series)], "; ".join(notes)
-            title = f"{title}: {family.name}"
-            chart = Chart(title, panels, shares, shares, key=key, unit=unit, note=note, caption=meaning(key))
+            title, unit, note = f"{title}: {family.name}", "" if shares else unit_of(key), "; ".join(notes)
+            chart = Chart(title, [Panel(series)], shares, shares, key=key, unit=unit, note=note, caption=meaning(key))
             yield Drawn(name, family, chart)
 
 
@@ -166,12 +159,6 @@ def _free(name: str, taken: set[str]) -> str:
         number, free = number + 1, f"{name}-{number + 1}"
     taken.add(free)
     return free
-
-
-def _measured(data: StudyData, cell: Cell, key: str) -> list[Points]:
-    """A metric in each finished run of a cell that has it."""
-    curves = [run.series(key) for run in data.cell(cell.name, DONE)]
-    return [curve for curve in curves if curve[0]]
 
 
 def _series(curves: Sequence[Points], cell: Cell, key: str, number: int, note: str | None) -> Series:
@@ -198,12 +185,8 @@ def _within(value: float | None, key: str) -> float | None:
 
 def moving_means(series: Sequence[Series]) -> list[Series]:
     """Moving means. Where lines are few and without bands, what was measured stands thin behind them."""
-    return [
-        replace(one, smooth=True, raw=len(series) <= _RAW_LINES)
-        if one.low is None or one.high is None
-        else smoothed(one)
-        for one in series
-    ]
+    few = len(series) <= _RAW_LINES
+    return [replace(one, smooth=True, raw=few) if None in (one.low, one.high) else smoothed(one) for one in series]
 
 
 def within_sight(series: Sequence[Series]) -> list[Series]:
@@ -225,11 +208,3 @@ def _cut(series: Series, limit: float) -> Series:
 
 def _top(series: Series) -> float:
     return max((value for value in series.y if value is not None), default=0.0)
-
-
-def write_curves(data: StudyData, folder: Path) -> list[Path]:
-    paths: list[Path] = []
-    for one in charts(data):
-        write_atomically(folder / f"{one.name}.svg", picture(one.chart).encode("utf-8", "replace"))
-        paths.append(folder / f"{one.name}.svg")
-    return paths

@@ -12,8 +12,7 @@ from isentrope.core.errors import ConfigError, TaskError
 from isentrope.engines.registry import check_training
 from isentrope.methods.options import option_problems
 from isentrope.study.cells import Cell
-from isentrope.study.folder import WARMUP, run_folder
-from isentrope.study.plan import Study
+from isentrope.study.plan import WARMUP, Study, run_folder
 from isentrope.worlds.registry import world_options
 
 
@@ -40,22 +39,20 @@ def make_jobs(study: Study, out: Path, only: Sequence[str] = ()) -> list[Job]:
     jobs: list[Job] = []
     for name in dict.fromkeys(cell.warmup for cell in cells if cell.warmup):
         warmup, folder = study.warmups[name], out / WARMUP / name
-        config = _resolved(warmup.recipe, warmup.settings, f"warmups.{name}", problems)
+        config = _resolved(warmup, f"warmups.{name}", problems)
         if config is not None:
             command = _command("sft", warmup.recipe, folder, warmup.settings)
             jobs.append(Job(f"{WARMUP}/{name}", folder, command, 0, "", warmup.settings, config))
-    checked = {cell.name: _resolved(cell.recipe, cell.settings, cell.name, problems) for cell in cells}
+    checked = {cell.name: _resolved(cell, cell.name, problems) for cell in cells}
     turns = [(cell.rank, number, cell, seed) for cell in cells for number, seed in enumerate(cell.seeds)]
     for _, _, cell, seed in sorted(turns, key=lambda turn: turn[:2]):
-        config = checked[cell.name]
-        if config is not None:
+        if (config := checked[cell.name]) is not None:
             jobs.append(_job(cell, seed, config, out))
     if problems:
-        told = [
-            f"- {', '.join(names[:4])}{' and others' if len(names) > 4 else ''}: {text}"
-            for text, names in problems.items()
-        ]
-        raise ConfigError(f"{study.file or study.name}: cells that cannot be run\n" + "\n".join(told))
+        told = [f"{study.file or study.name}: cells that cannot be run"]
+        for text, names in problems.items():
+            told.append(f"- {', '.join(names[:4])}{' and others' if len(names) > 4 else ''}: {text}")
+        raise ConfigError("\n".join(told))
     return jobs
 
 
@@ -77,14 +74,12 @@ def _command(what: str, recipe: Path | None, folder: Path, settings: Sequence[st
     return (what, *([str(recipe)] if recipe else []), "--out", str(folder), "--resume", *sets)
 
 
-def _resolved(
-    recipe: Path | None, settings: Sequence[str], name: str, problems: dict[str, list[str]]
-) -> RunConfig | None:
+def _resolved(of: Cell, name: str, problems: dict[str, list[str]]) -> RunConfig | None:
     try:
-        config = load_config(recipe, settings, option_problems)
+        config = load_config(of.recipe, of.settings, option_problems)
         check_training(config)
         world_options(config.task.world)
+        return config
     except (ConfigError, TaskError) as error:
         problems.setdefault(str(error), []).append(name)
         return None
-    return config

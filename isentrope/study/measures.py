@@ -121,42 +121,26 @@ def _late(key: str, title: str, meaning: str, metric: str, places: int) -> Measu
 MEASURES = {
     "results": (
         Measure("start", "Start", "success before the first step, percent", first_success, 1, 100),
-        Measure(
-            "succ_best", "Succ.*", "success of a run's best evaluation after step 0, percent",
-            lambda run, plan: best(*success(run, plan)), 1, 100,
-        ),
-        Measure(
-            "succ", "Succ.", "mean success of the evaluations in the last part of a run, percent",
-            converged_success, 1, 100,
-        ),
-        Measure(
-            "steps_to", "Steps to", "first evaluated step with success at the threshold: median over seeds",
-            steps_to_threshold, counted=True,
-        ),
-        Measure(
-            "tokens_to", "Tokens to", "millions of tokens sampled by then: median over seeds",
-            tokens_to_threshold, 3, 1e-6, counted=True,
-        ),
+        Measure("succ_best", "Succ.*", "success of a run's best evaluation after step 0, percent",
+                lambda run, plan: best(*success(run, plan)), 1, 100),
+        Measure("succ", "Succ.", "mean success of the evaluations in the last part of a run, percent",
+                converged_success, 1, 100),
+        Measure("steps_to", "Steps to", "first evaluated step with success at the threshold: median over seeds",
+                steps_to_threshold, counted=True),
+        Measure("tokens_to", "Tokens to", "millions of tokens sampled by then: median over seeds",
+                tokens_to_threshold, 3, 1e-6, counted=True),
     ),
     "entropy": (
         Measure("entropy", "Entropy", "mean token entropy over all steps, nats", of_values(ENTROPY, fmean), 4),
         Measure("entropy_late", "Late", "mean token entropy in the last part, nats", late(ENTROPY), 4),
-        Measure(
-            "entropy_variance", "Variance", "variance of the token entropy over the steps, nats² · 10⁻³",
-            of_values(ENTROPY, variance), 2, 1e3,
-        ),
-        Measure(
-            "entropy_range", "Range", "largest minus smallest token entropy, nats",
-            of_values(ENTROPY, lambda values: max(values) - min(values), least=2), 4,
-        ),
-        Measure(
-            "eruptions", "Eruptions", "eruptions of the token entropy in a run",
-            of_eruptions(lambda heights: float(len(heights))), 1,
-        ),
-        Measure(
-            "amplitude", "Amplitude", "largest eruption, nats; 0 for a run without",
-            of_eruptions(lambda heights: max(heights, default=0.0)), 4,
-        ),
+        Measure("entropy_variance", "Variance", "variance of the token entropy over the steps, nats² · 10⁻³",
+                of_values(ENTROPY, variance), 2, 1e3),
+        Measure("entropy_range", "Range", "largest minus smallest token entropy, nats",
+                of_values(ENTROPY, lambda values: max(values) - min(values), least=2), 4),
+        Measure("eruptions", "Eruptions", "eruptions of the token entropy in a run",
+                of_eruptions(lambda heights: float(len(heights))), 1),
+        Measure("amplitude", "Amplitude", "largest eruption, nats; 0 for a run without",
+                of_eruptions(lambda heights: max(heights, default=0.0)), 4),
     ),
     "degeneracy": (
         _late("duplication", "Duplicates", "sentences that stand more than once in their response",
@@ -170,9 +154,7 @@ MEASURES = {
     "cost": (
         Measure("step_seconds", "s/step", "seconds of a training step, median", lambda run, _: step_seconds(run), 2),
         Measure("seconds", "Seconds", "seconds of a run, evaluations included", lambda run, _: all_seconds(run)),
-        Measure(
-            "tokens", "Tokens", "millions of tokens sampled in training",
-            lambda run, _: sum(tokens) if (tokens := tokens_per_step(run)[1]) else None, 3, 1e-6,
-        ),
+        Measure("tokens", "Tokens", "millions of tokens sampled in training",
+                lambda run, _: sum(tokens) if (tokens := tokens_per_step(run)[1]) else None, 3, 1e-6),
     ),
 }  # fmt: skip

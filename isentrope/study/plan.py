@@ -6,29 +6,32 @@
 
 A cell is one way to train, run once for each of its seeds. Its tags say in words what it is, so that tables and claims
 can select by them. Settings are as `--set` takes them, laid over the recipe from left to right.
+
+A study that is run has a folder:
+
+    study.json              the plan: cells with their tags, settings and seeds
+    CELL/seed-0/            a run folder
+    CELL/seed-0.log         what the run said
+    CELL/seed-0.json        why it failed, if it did
+    warmup/NAME/            the run folder of a warm-up
+    results/                tables and curves, made from the rest
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.charts.text import file_name
 from isentrope.config.convert import read_section
 from isentrope.config.schema import setting
-from isentrope.core.errors import ConfigError
+from isentrope.core.errors import ConfigError, RunError
+from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell, can_name, expand, seed_list
-
-
-@dataclass(frozen=True)
-class Warmup:
-    """A supervised warm-up that is run once; the cells that name it begin from it."""
-
-    name: str
-    recipe: Path | None
-    settings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -50,18 +53,15 @@ class Plan:
     seconds_per_step: float = setting(
         0.0, "what a step took, for estimates before any is measured; 0: not known", low=0
     )
-    keep: str = setting(
-        "metrics",
-        "of a finished run: all, or metrics alone, without checkpoints and episodes",
-        choices=("all", "metrics"),
-    )
+    keep: str = setting("metrics", "of a finished run: all, or metrics alone, without checkpoints and episodes",
+                        choices=("all", "metrics"))  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Study:
     plan: Plan
     cells: tuple[Cell, ...]
-    warmups: Mapping[str, Warmup] = field(default_factory=dict[str, Warmup])
+    warmups: Mapping[str, Cell] = field(default_factory=dict[str, Cell])  # run once; cells begin from them
     file: Path | None = None  # where it was read from
 
     @property
@@ -75,9 +75,8 @@ class Study:
 def laid_over(study: Study, settings: Sequence[str]) -> Study:
     """The study with more settings, which win, in every cell and every warm-up."""
     if seed := [one for one in settings if one.partition("=")[0].strip() == "run.seed"]:
-        raise ConfigError(
-            f"--set {seed[0]}: the seeds of a study are in its file (seeds = [...]); a warm-up's is under its own set"
-        )
+        told = f"--set {seed[0]}: the seeds of a study are in its file (seeds = [...])"
+        raise ConfigError(f"{told}; a warm-up's is under its own set")
     cells = tuple(replace(cell, settings=(*cell.settings, *settings)) for cell in study.cells)
     warmups = {name: replace(one, settings=(*one.settings, *settings)) for name, one in study.warmups.items()}
     return replace(study, cells=cells, warmups=warmups)
@@ -128,20 +127,100 @@ def _texts(value: Any, where: str, problems: list[str]) -> list[str]:
     return []
 
 
-def _warmups(path: Path, tables: Any, common: Cell, problems: list[str]) -> dict[str, Warmup]:
-    found: dict[str, Warmup] = {}
+def _warmups(path: Path, tables: Any, common: Cell, problems: list[str]) -> dict[str, Cell]:
+    found: dict[str, Cell] = {}
     for name, entry in cast("dict[str, Any]", tables).items() if isinstance(tables, dict) else ():
         where = f"warmups.{name}"
         table = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
         unknown = sorted(set(table) - {"recipe", "set"})
         if not isinstance(entry, dict) or unknown:
-            problems.append(
-                f"{where}: expected a table with recipe and set" + (f", not {unknown[0]}" if unknown else "")
-            )
+            other = f", not {unknown[0]}" if unknown else ""
+            problems.append(f"{where}: expected a table with recipe and set{other}")
             continue
         if not can_name(name):
             problems.append(f"{where}: expected a name of letters, digits, . _ + and -")
         recipe = _beside(path, str(table["recipe"])) if "recipe" in table else common.recipe
         settings = (*common.settings, *_texts(table.get("set", []), where, problems))
-        found[name] = Warmup(name, recipe, settings)
+        found[name] = Cell(name, settings=settings, recipe=recipe)
     return found
+
+
+# -- the folder of a study, and the plan in it
+
+
+PLAN = "study.json"
+WARMUP = "warmup"
+RESULTS = "results"
+# what a table needs to know besides the cells
+_KEPT = ("name", "split", "threshold", "converged")
+
+
+def run_folder(study: Path, cell: str, seed: int) -> Path:
+    return study / cell / f"seed-{seed}"
+
+
+def results_folder(path: Path, name: str) -> Path:
+    """Where the results of a study go. Those of a compact form, which lies among documents, go to results/NAME."""
+    folder = path.parent if path.is_file() else path
+    return folder / RESULTS if (folder / PLAN).is_file() else Path(RESULTS) / file_name(name)
+
+
+def note_file(run: Path) -> Path:
+    """Where a failure of the run is told."""
+    return run.with_name(f"{run.name}.json")
+
+
+def log_file(run: Path) -> Path:
+    return run.with_name(f"{run.name}.log")
+
+
+def read_note(run: Path) -> dict[str, Any] | None:
+    try:
+        note = json.loads(note_file(run).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", note) if isinstance(note, dict) else None
+
+
+def write_plan(folder: Path, study: Study) -> None:
+    write_atomically(folder / PLAN, (json.dumps(plan_to_json(study), indent=1) + "\n").encode())
+
+
+def plan_to_json(study: Study) -> dict[str, Any]:
+    """The plan without what belongs to the machine: paths, budgets, how many at a time."""
+    cells: list[dict[str, Any]] = []
+    for cell in study.cells:
+        entry = {"name": cell.name, "tags": dict(cell.tags), "set": list(cell.settings), "seeds": list(cell.seeds)}
+        cells.append(entry | {"warmup": cell.warmup, "against": cell.against})
+    return {name: getattr(study.plan, name) for name in _KEPT} | {"cells": cells}
+
+
+def plan_from_json(table: Any, source: object) -> Study:
+    """The plan as it was written down; recipes and warm-ups are not in it."""
+    try:
+        kept = {name: _same_kind(table[name], getattr(Plan(), name)) for name in _KEPT}
+        plan, cells = Plan(**kept), tuple(_cell(entry) for entry in table["cells"])
+        names = {cell.name for cell in cells}
+        named = [*names, *(cell.warmup for cell in cells if cell.warmup)]
+        if not all(can_name(name) for name in named) or not {cell.against for cell in cells} <= {*names, ""}:
+            raise ValueError("a name that no cell can have")
+        if len(names) < len(cells) or any(len(set(cell.seeds)) < len(cell.seeds) for cell in cells):
+            raise ValueError("a cell or a seed stands there twice")
+        return Study(plan, cells)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise RunError(f"{source} is not the plan of a study: {reason}") from error
+
+
+def _same_kind(value: Any, like: Any) -> Any:
+    if isinstance(like, float) and type(value) is int:
+        return float(value)
+    if type(value) is not type(like):
+        raise ValueError(f"{value!r:.60} where something like {like!r} is expected")
+    return value
+
+
+def _cell(entry: Mapping[str, Any]) -> Cell:
+    tags = {str(key): str(value) for key, value in entry["tags"].items()}
+    settings, seeds = tuple(str(one) for one in entry["set"]), tuple(int(seed) for seed in entry["seeds"])
+    return Cell(str(entry["name"]), tags, settings, seeds, None, str(entry["warmup"]), str(entry["against"]))

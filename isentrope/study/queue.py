@@ -2,6 +2,9 @@
 
 Its state is what lies in the study's folder, so a study that was killed goes on by being started again: runs that are
 done stay, runs that were under way resume from their last checkpoint, failed ones are left alone unless asked for.
+
+Room on the CPU: one run for each core. On a GPU the first run is started alone; what it takes once it learns tells how
+many more have room, up to one for each core, since every run needs one for its tasks and its bookkeeping.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,15 +32,66 @@ from isentrope.runs.folder import Run, keep_numbers
 from isentrope.runs.layout import METRICS
 from isentrope.runs.lock import held_locks, is_alive
 from isentrope.runs.log import last_records
-from isentrope.study.device import Room
-from isentrope.study.folder import log_file, note_file, read_note
 from isentrope.study.jobs import Job
+from isentrope.study.plan import log_file, note_file, read_note
 from isentrope.study.read import DONE, FAILED, is_done
 
-_TAIL = 20000  # bytes
+_FILLED = 0.9  # share of the memory that is given out
+_SPARE = 1.15  # runs grow: episodes get longer
+_TAIL = 20000  # bytes of a log
 _REASON_LETTERS = 600
 _BOX = re.compile(r"[│╭╮╰╯─]")
 _PANEL = re.compile(r"╭─.*?╰─[^\n]*", re.DOTALL)
+
+
+@dataclass
+class Room:
+    """Whether one more run may be started. `most` is a limit that somebody asked for or the number of cores."""
+
+    most: int
+    memory: Callable[[], tuple[float, float] | None] | None = None  # used and total, in MiB; None: not asked
+    each: float = 0.0  # MiB of a run; 0: not known yet
+
+    def __post_init__(self) -> None:
+        seen = self.memory() if self.memory else None
+        self._before = seen[0] if seen else 0.0
+
+    def has_room(self, running: int, learning: int) -> bool:
+        """`running` runs are under way, `learning` of them have done a step."""
+        if running == 0:
+            return True
+        if running >= self.most:
+            return False
+        if self.memory is None:
+            return True
+        if not self.each and learning < running:
+            return False
+        seen = self.memory()
+        if seen is None:
+            return False
+        self.each = self.each or max(1.0, (seen[0] - self._before) / running)
+        return self._before + (running + 1) * self.each * _SPARE <= _FILLED * seen[1]
+
+
+def room_for(device: str, asked: int, cores: int) -> Room:
+    if asked:
+        return Room(asked)
+    on_gpu = device.startswith("cuda") or (device == "auto" and gpu_memory() is not None)
+    return Room(cores, gpu_memory) if on_gpu else Room(cores)
+
+
+def gpu_memory() -> tuple[float, float] | None:
+    """MiB in use and in all, of the first GPU; None where there is none to ask."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    asked = [program, "--query-gpu=memory.used,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True).stdout
+        used, total = told.splitlines()[0].split(",")
+        return float(used), float(total)
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
 
 
 def reason_of(code: int, log: Path) -> str:
@@ -92,8 +147,6 @@ class Progress:
 
     def is_done(self) -> bool:
         """Reads the whole folder: for a run that has ended."""
-        if not self.job.folder.is_dir():
-            return False
         try:
             return is_done(Run.open(self.job.folder))
         except RunError:
@@ -138,15 +191,9 @@ class Entry:
 
 class Queue:
     def __init__(
-        self,
-        jobs: Sequence[Job],
-        room: Room,
-        threads: int,
-        keep: str,
-        retry: bool = False,
-        elsewhere: Collection[str] = (),
-        pace: float = 0.0,
-    ) -> None:
+        self, jobs: Sequence[Job], room: Room, threads: int, keep: str,
+        retry: bool = False, elsewhere: Collection[str] = (), pace: float = 0.0,
+    ) -> None:  # fmt: skip
         """`elsewhere` names jobs that were done in another place; `pace`: seconds a step until one is measured."""
         self.entries = [Entry(job, Progress(job), DONE if job.name in elsewhere else WAITING) for job in jobs]
         self.room, self.threads, self.keep, self.pace = room, threads, keep, pace
@@ -218,14 +265,10 @@ class Queue:
         entry.job.folder.parent.mkdir(parents=True, exist_ok=True)
         note_file(entry.job.folder).unlink(missing_ok=True)
         environment = {"OMP_NUM_THREADS": str(self.threads), "PYTHONUNBUFFERED": "1"} | os.environ
+        command = self.command(entry.job)
         with log_file(entry.job.folder).open("ab") as log:
             entry.process = subprocess.Popen(
-                self.command(entry.job),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
             )
         entry.state, entry.tries = RUNNING, entry.tries + 1
         entry.progress.begin()
@@ -289,12 +332,9 @@ def seconds_left(run: Progress, seen: Sequence[Progress], told: float = 0.0) -> 
     """What the rest of a run takes at the pace of its cell's other runs, or else of all that were seen, or else of
     `told` seconds a step; 0: nothing is known."""
     cell = run.job.folder.parent
-    known = [
-        (one.job.folder.parent == cell, one.seconds_per_step)
-        for one in seen
-        if one.steps_here >= _SURE and one.job.steps and one.seconds_per_step
-    ]
-    paces = [pace for alike, pace in known if alike] or [pace for _, pace in known]
+    sure = [one for one in seen if one.steps_here >= _SURE and one.job.steps]
+    alike = [one for one in sure if one.job.folder.parent == cell and one.seconds_per_step]
+    paces = [pace for one in alike or sure if (pace := one.seconds_per_step)]
     return max(0, run.job.steps - run.step) * (median(paces) if paces else told)
 
 

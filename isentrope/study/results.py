@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from isentrope.analysis.tables import (
-    Table,
-    csv_text,
-    html,
-    latex,
-    markdown,
-    markdown_safe,
-    one_line,
-    spreadsheet_safe,
-    text,
-)
+from isentrope.analysis import tables as written
+from isentrope.analysis.tables import Table, markdown_safe, one_line, spreadsheet_safe
 from isentrope.charts.grid import grid_file, grid_in_page
+from isentrope.charts.svg import picture
 from isentrope.charts.text import clipped, safe
 from isentrope.metrics.temperature import marked
 from isentrope.report.shell import document, figure, nav, section
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import shared_settings
-from isentrope.study.curves import charts, write_curves
+from isentrope.study.curves import charts
 from isentrope.study.grid import NOTE, PICTURE, TITLE, as_table, make_grid
 from isentrope.study.measures import Measure
 from isentrope.study.read import DONE, StudyData
@@ -42,15 +34,13 @@ def render(data: StudyData, form: str) -> str:
 
 def write_results(data: StudyData, folder: Path) -> list[Path]:
     """All forms, and the curves as SVG."""
-    paths: list[Path] = []
-    for form, name in FILES.items():
-        write_atomically(folder / name, render(data, form).encode("utf-8", "replace"))
-        paths.append(folder / name)
-    grid = make_grid(data)
-    if grid is not None:
-        write_atomically(folder / PICTURE, grid_file(as_table(grid)).encode("utf-8", "replace"))
-        paths.append(folder / PICTURE)
-    return paths + write_curves(data, folder)
+    files = {name: render(data, form) for form, name in FILES.items()}
+    if (grid := make_grid(data)) is not None:
+        files[PICTURE] = grid_file(as_table(grid))
+    files |= {f"{one.name}.svg": picture(one.chart) for one in charts(data)}
+    for name, told in files.items():
+        write_atomically(folder / name, told.encode("utf-8", "replace"))
+    return [folder / name for name in files]
 
 
 def lines_of(table: StudyTable) -> Table:
@@ -90,7 +80,7 @@ def _legend(measures: Sequence[Measure]) -> str:
 
 
 def _text(data: StudyData) -> str:
-    tables = [f"{table.title}\n\n{text(lines_of(table))}" for table in make_tables(data)]
+    tables = [f"{table.title}\n\n{written.text(lines_of(table))}" for table in make_tables(data)]
     told = "\n".join(one_line(note) for note in notes(data))
     return "\n\n".join([f"{one_line(data.name)}: {state(data)}", *tables, told]) + "\n"
 
@@ -105,7 +95,7 @@ def _markdown(data: StudyData) -> str:
 
 
 def markdown_table(table: StudyTable) -> str:
-    return f"**{table.title}**\n\n{markdown(lines_of(table))}"
+    return f"**{table.title}**\n\n{written.markdown(lines_of(table))}"
 
 
 def markdown_notes(data: StudyData) -> str:
@@ -115,7 +105,8 @@ def markdown_notes(data: StudyData) -> str:
 def _latex(data: StudyData) -> str:
     """The notes as comments."""
     told = "\n".join(f"% {one_line(note)}" for note in (data.name, state(data), *notes(data)))
-    return "\n\n".join([told, *(f"% {table.title}\n{latex(lines_of(table))}" for table in make_tables(data))]) + "\n"
+    tables = [f"% {table.title}\n{written.latex(lines_of(table))}" for table in make_tables(data)]
+    return "\n\n".join([told, *tables]) + "\n"
 
 
 def _csv(data: StudyData) -> str:
@@ -131,7 +122,7 @@ def _csv(data: StudyData) -> str:
                 for measure, figure in zip(table.measures, row.figures, strict=True)
                 if figure is not None
             ]
-    return csv_text(_CSV_HEAD, rows)
+    return written.csv_text(_CSV_HEAD, rows)
 
 
 def _cells(figure: Over | Counted) -> list[str]:
@@ -166,7 +157,8 @@ def _page(data: StudyData) -> str:
 
 def _card(table: StudyTable) -> str:
     lines = lines_of(table)
-    made = html([safe(cell) for cell in lines.head], [[safe(cell) for cell in row] for row in lines.rows], "dense")
+    head, *rows = [[safe(cell) for cell in row] for row in (lines.head, *lines.rows)]
+    made = written.html(head, rows, "dense")
     told = "" if table.differences else f'<p class="small">{safe(_legend(table.measures))}</p>'
     return f'<div class="card table"><h3>{safe(table.title)}</h3><div class="scroll">{made}</div>{told}</div>'
 
@@ -174,16 +166,13 @@ def _card(table: StudyTable) -> str:
 def _settings(data: StudyData) -> str:
     """Each cell with its tags and what it sets by itself."""
     common = shared_settings(data.study.cells)
-    rows = [
-        (
-            safe(cell.name),
-            safe(", ".join(f"{key}={value}" for key, value in cell.tags.items())),
-            f"{len(data.cell(cell.name, DONE))} of {len(cell.seeds)}",
-            safe(clipped(" ".join(cell.settings[len(common) :]), _SETTINGS_SHOWN)),
-        )
-        for cell in data.study.cells
-    ]
-    made = html(("cell", "tags", "seeds done", "settings of its own"), rows, "settings-table dense")
+    rows: list[list[str]] = []
+    for cell in data.study.cells:
+        tags = ", ".join(f"{key}={value}" for key, value in cell.tags.items())
+        done = f"{len(data.cell(cell.name, DONE))} of {len(cell.seeds)}"
+        own = clipped(" ".join(cell.settings[len(common) :]), _SETTINGS_SHOWN)
+        rows.append([safe(cell.name), safe(tags), done, safe(own)])
+    made = written.html(("cell", "tags", "seeds done", "settings of its own"), rows, "settings-table dense")
     told = f'<p class="small">All runs: {safe(" ".join(common) or "as the recipe says")}</p>'
     return f'<div class="card table">{told}<div class="scroll">{made}</div></div>'
 

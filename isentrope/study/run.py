@@ -24,11 +24,9 @@ from isentrope.methods.options import with_options
 from isentrope.runs.folder import leaves, read_config
 from isentrope.runs.layout import METRICS, recorded_config
 from isentrope.runs.lock import hold
-from isentrope.study.device import room_for
-from isentrope.study.folder import WARMUP, run_folder, write_plan
 from isentrope.study.jobs import Job, make_jobs
-from isentrope.study.plan import Study
-from isentrope.study.queue import GRACE, RUNNING, Entry, Queue
+from isentrope.study.plan import WARMUP, Study, run_folder, write_plan
+from isentrope.study.queue import GRACE, RUNNING, Entry, Queue, room_for
 from isentrope.study.read import DONE, StudyData, StudyRun, read_warmup
 from isentrope.study.show import Show
 

@@ -15,12 +15,8 @@ from isentrope.study.measures import MEASURES, Measure, measured
 from isentrope.study.read import DONE, FAILED, StudyData
 
 TITLES = {
-    "results": "Success",
-    "grid": TITLE,
-    "entropy": "Entropy and eruptions",
-    "degeneracy": "Degeneracy",
-    "cost": "Cost",
-}
+    "results": "Success", "grid": TITLE, "entropy": "Entropy and eruptions", "degeneracy": "Degeneracy", "cost": "Cost",
+}  # fmt: skip
 # Seeds for an interval. One over two seeds is thirteen times as wide as they lie apart, and says nothing.
 LEAST_SEEDS = 3
 _MOST_REASON = 160
@@ -140,12 +136,8 @@ def _row(cell: Cell, measures: Sequence[Measure], values: Values, notes: Mapping
             figures.append(Counted(median_of(list(every.values())), every))
         else:
             figures.append(_over(known, bootstrap(list(known.values())), (0.0, measure.most)) if known else None)
-    return Row(cell.name, cell.tags, len(values), len(cell.seeds), tuple(figures), note=_note(notes, cell.name))
-
-
-def _note(notes: Mapping[str, str], *cells: str) -> str:
-    """A difference is marked for both of its cells."""
-    return "; ".join(f"{name}: {notes[name]}" for name in cells if name in notes)
+    note = f"{cell.name}: {notes[cell.name]}" if cell.name in notes else ""
+    return Row(cell.name, cell.tags, len(values), len(cell.seeds), tuple(figures), note=note)
 
 
 def _over(by_seed: Mapping[int, float], found: Mean, bounds: tuple[float, float] = (-math.inf, math.inf)) -> Over:
@@ -163,7 +155,9 @@ def _difference(cell: Cell, measures: Sequence[Measure], values: Mapping[str, Va
         found = paired(us, them)
         by_seed = {seed: value - them[seed] for seed, value in us.items() if seed in them}
         figures.append(_over(by_seed, found) if found else None)
-    seeds, note = len(ours.keys() & theirs.keys()), _note(notes, cell.name, cell.against)
+    # marked for both of its cells
+    note = "; ".join(f"{name}: {notes[name]}" for name in (cell.name, cell.against) if name in notes)
+    seeds = len(ours.keys() & theirs.keys())
     return Row(cell.name, cell.tags, seeds, len(cell.seeds), tuple(figures), cell.against, note)
 
 

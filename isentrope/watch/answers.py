@@ -13,9 +13,9 @@ from isentrope.core.errors import RunError
 from isentrope.metrics.glossary import entry_of, sentence
 from isentrope.metrics.temperature import entropy_temperature
 from isentrope.runs.lock import held_locks
-from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
+from isentrope.runs.log import CLOCK
 from isentrope.watch.episodes import Found, Tokens, Wanted, actions_of, first_difference, row_of, search, view
-from isentrope.watch.runs import Run, Runs
+from isentrope.watch.runs import EpisodeFile, Indexes, Run, Runs, file_of, files_of
 
 PHASES = ("descent", "eruption", "subsidence")
 _TEXT_LETTERS = 1000
@@ -63,13 +63,8 @@ def _told(run: Run) -> list[Span]:
 
 def alarms_of(run: Run) -> list[dict[str, Any]]:
     """The alarms and what was done about them in the order of their steps, each with its sentence."""
-    alarms = [
-        {
-            "step": int(event["step"]),
-            "name": _text(event.get("name")),
-            "text": _text(event.get("text")),
-            "remedy": _text(event.get("remedy")),
-        }
+    alarms: list[dict[str, Any]] = [
+        {"step": int(event["step"])} | {name: _text(event.get(name)) for name in ("name", "text", "remedy")}
         for event in run.events
         if event.get("kind") != "phase"  # an alarm, or what was done about one
     ]
@@ -159,7 +154,7 @@ class Answers:
 
     def count(self, names: Sequence[str], wanted: Wanted, place: str) -> dict[str, Any]:
         """How many episodes fit in the files from `place` on, as many as can be looked through at once."""
-        if not wanted.by_index:
+        if wanted.text or wanted.duplicated:  # the indexes alone cannot tell
             return {"unknown": True}
         return _counts(search(files_of(self._named(names)), wanted, self._indexes, self._table, place, 0))
 
@@ -193,26 +188,17 @@ def _run_row(run: Run, status: str, now: float) -> dict[str, Any]:
     evals = {key: run.columns.last(key) for key in run.columns.keys if key.startswith("eval/")}
     measured = [key for key, value in evals.items() if key.endswith("/success") and value is not None]
     return {
-        "id": run.id,
-        "name": run.name,
-        "path": visible(str(run.path)),
-        "group": run.group,
-        "kind": run.kind,
-        "status": status,
-        "seed": visible(str(run.config.get("run.seed", ""))),
-        "begun": run.begun,
-        "rows": run.columns.rows,
-        "clock_rows": run.clock.rows,
-        "events": len(run.events),
+        "id": run.id, "name": run.name, "path": visible(str(run.path)), "group": run.group, "kind": run.kind,
+        "status": status, "seed": visible(str(run.config.get("run.seed", ""))), "begun": run.begun,
+        "rows": run.columns.rows, "clock_rows": run.clock.rows, "events": len(run.events),
         "step": run.columns.last_step,
         "steps": run.config.get("run.steps") if isinstance(run.config.get("run.steps"), int) else None,
         "keys": len(run.columns.keys) + len(run.clock.keys),
         "success": evals[measured[-1]] if measured else run.columns.last("success/all"),
         "success_of": visible(measured[-1].split("/")[1]) if measured else "",
-        "age": max(0, round(now - run.written)) if run.written else None,
-        "problems": run.problems(),
+        "age": max(0, round(now - run.written)) if run.written else None, "problems": run.problems(),
         "entropy_note": visible(entropy_temperature(run.config) or ""),
-    }
+    }  # fmt: skip
 
 
 def _series(run: Run, window: Sequence[int], keys: Sequence[str]) -> dict[str, Any]:
@@ -220,7 +206,7 @@ def _series(run: Run, window: Sequence[int], keys: Sequence[str]) -> dict[str, A
     steps: dict[tuple[int, ...], int] = {}
     values: dict[str, tuple[int, list[float | None]]] = {}
     for key in keys:
-        column = run.column_of(key)
+        column = run.clock if key.startswith(CLOCK) else run.columns
         since, until = window[:2] if column is run.columns else window[2:]
         x, y = column.between(key, since, until)
         if x:
@@ -236,14 +222,8 @@ def _meaning(key: str) -> dict[str, str]:
 
 
 def _counts(found: Found) -> dict[str, Any]:
-    return {
-        "matched": found.matched,
-        "episodes": found.episodes,
-        "looked": found.looked,
-        "files": found.files,
-        "next": found.next,
-        "broken": [visible(text) for text in found.broken[:20]],
-    }
+    counts = {name: value for name, value in vars(found).items() if name != "hits"}
+    return counts | {"broken": [visible(text) for text in found.broken[:20]]}
 
 
 def wanted_from(query: Mapping[str, str]) -> Wanted:
@@ -254,15 +234,9 @@ def wanted_from(query: Mapping[str, str]) -> Wanted:
         return int(text) if text.isdigit() and len(text) < 12 else default
 
     return Wanted(
-        kind=query.get("kind", "")[:200],
+        kind=query.get("kind", "")[:200], stop=query.get("stop", "")[:100], source=query.get("source", "")[:120],
         outcome=query.get("outcome", "") if query.get("outcome") in ("solved", "failed") else "",
-        high=query.get("high") == "1",
-        invalid=query.get("invalid") == "1",
-        duplicated=query.get("duplicated") == "1",
-        stop=query.get("stop", "")[:100],
-        source=query.get("source", "")[:120],
-        first_step=number("from", -1),
-        last_step=number("to", 1 << 60),
-        text=query.get("text", "")[:200],
+        high=query.get("high") == "1", invalid=query.get("invalid") == "1", duplicated=query.get("duplicated") == "1",
+        first_step=number("from", -1), last_step=number("to", 1 << 60), text=query.get("text", "")[:200],
         oldest_first=query.get("order") == "oldest",
-    )
+    )  # fmt: skip

@@ -30,7 +30,7 @@ from isentrope.runs.episodes import read_columns
 from isentrope.runs.layout import TOKENS, scores_path
 from isentrope.runs.log import check_is_file
 from isentrope.runs.token_texts import TokenTexts, shown_token_texts
-from isentrope.watch.episode_files import EpisodeFile, Index, Indexes
+from isentrope.watch.runs import EpisodeFile, Index, Indexes
 
 pc: Any = pyarrow.compute
 Mask = NDArray[np.bool_]
@@ -53,11 +53,6 @@ class Wanted:
     text: str = ""  # in the goal, an action or an observation
     oldest_first: bool = False
 
-    @property
-    def by_index(self) -> bool:
-        """Whether the index alone can tell."""
-        return not (self.text or self.duplicated)
-
 
 @dataclass
 class Found:
@@ -71,14 +66,9 @@ class Found:
 
 
 def search(
-    files: Sequence[EpisodeFile],
-    wanted: Wanted,
-    indexes: Indexes,
-    tokens: TextsOf,
-    place: str = "",
-    limit: int = 50,
+    files: Sequence[EpisodeFile], wanted: Wanted, indexes: Indexes, tokens: TextsOf, place: str = "", limit: int = 50,
     seconds: float = 1.0,
-) -> Found:
+) -> Found:  # fmt: skip
     """The next `limit` episodes from `place` on; with `limit` 0 they are only counted."""
     chosen = in_order(files, wanted)
     start, skip = _begin(chosen, place, wanted.oldest_first)
@@ -89,16 +79,16 @@ def search(
         if found.looked and (time.monotonic() > deadline or (limit and len(found.hits) >= limit)):
             found.next = _place(file, 0)
             break
+        found.looked += 1
         try:
             index = indexes.of(file)
             hits = np.flatnonzero(matching(file, index, wanted, tokens))
         except RunError as error:
             found.broken.append(str(error))
-            hits, index = np.empty(0, np.int64), None
-        found.looked += 1
+            continue
         found.matched += len(hits)
-        found.episodes += 0 if index is None else len(index)
-        if index is None or not limit:
+        found.episodes += len(index)
+        if not limit:
             continue
         rest = hits[hits >= skip] if position == start else hits
         room = limit - len(found.hits)
@@ -237,28 +227,13 @@ class Tokens:
 def row_of(file: EpisodeFile, index: Index, number: int) -> dict[str, Any]:
     """An episode as a line of the list."""
     return {
-        "run": file.run.id,
-        "file": file.name,
-        "number": number,
-        "step": file.step,
-        "source": visible(file.source),
-        "kind": visible(index.kind[number]),
-        "goal": visible(clipped(index.goal[number], 300)),
-        "game": int(index.game[number]),
-        "group": int(index.group[number]),
-        "member": int(index.member[number]),
-        "success": bool(index.success[number]),
-        "return": _rounded(float(index.ret[number])),
-        "turns": int(index.turns[number]),
-        "stop": visible(index.stop[number]),
+        "run": file.run.id, "file": file.name, "number": number, "step": file.step, "source": visible(file.source),
+        "kind": visible(index.kind[number]), "goal": visible(clipped(index.goal[number], 300)),
+        "game": int(index.game[number]), "group": int(index.group[number]), "member": int(index.member[number]),
+        "success": bool(index.success[number]), "return": _rounded(float(index.ret[number])),
+        "turns": int(index.turns[number]), "stop": visible(index.stop[number]),
         "verdicts": {visible(reason): count for reason, count in index.verdicts[number].items()},
-    }
-
-
-def members_of(file: EpisodeFile, index: Index, number: int) -> list[dict[str, Any]]:
-    """The episodes of the same group, this one among them."""
-    same = [other for other in range(len(index)) if index.group[other] == index.group[number]]
-    return [row_of(file, index, other) for other in same[:256]]
+    }  # fmt: skip
 
 
 def view(file: EpisodeFile, number: int, indexes: Indexes, tokens: Tokens, first: int = 0) -> dict[str, Any]:
@@ -272,23 +247,21 @@ def view(file: EpisodeFile, number: int, indexes: Indexes, tokens: Tokens, first
     scores = _scores_of(file, number) if count else {}
     texts = tokens.of(file.run.path)
     head = rows[0] if rows else {}
+    group = np.flatnonzero(index.group == index.group[number])
     return row_of(file, index, number) | {
         "goal": visible(clipped(index.goal[number], _MOST_TEXT)),
-        "order": visible(str(head.get("order", ""))),
         "detail": visible(clipped(str(head.get("detail") or ""), 2000)),
-        "world": visible(str(head.get("world", ""))),
+        "order": visible(str(head.get("order", ""))), "world": visible(str(head.get("world", ""))),
         "turn_list": [_turn(row, texts, scores.get(row["turn"], {})) for row in rows[:count]],
-        "first": first,
-        "more": max(0, turns - first - count),
-        "members": members_of(file, index, number),
-    }
+        "first": first, "more": max(0, turns - first - count),
+        "members": [row_of(file, index, other) for other in group[:256].tolist()],  # this one is among them
+    }  # fmt: skip
 
 
 def actions_of(file: EpisodeFile, number: int, indexes: Indexes) -> list[str | None]:
     index = indexes.of(file)
     column = read_columns(file.path, ("action",)).column("action")
-    actions: list[str | None] = column.slice(int(index.first_row[number]), int(index.turns[number])).to_pylist()
-    return actions
+    return column.slice(int(index.first_row[number]), int(index.turns[number])).to_pylist()
 
 
 def first_difference(a: Sequence[str | None], b: Sequence[str | None]) -> int | None:
@@ -303,23 +276,16 @@ def _turn(row: dict[str, Any], texts: TokenTexts, scores: dict[str, Any]) -> dic
     words = [visible(text) for text in texts.texts(ids[:_MOST_TOKENS])]
     size = len(words)
     return {
-        "turn": row["turn"],
-        "observation": visible(clipped(row["observation"] or "", _MOST_TEXT)),
-        "tokens": words,
-        "entropy": _numbers(row["entropies"], size),
+        "turn": row["turn"], "observation": visible(clipped(row["observation"] or "", _MOST_TEXT)),
+        "tokens": words, "more_tokens": len(ids) - size,
+        "entropy": _numbers(row["entropies"], size), "temperature": _numbers(row["temperatures"], size),
         "surprisal": _numbers([-value for value in row["logprobs"] or ()], size),
-        "temperature": _numbers(row["temperatures"], size),
-        "advantage": _numbers(scores.get("advantages"), size),
-        "ratio": _numbers(scores.get("ratios"), size),
-        "more_tokens": len(ids) - size,
-        "think": row["think_span"],
-        "act": row["action_span"],
+        "advantage": _numbers(scores.get("advantages"), size), "ratio": _numbers(scores.get("ratios"), size),
+        "think": row["think_span"], "act": row["action_span"],
         "action": None if row["action"] is None else visible(clipped(row["action"], 2000)),
-        "verdict": visible(str(row["verdict"])),
-        "stop": visible(str(row["turn_stop"])),
-        "reward": _rounded(row["reward"] or 0.0),
-        "dropped": row.get("dropped") or 0,
-    }
+        "verdict": visible(str(row["verdict"])), "stop": visible(str(row["turn_stop"])),
+        "reward": _rounded(row["reward"] or 0.0), "dropped": row.get("dropped") or 0,
+    }  # fmt: skip
 
 
 def _scores_of(file: EpisodeFile, number: int) -> dict[int, dict[str, Any]]:

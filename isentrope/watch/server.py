@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
@@ -26,7 +27,7 @@ from isentrope.charts.style import palette
 from isentrope.core.errors import ConfigError, RunError
 from isentrope.net.app import Guarded, Refusal, headers_of
 from isentrope.net.server import Limits, Server
-from isentrope.watch.answers import Answers, wanted_from
+from isentrope.watch.answers import Answers, Wanted, wanted_from
 from isentrope.watch.runs import Runs
 
 STATIC = Path(__file__).parent / "static"
@@ -35,75 +36,55 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:@/\\\[\]]+))(?::\d{1,5})?")  
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
+    "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+}  # fmt: skip
 
 
 def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
     answers = Answers(Runs(places))
 
-    def names(request: Request, name: str = "runs") -> list[str]:
-        return [part for part in request.query_params.get(name, "").split(",") if part]
+    def names(query: QueryParams) -> list[str]:
+        return [part for part in query.get("runs", "").split(",") if part]
 
-    def number(request: Request, name: str) -> int:
-        text = request.query_params.get(name, "0")
+    def number(query: QueryParams, name: str) -> int:
+        text = query.get(name, "0")
         if not text.isdigit() or len(text) > 9:
             raise RunError(f"{name} is not a number")
         return int(text)
 
-    def series(request: Request) -> Any:
-        return answers.series(names(request), request.query_params.getlist("key"))
+    def search(query: QueryParams) -> tuple[list[str], Wanted, str]:
+        return names(query), wanted_from(query), query.get("place", "")
 
-    def episodes(request: Request) -> Any:
-        query = request.query_params
-        return answers.episodes(names(request), wanted_from(query), query.get("place", ""))
+    def file(query: QueryParams) -> tuple[str, str]:
+        return query.get("run", ""), query.get("file", "")
 
-    def count(request: Request) -> Any:
-        query = request.query_params
-        return answers.count(names(request), wanted_from(query), query.get("place", ""))
+    def colours(_: Request) -> Response:
+        return Response(palette(), media_type="text/css")
 
-    def episode(request: Request) -> Any:
-        query = request.query_params
-        run, file = query.get("run", ""), query.get("file", "")
-        return answers.episode(run, file, number(request, "number"), number(request, "first"))
-
-    def difference(request: Request) -> Any:
-        query = request.query_params
-        run, file = query.get("run", ""), query.get("file", "")
-        return answers.difference(run, file, number(request, "a"), number(request, "b"))
-
-    questions: dict[str, Callable[[Request], Any]] = {
-        "runs": lambda request: answers.runs(),
-        "keys": lambda request: answers.keys(),
-        "series": series,
-        "events": lambda request: answers.events(names(request)),
-        "configs": lambda request: answers.configs(names(request)),
-        "episodes": episodes,
-        "count": count,
-        "episode": episode,
-        "difference": difference,
+    questions: dict[str, Callable[[QueryParams], Any]] = {
+        "runs": lambda query: answers.runs(),
+        "keys": lambda query: answers.keys(),
+        "series": lambda query: answers.series(names(query), query.getlist("key")),
+        "events": lambda query: answers.events(names(query)),
+        "configs": lambda query: answers.configs(names(query)),
+        "episodes": lambda query: answers.episodes(*search(query)),
+        "count": lambda query: answers.count(*search(query)),
+        "episode": lambda query: answers.episode(*file(query), number(query, "number"), number(query, "first")),
+        "difference": lambda query: answers.difference(*file(query), number(query, "a"), number(query, "b")),
     }
     routes = [Route(f"/api/{name}", _answering(ask), methods=["GET"]) for name, ask in questions.items()]
-    routes.append(Route("/palette.css", _palette, methods=["GET"]))
-    pages = Mount("/", StaticFiles(directory=STATIC, html=True))
-    app = Starlette(routes=[*routes, pages])
+    routes.append(Route("/palette.css", colours, methods=["GET"]))
+    app = Starlette(routes=[*routes, Mount("/", StaticFiles(directory=STATIC, html=True))])
     return Guarded(app, _Names(host), Limits(), error=lambda refusal: refusal.message, headers=_HEADERS)
 
 
-def _palette(_: Request) -> Response:
-    return Response(palette(), media_type="text/css")
-
-
-def _answering(ask: Callable[[Request], Any]) -> Callable[[Request], Response]:
+def _answering(ask: Callable[[QueryParams], Any]) -> Callable[[Request], Response]:
     """Answers run in threads, so that a long look through episodes does not stop the curves."""
 
     def answer(request: Request) -> Response:
         try:
-            status, data = 200, ask(request)
+            status, data = 200, ask(request.query_params)
         except RunError as error:
             status, data = 404, {"error": str(error)}
         body = json.dumps(data, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")

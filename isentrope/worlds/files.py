@@ -18,18 +18,14 @@ T = TypeVar("T")
 COMPRESSED = {".zst": "zstd", ".gz": "gzip"}
 
 
-@contextmanager
-def open_bytes(path: Path) -> Generator[IO[bytes]]:
+def open_bytes(path: Path) -> IO[bytes]:
     """The file's bytes, unpacked if need be."""
     codec = COMPRESSED.get(path.suffix.lower())
     if codec is None:
-        with path.open("rb") as file:
-            yield file
-    else:
-        import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
+        return path.open("rb")
+    import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
-        with cast(Any, pa).input_stream(str(path), compression=codec) as stream:
-            yield stream
+    return cast(Any, pa).input_stream(str(path), compression=codec)
 
 
 @contextmanager

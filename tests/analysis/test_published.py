@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.analysis.published import read_printed, with_papers
-from isentrope.analysis.result_table import Cell, ResultTable, TableRow
+from isentrope.analysis.result_table import Cell, ResultTable, TableRow, read_printed, with_papers
 from isentrope.core.errors import ConfigError
 
 ROWS = Path(__file__).parents[2] / "recipes" / "papers" / "rows.toml"

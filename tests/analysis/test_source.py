@@ -8,8 +8,7 @@ import pytest
 
 from isentrope.analysis.compare import Choices, make_tables
 from isentrope.analysis.measure import measure
-from isentrope.analysis.rows import read_rows
-from isentrope.analysis.source import read_source, with_outcomes
+from isentrope.analysis.rows import read_rows, read_source, with_outcomes
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode
 from isentrope.metrics.episodes import eval_metrics

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from isentrope.analysis.compare import Cell, Choices, make_tables
 from isentrope.analysis.record import write_record
 from isentrope.analysis.result_table import ResultTable
-from isentrope.analysis.rows import Row, make_row, read_rows
-from isentrope.analysis.source import read_source
+from isentrope.analysis.rows import Row, make_row, read_rows, read_source
 from isentrope.analysis.success import Window
 from isentrope.core.errors import ConfigError, RunError
 from tests.analysis.helpers import record, write

@@ -40,7 +40,7 @@ def test_context_is_about_as_long_as_asked_for(size: int) -> None:
     config = BASE.config(["run.threads=1"])
     policy = load_policy(config.policy, config.run)
     work = work_for("context", size, BASE, policy)
-    spent = measure_one(lambda: work.config(["run.threads=1"]), work, policy, 1)
+    spent = measure_one(work, work.config(["run.threads=1"]), policy, 1)
     assert spent.whole / BASE.episodes == pytest.approx(size, rel=0.25)
 
 
@@ -54,7 +54,7 @@ def test_other_sizes_change_alone() -> None:
 
 
 def test_the_picture_is_well_formed(tmp_path: Path) -> None:
-    spent = [(4, Spent(1.0, 0.5, 1, 1)), (8, Spent(2.5, 0.5, 1, 1))]
+    spent = [Point(4, Spent(1.0, 0.5, 1, 1)), Point(8, Spent(2.5, 0.5, 1, 1))]
     svg = growth_svg({"episodes": spent, "turns": spent})
     root = ET.fromstring(svg)
     texts = [node.text for node in root.iter() if node.text]

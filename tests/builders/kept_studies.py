@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from isentrope.study.compact import COMPACT
-from isentrope.study.read import StudyData, read_study
+from isentrope.study.read import COMPACT, StudyData, read_study
 
 RUNS = Path(__file__).parents[2] / "docs" / "runs"
 

@@ -16,9 +16,8 @@ from isentrope.metrics.log import record_of
 from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import METRICS, TIMINGS, eval_path, train_path
 from isentrope.study.cells import Cell
-from isentrope.study.folder import run_folder as study_run_folder
-from isentrope.study.folder import write_plan
-from isentrope.study.plan import Plan, Study
+from isentrope.study.plan import Plan, Study, write_plan
+from isentrope.study.plan import run_folder as study_run_folder
 from tests.builders.episodes import KINDS, TOKENS, household_episode
 
 GAMES = 128

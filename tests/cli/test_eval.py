@@ -12,8 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from isentrope.analysis.record import SAME_TEST, Record, read_record
-from isentrope.analysis.rows import differing
-from isentrope.analysis.source import read_source
+from isentrope.analysis.rows import differing, read_source
 from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.config.text import config_to_toml

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.diagnosis.phases import ERUPTION, PhaseDetector
-from isentrope.diagnosis.rise_detector import SLOW, Rise, RiseDetector, find_rises
+from isentrope.diagnosis.phases import ERUPTION, SLOW, PhaseDetector, Rise, RiseDetector, find_rises
 from tests.diagnosis.naive_rises import naive_rises
 
 STUDY = Path(__file__).parents[2] / "docs" / "runs" / "household" / "runs.jsonl.xz"

@@ -14,8 +14,7 @@ pytest.importorskip("triton", reason="the fused head is written in Triton, which
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are first imported
 
-from isentrope.kernels import head_triton
-from isentrope.kernels.head import fused_head
+from isentrope.kernels import head
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -48,7 +47,7 @@ def apart(a: Tensor, b: Tensor) -> float:
 def test_fused_equals_plain_in_float32(count: int, words: int, rows: int) -> None:
     inputs = case(count, words, 16, torch.float32)
     for name, got, want in zip(
-        ("logp", "entropy", "hidden", "weight"), both(fused_head, inputs, rows), both(token_head, inputs, rows),
+        ("logp", "entropy", "hidden", "weight"), both(head.fused_head, inputs, rows), both(token_head, inputs, rows),
         strict=True,
     ):  # fmt: skip
         torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5, msg=name)
@@ -56,7 +55,7 @@ def test_fused_equals_plain_in_float32(count: int, words: int, rows: int) -> Non
 
 def test_bfloat16_keeps_float32_logits_and_the_gradient_is_off_by_its_rounding_alone() -> None:
     inputs = case(6, 3000, 32, torch.bfloat16)
-    got, want = both(fused_head, inputs, 4), both(token_head, inputs, 4)
+    got, want = both(head.fused_head, inputs, 4), both(token_head, inputs, 4)
     torch.testing.assert_close(got[0], want[0], rtol=1e-5, atol=2e-5)
     torch.testing.assert_close(got[1], want[1], rtol=1e-5, atol=2e-5)
     assert apart(got[2], want[2]) < 0.01
@@ -68,17 +67,17 @@ def test_logits_far_apart_neither_overflow_nor_lose_the_entropy() -> None:
     """Three words at 0, 0 and -1000 and one temperature: entropy is ln 2, and all gradients are finite."""
     logits = torch.tensor([[0.0, 0.0, -1000.0], [500.0, 0.0, 0.0]], device=DEVICE)
     target, temperature = torch.tensor([0, 1], device=DEVICE), torch.ones(2, device=DEVICE)
-    logp, norm, entropy = head_triton.stats(logits, target, temperature)
+    logp, norm, entropy = head.stats(logits, target, temperature)
     torch.testing.assert_close(entropy.cpu(), torch.tensor([0.6931472, 0.0]))
     torch.testing.assert_close(logp.cpu(), torch.tensor([-0.6931472, -500.0]))
     ones = torch.ones(2, device=DEVICE)
-    g = head_triton.gradient(logits, target, temperature, norm, entropy, (ones, ones), torch.float32)
+    g = head.gradient(logits, target, temperature, norm, entropy, (ones, ones), torch.float32)
     torch.testing.assert_close(g.cpu(), torch.tensor([[0.5, -0.5, 0.0], [-1.0, 1.0, 0.0]]))
 
 
 def test_a_head_that_does_not_learn_gets_no_gradient() -> None:
     hidden, weight, target, temperature, _ = case(4, 50, 8, torch.float32)
     hidden.requires_grad_()
-    fused_head(hidden, weight, target, temperature)[0].sum().backward()
+    head.fused_head(hidden, weight, target, temperature)[0].sum().backward()
     assert hidden.grad is not None
     assert weight.grad is None

@@ -97,7 +97,7 @@ POINTS: dict[str, Callable[[int], None]] = {
     "evaluation": lambda n: at(train, "evaluate", n, "after"),
     "before_update": lambda n: at(Optimiser, "step", n),
     "after_update": lambda n: at(Optimiser, "step", n, "after"),
-    "episodes": lambda n: at(episodes, "write_atomically", n),
+    "episodes": lambda n: at(episodes, "pack_episodes", n),
     "half_a_line": half_a_line,
     "after_metrics": lambda n: at(log.MetricsLog, "write", n, "after"),
     "checkpoint_begun": lambda n: at(Policy, "save", n, "after"),

@@ -16,9 +16,8 @@ from isentrope.engines.torch import TorchEngine
 from isentrope.loop import session
 from isentrope.loop.train import train
 from isentrope.metrics.recompute import analyze
-from isentrope.runs.episodes import read_episodes
+from isentrope.runs.episodes import read_episodes, read_scores
 from isentrope.runs.layout import scores_path, train_path
-from isentrope.runs.scores import read_scores
 from tests.builders.toy_runs import make_model, toy_config
 
 

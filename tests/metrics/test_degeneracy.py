@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from isentrope.core.types import Episode
 from isentrope.learning.tokens import step_tokens
 from isentrope.metrics.degeneracy import (
-    LengthDrift,
     degeneracy_metrics,
     duplicated,
     hallucinated,
@@ -19,6 +18,7 @@ from isentrope.metrics.degeneracy import (
     named,
     sentences_of,
 )
+from isentrope.metrics.observe import LengthDrift
 from isentrope.runs.token_texts import TokenTexts
 from tests.builders.episodes import episode, episodes
 from tests.builders.turns import said, turn

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from isentrope.core.token_weights import MODES, token_weights
 from isentrope.core.types import Episode, Scores
 from isentrope.learning.tokens import step_tokens
+from isentrope.metrics.entropy import predicted_drift
 from isentrope.metrics.observe import Drift
-from isentrope.metrics.surprisal import predicted_drift
 from tests.builders.episodes import episode, episodes
 from tests.builders.turns import turn
 from tests.metrics import naive

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from isentrope.core.types import Episode
 from isentrope.learning.tokens import step_tokens
-from isentrope.metrics.entropy import FROM_TURN, entropy_metrics, likelihood_metrics
+from isentrope.metrics.entropy import FROM_TURN, entropy_metrics, likelihood_metrics, surprisal_metrics
 from isentrope.metrics.episodes import rollout_metrics
-from isentrope.metrics.surprisal import surprisal_metrics
 from tests.builders.episodes import episode, episodes
 from tests.builders.turns import turn
 from tests.metrics import naive

@@ -16,9 +16,8 @@ from isentrope.core.errors import RunError
 from isentrope.loop.imitate import warm_up
 from isentrope.loop.train import train
 from isentrope.metrics.recompute import analyze
-from isentrope.runs.episodes import read_episodes
+from isentrope.runs.episodes import read_episodes, read_scores, write_scores
 from isentrope.runs.layout import scores_path, train_path
-from isentrope.runs.scores import read_scores, write_scores
 from isentrope.runs.token_texts import read_token_texts
 from tests.builders.toy_runs import WARM_MODEL, make_model, toy_config
 

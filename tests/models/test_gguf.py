@@ -17,9 +17,8 @@ import torch
 from isentrope.core.errors import EngineError
 from isentrope.models.sources import gguf as conversion
 from isentrope.models.sources import smollm2
-from isentrope.models.sources.available import find_facts
 from isentrope.models.sources.catalogue import Facts, read_facts
-from isentrope.models.sources.find import find_folder, present_folder
+from isentrope.models.sources.find import find_facts, find_folder, present_folder
 from isentrope.models.sources.gguf import NOTE, convert, converted_folder, gguf_facts, read_gguf_header
 
 transformers: Any = pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")

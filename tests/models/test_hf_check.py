@@ -14,8 +14,7 @@ from isentrope.config.schema import PolicySettings, RunSettings
 from isentrope.core.errors import EngineError
 from isentrope.models.kv_cache import Cache
 from isentrope.models.load import check_model, load_folder, load_policy
-from isentrope.models.lora.adapters import with_adapters
-from isentrope.models.lora.model import Base
+from isentrope.models.lora import Base, with_adapters
 from tests.models.test_hugging_face import CPU, load, make_folder, make_tokenizer, transformers
 
 SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48}
@@ -102,12 +101,12 @@ def test_adapters_are_added_to_the_weights_in_float32(tmp_path: Path) -> None:
 
 def test_a_cache_says_when_it_has_moved() -> None:
     cache = Cache(2, CPU)
-    seen = [cache.place()]
+    seen = [cache.moves]
     for columns in (10, 20, 100):
         cache.begin(1, None, columns)
         cache.update(torch.ones(2, 1, 1, 4), torch.ones(2, 1, 1, 4), 0)
-        seen.append(cache.place())
+        seen.append(cache.moves)
     cache.keep(torch.tensor([1]))
-    seen.append(cache.place())
+    seen.append(cache.moves)
     assert seen == [0, 1, 1, 2, 3]
     assert cache.layers[0][0].shape == (1, 1, 128, 4)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from isentrope.models.kv_cache import Cache
 from isentrope.models.llama import Llama
 from tests.models.helpers import small_model
 
@@ -51,7 +52,7 @@ def test_packed_rows_equal_single_ones() -> None:
 def test_cache_equals_no_cache_with_uneven_rows_and_rows_left_out() -> None:
     model = small_model()
     generator = torch.Generator().manual_seed(0)
-    cache, texts = model.new_cache(4), [[] for _ in range(4)]
+    cache, texts = Cache(4, torch.device("cpu")), [[] for _ in range(4)]
     for rows, counts in [(None, [3, 1, 5, 2]), ([0, 2], [1, 4]), (None, [2, 2, 1, 6]), ([3], [2])]:
         which = list(range(4)) if rows is None else rows
         ids = torch.randint(40, (len(which), max(counts)), generator=generator)

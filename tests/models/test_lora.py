@@ -19,10 +19,9 @@ from isentrope.learning.sft_step import imitate
 from isentrope.learning.tokens import flatten
 from isentrope.methods.seal import Seal
 from isentrope.models.load import load_folder, load_policy
-from isentrope.models.lora.adapters import merged, reference_of
-from isentrope.models.lora.model import Base, LoraModel, plain_weights
+from isentrope.models.lora import Base, LoraModel, merged, plain_weights, reference_of
 from isentrope.models.policy import Policy
-from isentrope.models.sources.available import base_folder
+from isentrope.models.sources.find import base_folder
 from tests.builders.episodes import make_episodes
 from tests.builders.toy_runs import make_model
 from tests.models.test_hugging_face import make_folder

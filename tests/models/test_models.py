@@ -20,9 +20,8 @@ from isentrope.core.errors import EngineError
 from isentrope.models import memory
 from isentrope.models.load import check_tags, load_folder, load_policy
 from isentrope.models.sources import smollm2
-from isentrope.models.sources.available import available, find_facts
 from isentrope.models.sources.catalogue import check_folder, read_facts, unsupported
-from isentrope.models.sources.find import POCKET, find_folder, present_folder
+from isentrope.models.sources.find import POCKET, available, find_facts, find_folder, present_folder
 from isentrope.models.sources.gguf import NOTE
 from isentrope.models.sources.pocket import PocketTokens
 
@@ -265,7 +264,7 @@ def test_one_model_is_shown_with_its_memory(folder: Path) -> None:
 
 
 def test_the_list_needs_neither_torch_nor_transformers() -> None:
-    code = "import sys; from isentrope.models.sources.available import available; list(available()); "
+    code = "import sys; from isentrope.models.sources.find import available; list(available()); "
     code += "sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)
 

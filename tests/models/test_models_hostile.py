@@ -10,10 +10,9 @@ import torch
 
 from isentrope.core.errors import EngineError
 from isentrope.models.load import load_folder
-from isentrope.models.sources.available import find_facts
 from isentrope.models.sources.cache import cache_folder
 from isentrope.models.sources.catalogue import check_folder, read_facts
-from isentrope.models.sources.find import POCKET, find_folder, present_folder
+from isentrope.models.sources.find import POCKET, find_facts, find_folder, present_folder
 from isentrope.models.sources.hub import cached_models, hub_cache
 from isentrope.runs.checkpoints import kept_checkpoints
 

@@ -11,7 +11,7 @@ import pytest
 from isentrope.diagnosis.phases import PhaseDetector, find_phases
 from isentrope.papers import measures as eruptions
 from isentrope.papers.first.judge import find as find_first
-from isentrope.papers.first.rules import first_edition
+from isentrope.papers.first.judge import first_edition
 from isentrope.papers.record import Finding
 from isentrope.study import measures
 from isentrope.study.read import StudyData, read_study

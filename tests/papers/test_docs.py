@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from isentrope.charts.text import signed
-from isentrope.papers.ledger import Ledger, make_ledger
-from isentrope.papers.pages import page_of, summary
+from isentrope.papers.ledger import Ledger, make_ledger, page_of, summary
 from isentrope.papers.record import Finding, Verdict
 from isentrope.papers.registry import CLAIMS, PAPERS
 from isentrope.papers.words import MARKS, power_in_words, premise_in_words, rule
-from isentrope.study.compact import write_compact
-from isentrope.study.read import StudyData
+from isentrope.study.read import StudyData, write_compact
 from tests.builders.kept_studies import kept_study
 from tests.charts.drawn import drawn_of
 from tests.papers.cells import run_of, study_of

@@ -11,15 +11,17 @@ import pytest
 
 from isentrope.core.stats import Interval, bootstrap
 from isentrope.papers.first.judge import (
+    BOOK,
+    RULES,
     decide,
     find,
+    first_edition,
     half_width,
     mean_interval,
     seeds_needed,
     share_interval,
     t_quantile,
 )
-from isentrope.papers.first.rules import BOOK, RULES, first_edition
 from isentrope.papers.measures import mean
 from isentrope.papers.record import Claim, Finding, Measure, Part, PartFinding, Select, Verdict
 from isentrope.papers.registry import CLAIMS, read_book

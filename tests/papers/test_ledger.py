@@ -17,8 +17,7 @@ from isentrope.core.stats import Interval
 from isentrope.metrics.probes.interference import EpisodeStates
 from isentrope.papers import computed
 from isentrope.papers.computed import compute
-from isentrope.papers.ledger import make_ledger, read_studies
-from isentrope.papers.pages import counted, runs_to_markdown, summary, to_json, to_markdown
+from isentrope.papers.ledger import counted, make_ledger, read_studies, runs_to_markdown, summary, to_json, to_markdown
 from isentrope.papers.record import Claim, Finding, PartFinding, Verdict
 from isentrope.papers.registry import CLAIMS, Entry, claim_of, present
 from isentrope.papers.select import model_of
@@ -36,8 +35,7 @@ from isentrope.papers.words import (
     runs_of,
     signed,
 )
-from isentrope.study.compact import write_compact
-from isentrope.study.read import FAILED, StudyData
+from isentrope.study.read import FAILED, StudyData, write_compact
 from tests.papers.made import POCKET, in_setting, made_run, made_study, of_model, with_train
 from tests.papers.scenarios import FAILS, HOLDS, OPEN, SCENARIOS
 
@@ -391,4 +389,4 @@ def test_a_broken_kernel_or_head_would_be_seen(monkeypatch: pytest.MonkeyPatch) 
     assert computed.drift_on_the_simplex() > computed.TOLERANCE
     assert computed.entropy_against_covariance() > computed.TOLERANCE
     monkeypatch.setattr(computed, "penalty", harder)
-    assert computed.hinge_gradient() > computed.TOLERANCE
+    assert computed.penalty_gradient(indicator=False) > computed.TOLERANCE

@@ -9,12 +9,12 @@ import pytest
 
 from isentrope.core.stats import Interval
 from isentrope.metrics.glossary import entry_of
-from isentrope.papers.ledger import make_ledger
-from isentrope.papers.pages import (
+from isentrope.papers.ledger import (
     SHORT,
     brief,
     editions_table,
     ledger_table,
+    make_ledger,
     runs_to_markdown,
     safe_cell,
     state,

@@ -14,7 +14,7 @@ from scipy import stats
 from isentrope.papers.common import CEILING, ERUPTING, FLOOR, LEAVES_ROOM, SOLVES_SOME, STOPPED_RISING, erupting
 from isentrope.papers.judge import LEVEL, check
 from isentrope.papers.measures import first_values, over
-from isentrope.papers.record import BOTH, CONTROL, POOLED, TREATED, Measure, Premise
+from isentrope.papers.record import Arm, Measure, Premise
 from isentrope.papers.registry import claim_of
 from isentrope.papers.select import Placed, place
 from isentrope.study.read import StudyRun
@@ -29,8 +29,8 @@ def placed(runs: list[StudyRun]) -> list[Placed]:
 
 def arms(control: list[float], treated: tuple[float, ...] = (0.5,)) -> dict[str, list[Placed]]:
     return {
-        CONTROL: placed([made_run(n, success=value) for n, value in enumerate(control)]),
-        TREATED: placed([made_run(n, method="epo", success=value) for n, value in enumerate(treated)]),
+        Arm.control: placed([made_run(n, success=value) for n, value in enumerate(control)]),
+        Arm.treated: placed([made_run(n, method="epo", success=value) for n, value in enumerate(treated)]),
     }
 
 
@@ -70,7 +70,7 @@ def test_what_other_cells_of_the_setting_tell_makes_a_premise_clearer() -> None:
     control = arms([0.06, 0.07, 0.065])
     assert check(SOLVES_SOME, control, []).met is None
     others = [made_run(s, name, success=0.3 + 0.001 * s) for name in ("a", "b", "c", "d") for s in SEEDS]
-    assert check(SOLVES_SOME, control, [*placed(others), *control[CONTROL]]).met is True
+    assert check(SOLVES_SOME, control, [*placed(others), *control[Arm.control]]).met is True
 
 
 def test_one_run_tells_no_spread() -> None:
@@ -88,31 +88,31 @@ def twice(value: float, **tags: str) -> list[Placed]:
 
 def test_each_of_both_arms_must_meet_it_and_the_worse_counts() -> None:
     """Runs without any spread: the intervals have no width."""
-    rows = {TREATED: twice(0.1), CONTROL: twice(0.3)}
+    rows = {Arm.treated: twice(0.1), Arm.control: twice(0.3)}
     for border, upwards, met in ((0.09, True, True), (0.2, True, False), (0.31, False, True), (0.2, False, False)):
-        found = check(Premise("p", BOTH, X, border, "r", upwards), rows, [])
+        found = check(Premise("p", Arm.both, X, border, "r", upwards), rows, [])
         assert found.met is met
         assert met or f"x: {0.1 if upwards else 0.3:g} " in found.told  # the arm that fails is told
-    lacking = {**rows, CONTROL: placed([made_run(0)])}
-    assert check(Premise("p", BOTH, X, 0.0, "r"), lacking, []).met is None
-    assert check(Premise("p", BOTH, X, 0.2, "r"), lacking, []).met is False  # one that fails outweighs one unknown
-    assert STOPPED_RISING.runs == BOTH
+    lacking = {**rows, Arm.control: placed([made_run(0)])}
+    assert check(Premise("p", Arm.both, X, 0.0, "r"), lacking, []).met is None
+    assert check(Premise("p", Arm.both, X, 0.2, "r"), lacking, []).met is False  # one that fails outweighs one unknown
+    assert STOPPED_RISING.runs == Arm.both
 
 
 def test_both_arms_as_one_group() -> None:
     rows = {
-        TREATED: placed([made_run(s, train={"x": 0.1}) for s in (0, 1)]),
-        CONTROL: placed([made_run(s, method="epo", train={"x": 0.3}) for s in (2, 3)]),
+        Arm.treated: placed([made_run(s, train={"x": 0.1}) for s in (0, 1)]),
+        Arm.control: placed([made_run(s, method="epo", train={"x": 0.3}) for s in (2, 3)]),
     }
-    counted = {runs: check(Premise("p", runs, X, 0.2, "r", counted=True), rows, []) for runs in (BOTH, POOLED)}
-    assert (counted[BOTH].met, counted[POOLED].met) == (False, True)
-    assert counted[POOLED].told == "x: 0.2, at least 0.2 is needed"
+    counted = {runs: check(Premise("p", runs, X, 0.2, "r", counted=True), rows, []) for runs in (Arm.both, Arm.pooled)}
+    assert (counted[Arm.both].met, counted[Arm.pooled].met) == (False, True)
+    assert counted[Arm.pooled].told == "x: 0.2, at least 0.2 is needed"
 
 
 def test_runs_that_do_not_tell_are_left_out_where_others_do() -> None:
-    runs = {TREATED: placed([*(made_run(s, train={"x": 0.4}) for s in (0, 1)), made_run(2)]), CONTROL: []}
+    runs = {Arm.treated: placed([*(made_run(s, train={"x": 0.4}) for s in (0, 1)), made_run(2)]), Arm.control: []}
     measure = Measure(first_values, "x", (), (("key", "x"), ("count", 3)))
-    assert check(Premise("p", TREATED, measure, 0.39, "r"), runs, []).met is True
+    assert check(Premise("p", Arm.treated, measure, 0.39, "r"), runs, []).met is True
 
 
 def test_a_quarter_of_the_runs_must_erupt_and_no_interval_is_taken() -> None:
@@ -120,14 +120,15 @@ def test_a_quarter_of_the_runs_must_erupt_and_no_interval_is_taken() -> None:
         [made_run(s, train={"entropy/token": one}) for s in range(first, first + 4)]
         for first, one in ((0, ONCE), (4, 0.4))
     )
-    premise = erupting(TREATED)
-    assert check(premise, {TREATED: placed([loud[0], *calm[:3]])}, []).met is True  # a quarter, just so
-    assert check(premise, {TREATED: placed([loud[0], *calm])}, []).met is False
-    assert check(premise, {TREATED: placed(loud[:1])}, []).met is True
-    both = {TREATED: placed(calm[:2]), CONTROL: placed(loud[:2])}
-    assert [check(erupting(runs), both, []).met for runs in (TREATED, CONTROL, POOLED)] == [False, True, True]
-    alone = {TREATED: placed(calm), CONTROL: placed(loud[:1])}
-    assert check(erupting(POOLED), alone, []).met is False  # every bare run erupts, and only one of five
+    premise = erupting(Arm.treated)
+    assert check(premise, {Arm.treated: placed([loud[0], *calm[:3]])}, []).met is True  # a quarter, just so
+    assert check(premise, {Arm.treated: placed([loud[0], *calm])}, []).met is False
+    assert check(premise, {Arm.treated: placed(loud[:1])}, []).met is True
+    both = {Arm.treated: placed(calm[:2]), Arm.control: placed(loud[:2])}
+    arms = (Arm.treated, Arm.control, Arm.pooled)
+    assert [check(erupting(runs), both, []).met for runs in arms] == [False, True, True]
+    alone = {Arm.treated: placed(calm), Arm.control: placed(loud[:1])}
+    assert check(erupting(Arm.pooled), alone, []).met is False  # every bare run erupts, and only one of five
     assert (ERUPTING, premise.counted, premise.clear) == (0.25, True, False)
 
 
@@ -135,7 +136,8 @@ def test_whose_eruptions_are_counted() -> None:
     """Where a method is to calm them both arms are counted; else those of the runs themselves."""
     asked = {claim.id: {one.runs for one in part.premises if one.name == ERUPTS} for claim, part, _ in EVERY}
     assert {name: runs for name, runs in asked.items() if runs} == {
-        "S3": {TREATED}, "S4": {TREATED}, "S5": {TREATED}, "S6": {POOLED}, "S7": {POOLED}, "S8": {POOLED}
+        "S3": {Arm.treated}, "S4": {Arm.treated}, "S5": {Arm.treated},
+        "S6": {Arm.pooled}, "S7": {Arm.pooled}, "S8": {Arm.pooled},
     }  # fmt: skip
 
 

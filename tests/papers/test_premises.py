@@ -10,10 +10,7 @@ import pytest
 from isentrope.papers.common import LEAVES_ROOM
 from isentrope.papers.judge import find
 from isentrope.papers.record import (
-    BOTH,
-    CONTROL,
-    POOLED,
-    TREATED,
+    Arm,
     Claim,
     Finding,
     Part,
@@ -111,13 +108,13 @@ def picked(select: Select, run: StudyRun) -> bool:
     return same and (told["method"], told["variant"]) == (select.method, select.variant)
 
 
-def concerned(premise: Premise, part: Part, study: StudyData, arm: str = TREATED) -> set[str]:
-    """The runs that a premise is about; of `BOTH` those of one arm."""
+def concerned(premise: Premise, part: Part, study: StudyData, arm: Arm = Arm.treated) -> set[str]:
+    """The runs that a premise is about; of `Arm.both` those of one arm."""
     if isinstance(premise.runs, Select):
         wanted = (premise.runs,)
     else:
-        which = premise.runs if premise.runs != BOTH else arm
-        arms = {TREATED: (part.runs,), CONTROL: part.against, POOLED: (part.runs, *part.against)}
+        which = premise.runs if premise.runs != Arm.both else arm
+        arms = {Arm.treated: (part.runs,), Arm.control: part.against, Arm.pooled: (part.runs, *part.against)}
         wanted = arms[which]
     return {run.name for run in study.runs if any(picked(select, run) for select in wanted)}
 
@@ -148,7 +145,7 @@ def test_met(claim: Claim, part: Part, premise: Premise) -> None:
 @pytest.mark.parametrize(("claim", "part", "premise"), EVERY, ids=NAMES)
 def test_one_that_fails_makes_it_not_testable(claim: Claim, part: Part, premise: Premise) -> None:
     study = SCENARIOS[claim.id](HOLDS)
-    for arm in (TREATED, CONTROL) if premise.runs == BOTH else (TREATED,):
+    for arm in (Arm.treated, Arm.control) if premise.runs == Arm.both else (Arm.treated,):
         broken = altered(study, concerned(premise, part, study, arm), BREAKS[premise.name])
         found, one = found_of(claim, broken, part)
         told = told_of(one, premise)
@@ -163,7 +160,7 @@ def test_one_that_fails_makes_it_not_testable(claim: Claim, part: Part, premise:
         voices = [part.verdict for part in found.parts if part.counts]
         assert Verdict.fails not in voices
         assert found.verdict == (Verdict.untestable if Verdict.untestable in voices else Verdict.holds)
-        assert part.counts == (found.verdict == Verdict.untestable) or premise.runs == TREATED
+        assert part.counts == (found.verdict == Verdict.untestable) or premise.runs == Arm.treated
         if part.counts:
             assert premise.name in found.reason
             assert premise.remedy in found.decides
@@ -218,7 +215,8 @@ def rising_by(much: float, run: StudyRun) -> list[float]:
 def test_one_that_is_not_clear_leaves_it_undecided(claim: Claim, part: Part, premise: Premise) -> None:
     """Runs whose mean is about at the border: neither met nor failing. The effect is shown, and decides nothing."""
     study = SCENARIOS[claim.id](HOLDS)
-    found, one = found_of(claim, altered(study, concerned(premise, part, study, CONTROL), UNCLEAR[premise.name]), part)
+    runs = concerned(premise, part, study, Arm.control)
+    found, one = found_of(claim, altered(study, runs, UNCLEAR[premise.name]), part)
     told = told_of(one, premise)
     assert told.met is None
     assert told.told.endswith("is needed, which is not clear")
@@ -255,7 +253,7 @@ def test_another_part_that_is_refuted_refutes_all_the_same(claim: Claim, part: P
     found, one = found_of(claim, broken, part)
     assert one.verdict == Verdict.untestable
     others = {other.verdict for other in found.parts if other.counts and other.part != part.name}
-    apart = claim.id in ("E1", "M3", "S7") or (claim.id in ("A3", "A4") and premise.runs == CONTROL)
+    apart = claim.id in ("E1", "M3", "S7") or (claim.id in ("A3", "A4") and premise.runs == Arm.control)
     assert (Verdict.fails in others) or not apart
     assert found.verdict == (Verdict.fails if Verdict.fails in others else Verdict.untestable)
     if found.verdict == Verdict.fails:

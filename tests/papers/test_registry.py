@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from isentrope.core import stats
-from isentrope.diagnosis import rise_detector
+from isentrope.diagnosis import phases
 from isentrope.diagnosis.phases import find_phases
 from isentrope.papers import inference, judge, measures, registry
 from isentrope.papers import measures as eruptions
@@ -189,7 +189,7 @@ def measures_of(claim: Claim) -> list[Measure]:
 @pytest.mark.parametrize(
     ("module", "name", "value", "claim"),
     [
-        (rise_detector, "IN_LEVEL", 0.45, "S2"),
+        (phases, "IN_LEVEL", 0.45, "S2"),
         (eruptions, "REPEATED", 3, "S2"),
         (eruptions, "BEFORE", 9, "S4"),
         (eruptions, "START", 9, "S6"),
@@ -204,7 +204,7 @@ def test_constants_behind_a_measure_change_its_digest(
     few = tuple(replace(study, runs=study.runs[: len(SEEDS)]) for study in battery())  # each curve takes its time
     monkeypatch.setattr(fingerprints, "battery", lambda: few)
     before = {one: digest_of(claim_of(one)) for one in (claim, "A1")}
-    if module is rise_detector:  # what was found of a curve is kept; here it must neither be seen nor left to others
+    if module is phases:  # what was found of a curve is kept; here it must neither be seen nor left to others
         monkeypatch.setattr(eruptions, "_rises", lru_cache(maxsize=None)(eruptions._rises.__wrapped__))
         monkeypatch.setattr(eruptions, "find_phases", find_phases)
     monkeypatch.setattr(module, name, value)

@@ -14,10 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from isentrope.charts.svg import picture
 from isentrope.metrics.log import record_of
-from isentrope.report.overlay import success_picture
+from isentrope.report.figures import success_chart
 from isentrope.report.page import write_report
+from isentrope.report.story import Story
 from isentrope.runs.episodes import read_episodes, write_episodes
+from isentrope.runs.folder import Run
 from isentrope.runs.layout import METRICS, TIMINGS, train_path
 from isentrope.runs.log import Record
 from tests.builders.episodes import household_episode
@@ -207,15 +210,19 @@ def test_equal_runs_give_equal_pages(tmp_path: Path) -> None:
     assert first == second
 
 
-def test_the_picture_for_the_readme(tmp_path: Path) -> None:
+def test_a_picture_of_success_beside_the_warmup(tmp_path: Path) -> None:
     make_warmup(tmp_path / "warm")
-    runs = [make_run(tmp_path / f"s{seed}", 30, seed, model="warm", warmup=False) for seed in range(3)]
-    text = success_picture(runs)
+    run = Run.open(make_run(tmp_path / "run", 30, model="warm", warmup=False))
+    chart = success_chart(run, run.warmup(), Story())
+    assert chart is not None
+    assert [panel.x_name for panel in chart.panels] == ["warm-up step", "step"]
+    text = picture(chart)
     drawn = ElementTree.fromstring(text)
     labels = [label.text for label in drawn.iter(f"{SVG}text") if label.attrib["class"] == "l"]
-    assert labels == ["warm-up", "seed 0", "seed 1", "seed 2", "mean of 3"]
+    assert labels == [line.name for line in chart.series]
     bands = [path for path in drawn.iter(f"{SVG}path") if path.attrib["class"].startswith("band")]
-    assert len(bands) == 4
+    assert len(bands) == sum(line.low is not None for panel in chart.panels for line in panel.series)
+    assert bands
     assert "var(" not in text
     assert "script" not in text
 

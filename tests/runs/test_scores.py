@@ -11,9 +11,8 @@ import pytest
 
 from isentrope.core.errors import RunError
 from isentrope.core.types import Scores
-from isentrope.runs.episodes import write_episodes
+from isentrope.runs.episodes import check_scores, read_scores, write_episodes, write_scores
 from isentrope.runs.layout import scores_path
-from isentrope.runs.scores import check_scores, read_scores, write_scores
 from tests.builders.episodes import episode
 from tests.builders.turns import said
 

@@ -12,9 +12,8 @@ import pytest
 
 from isentrope.config.schema import TaskSettings
 from isentrope.net.app import Refusal
-from isentrope.serving import task_sessions
-from isentrope.serving.task_sessions import Desk, Sessions
-from isentrope.serving.tasks import Serving, running
+from isentrope.serving import tasks as task_server
+from isentrope.serving.tasks import Desk, Sessions, running
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool import remote
 from isentrope.worlds.pool.codec import pack
@@ -41,7 +40,7 @@ def held() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def address(held: threading.Event) -> Iterator[str]:
-    with running(SETTINGS, Serving(port=0)) as server, server.background():
+    with running(SETTINGS, port=0) as server, server.background():
         yield server.address
         held.set()
 
@@ -59,7 +58,7 @@ def test_waiting_for_its_turn_does_not_count(
 ) -> None:
     """One trainer's step keeps the server busy for longer than another trainer waits for an answer."""
     monkeypatch.setattr(remote, "GRACE", 0.5)
-    monkeypatch.setattr(task_sessions, "HOLD_SECONDS", 0.1)
+    monkeypatch.setattr(task_server, "HOLD_SECONDS", 0.1)
     slow, quick = connect(address, 60.0), connect(address, 0.5)
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(slow.step, {0: "hang"})
@@ -105,7 +104,7 @@ def step(sessions: Sessions, *request: Any) -> Any:
 def test_what_waits_for_its_turn_is_not_played_after_its_session_was_closed(
     desk: Desk, held: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_sessions, "HOLD_SECONDS", 0.2)
+    monkeypatch.setattr(task_server, "HOLD_SECONDS", 0.2)
     sessions = Sessions(desk, 2, 600)
     start(sessions, A, "train", 0)
     start(sessions, B, "train", 0)

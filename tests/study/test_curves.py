@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from isentrope.charts.chart import Series
 from isentrope.study.cells import Cell
-from isentrope.study.curves import FAMILY_LINES, charts, families, moving_means, within_sight, write_curves
+from isentrope.study.curves import FAMILY_LINES, charts, families, moving_means, within_sight
 from isentrope.study.plan import read_plan
 from isentrope.study.read import read_study
+from isentrope.study.results import write_results
 from tests.builders.run_folders import cell, make_study, whole_run
 
 HOUSEHOLD = Path(__file__).parents[2] / "recipes" / "studies" / "household.toml"
@@ -121,7 +122,7 @@ def test_no_two_charts_have_the_same_file(tmp_path: Path) -> None:
     make_study(tmp_path, [of("a"), *variants, cell("a-x"), cell("other", against="a-x")])
     for name in ("a", "ax0", "a-x", "other"):
         whole_run(tmp_path, name, 0, 0.5)
-    paths = write_curves(read_study(tmp_path), tmp_path / "results")
+    paths = [path for path in write_results(read_study(tmp_path), tmp_path / "results") if path.suffix == ".svg"]
     assert len({path.name for path in paths}) == len(paths) == 6
     assert {"a-x-success.svg", "a-x-success-2.svg"} <= {path.name for path in paths}
 

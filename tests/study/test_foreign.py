@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from isentrope.core.errors import RunError
-from isentrope.study.compact import read_compact, write_compact
-from isentrope.study.read import read_study
+from isentrope.study.read import read_compact, read_study, write_compact
 from isentrope.study.results import render
 from tests.builders.run_folders import cell, make_study, whole_run
 from tools.study_docs import write

@@ -13,9 +13,8 @@ import pytest
 from isentrope.charts.grid import grid_file
 from isentrope.core.stats import bootstrap
 from isentrope.study.cells import Cell
-from isentrope.study.compact import write_compact
 from isentrope.study.grid import PICTURE, Grid, as_table, make_grid
-from isentrope.study.read import StudyData, read_study
+from isentrope.study.read import StudyData, read_study, write_compact
 from isentrope.study.results import render, write_results
 from tests.builders.run_folders import cell, make_study, whole_run, write_run
 from tools.claims_figures import effects_of

@@ -9,11 +9,10 @@ import pytest
 
 from isentrope.charts.text import signed
 from isentrope.core.errors import RunError
-from isentrope.study.compact import write_compact
 from isentrope.study.curves import families
 from isentrope.study.grid import PICTURE, make_grid
 from isentrope.study.plan import read_plan
-from isentrope.study.read import read_study
+from isentrope.study.read import read_study, write_compact
 from tests.builders.kept_studies import kept_study
 from tests.builders.run_folders import cell, make_study, whole_run
 from tests.charts.drawn import drawn_of

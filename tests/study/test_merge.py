@@ -8,8 +8,17 @@ from pathlib import Path
 import pytest
 
 from isentrope.core.errors import RunError
-from isentrope.study.compact import left_behind, merged, write_compact, write_over
-from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, read_study
+from isentrope.study.read import (
+    DONE,
+    FAILED,
+    UNFINISHED,
+    StudyData,
+    left_behind,
+    merged,
+    read_study,
+    write_compact,
+    write_over,
+)
 from tests.builders.run_folders import cell, make_study, whole_run, write_run
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.study.device import Room
 from isentrope.study.jobs import Job
-from isentrope.study.queue import RUNNING, WAITING, Progress, Queue, could_end, seconds_left
+from isentrope.study.queue import RUNNING, WAITING, Progress, Queue, Room, could_end, seconds_left
 from tests.study.test_queue import SLEEP, Small, states
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from isentrope.config.load import load_config
 from isentrope.core.errors import ConfigError
-from isentrope.study.folder import plan_from_json, plan_to_json
 from isentrope.study.jobs import make_jobs
-from isentrope.study.plan import Study, laid_over, read_plan
+from isentrope.study.plan import Study, laid_over, plan_from_json, plan_to_json, read_plan
 
 STUDIES = Path(__file__).parents[2] / "recipes" / "studies"
 

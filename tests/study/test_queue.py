@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from isentrope.runs.log import last_records
-from isentrope.study.device import Room
-from isentrope.study.folder import log_file, note_file, read_note
 from isentrope.study.jobs import Job
-from isentrope.study.queue import RUNNING, WAITING, Queue, reason_of
+from isentrope.study.plan import log_file, note_file, read_note
+from isentrope.study.queue import RUNNING, WAITING, Queue, Room, reason_of
 from isentrope.study.read import DONE, FAILED
 
 CONFIG = "[run]\nsteps = 2\nseed = 0\n"

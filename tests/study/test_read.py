@@ -12,10 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isentrope.core.errors import RunError
-from isentrope.study.compact import COMPACT, read_compact, write_compact
-from isentrope.study.folder import note_file, run_folder
-from isentrope.study.plan import Plan, Study
-from isentrope.study.read import DONE, FAILED, UNFINISHED, StudyData, StudyRun, read_study, significant
+from isentrope.study.plan import Plan, Study, note_file, run_folder
+from isentrope.study.read import (
+    COMPACT,
+    DONE,
+    FAILED,
+    UNFINISHED,
+    StudyData,
+    StudyRun,
+    read_compact,
+    read_study,
+    significant,
+    write_compact,
+)
 from tests.builders.run_folders import cell, make_study, whole_run, write_run
 from tests.builders.sizes import examples
 

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.study.compact import write_compact
 from isentrope.study.curves import charts
-from isentrope.study.folder import note_file, run_folder
 from isentrope.study.measures import measured
-from isentrope.study.plan import Plan
-from isentrope.study.read import DONE, StudyData, StudyRun, read_study
+from isentrope.study.plan import Plan, note_file, run_folder
+from isentrope.study.read import DONE, StudyData, StudyRun, read_study, write_compact
 from isentrope.study.results import render, write_results
 from isentrope.study.tables import Counted, Over, make_tables, notes, state
 from tests.builders.run_folders import cell, make_study, whole_run

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.study.compact import write_compact
 from isentrope.study.plan import read_plan
-from isentrope.study.read import StudyData, read_study
+from isentrope.study.read import StudyData, read_study, write_compact
 from isentrope.study.run import How, other_start, run_study
 from isentrope.study.show import Show
 from tests.builders.run_folders import STUDY_CONFIG, cell, make_study, whole_run

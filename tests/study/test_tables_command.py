@@ -8,9 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from isentrope.cli.main import app
-from isentrope.study.compact import write_compact
 from isentrope.study.plan import Plan
-from isentrope.study.read import read_study
+from isentrope.study.read import read_study, write_compact
 from tests.builders.run_folders import cell, make_study, whole_run
 
 

@@ -14,9 +14,8 @@ from isentrope.core.types import Episode
 from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.runs.layout import eval_path, train_path
 from isentrope.runs.token_texts import TokenTexts, shown_token_texts
-from isentrope.watch.episode_files import EpisodeFile, Indexes, file_of, files_of
 from isentrope.watch.episodes import Found, Tokens, Wanted, first_difference, repeats_itself, search, view
-from isentrope.watch.runs import Run
+from isentrope.watch.runs import EpisodeFile, Indexes, Run, file_of, files_of
 from tests.builders.episodes import TOKENS, household_episode
 from tests.watch.make_runs import make_watched
 

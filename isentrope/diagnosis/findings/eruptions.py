@@ -5,9 +5,8 @@ from __future__ import annotations
 from statistics import fmean, median
 
 from isentrope.core.text import count, nats, percent, sentence, steps_listed
-from isentrope.diagnosis.phases import PhaseDetector
+from isentrope.diagnosis.phases import FALL_SHARE, SMOOTH, PhaseDetector, Rise, find_rises
 from isentrope.diagnosis.remedies import Finding, to_calm
-from isentrope.diagnosis.rise_detector import FALL_SHARE, SMOOTH, Rise, find_rises
 from isentrope.runs.curves import ENOUGH, Curve
 from isentrope.runs.folder import Run
 
@@ -89,8 +88,7 @@ def entropy_findings(course: Run, phases: PhaseDetector) -> list[Finding]:
         onsets = [rise.onset for rise in eruptions[TOLD:]]
         claim = f"{count(len(onsets), 'more eruption')} followed, at {steps_listed(onsets)}."
         found.append(Finding("eruptions/more", sentence(claim), "bad", {"count": len(onsets)}, tuple(onsets)))
-    forecast = phases.forecast()
-    if forecast is not None:
+    if (forecast := phases.forecast()) is not None:
         spread = f" ({forecast.shortest} to {forecast.longest})" if forecast.shortest < forecast.longest else ""
         coming = forecast.step > course.last_step
         following = f"; at that pace the next begins around step {forecast.step}" if coming else ""
@@ -121,8 +119,7 @@ def _erupted(course: Run, rise: Rise, falls: list[Rise], end: int) -> Finding:
         "onset": rise.onset, "peak": rise.peak, "before": rise.before, "top": rise.top, "amplitude": rise.amplitude,
     }  # fmt: skip
     claim = f"Entropy erupted at step {rise.onset}"
-    near = [fall.onset for fall in falls if abs(fall.onset - rise.onset) <= NEAR]
-    if near:
+    if near := [fall.onset for fall in falls if abs(fall.onset - rise.onset) <= NEAR]:
         fell = min(near, key=lambda step: abs(step - rise.onset))
         evidence["likelihood_fell"] = fell
         after = rise.onset - fell
@@ -131,13 +128,8 @@ def _erupted(course: Run, rise: Rise, falls: list[Rise], end: int) -> Finding:
     times = f", {rise.top / rise.before:.1f} times as much," if rise.before > 0 else ""
     claim += f". It rose from {nats(rise.before)} to {nats(rise.top)} nats a token at step {rise.peak}{times} "
     claim += f"and {_afterwards(rise, course.curve('entropy/token').between(rise.peak, end))}."
-    parts = [
-        *where(course, rise, evidence),
-        *in_few(course, rise, evidence),
-        *_interference(course, rise, evidence),
-        *_companions(course, rise, end, evidence),
-        *_meanwhile(course, rise, evidence),
-    ]
+    parts = where(course, rise, evidence) + in_few(course, rise, evidence) + _interference(course, rise, evidence)
+    parts += _companions(course, rise, end, evidence) + _meanwhile(course, rise, evidence)
     if parts:
         claim += " " + sentence("; ".join(parts))
     severity = "warning" if rise.back is not None else "bad"

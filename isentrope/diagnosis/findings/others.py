@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 from isentrope.core.errors import RunError
@@ -126,7 +127,7 @@ def episode_findings(course: Run) -> list[Finding]:
     turns = 0
     for episode in episodes:
         turns += max(0, len(episode.turns) - 1)
-        for before, turn in zip(episode.turns, episode.turns[1:], strict=False):
+        for before, turn in pairwise(episode.turns):
             if turn.action is not None and turn.action == before.action:
                 again[turn.action] += 1
     share = sum(again.values()) / turns if turns else 0.0
@@ -174,11 +175,8 @@ def state_findings(course: Run) -> list[Finding]:
 
 def switch_findings(course: Run) -> list[Finding]:
     """Methods that an alarm switched on, in the run's own words."""
-    return [
-        Finding("switched", str(event.get("text")), "note", {}, (int(event["step"]),))
-        for event in course.events
-        if _says(event, "switch")
-    ]
+    said = [event for event in course.events if _says(event, "switch")]
+    return [Finding("switched", str(event.get("text")), "note", {}, (int(event["step"]),)) for event in said]
 
 
 def _says(event: Mapping[str, Any], kind: str) -> bool:
@@ -222,8 +220,7 @@ def alarm_findings(course: Run, given: Sequence[Alarm]) -> list[Finding]:
 
 def failure_findings(course: Run) -> list[Finding]:
     lost = course.curve("failures")
-    total = sum(lost.values)
-    if not total:
+    if not (total := sum(lost.values)):
         return []
     per_step = (course.amount("rollout.groups") or 0) * (course.amount("rollout.group_size") or 0)
     share = total / (per_step * len(lost)) if per_step else 0.0

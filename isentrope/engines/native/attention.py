@@ -17,7 +17,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from isentrope.engines.native.small_kernels import EXACT, IN_PARTS, jit
+from isentrope.engines.native.small_kernels import EXACT, IN_PARTS, Angles, jit
 
 
 @jit
@@ -176,23 +176,13 @@ def precision(size: int) -> str:
 
 def make_splits(rows: int, kv_heads: int, size: int, length: int, most: int, device: torch.device) -> Splits:
     count = rows * kv_heads
-    return Splits(
-        length=length,
-        most=most,
-        parts=torch.empty(count * most * ROWS * size if most > 1 else 1, dtype=torch.float32, device=device),
-        sums=torch.empty(count * most * ROWS * 2 if most > 1 else 1, dtype=torch.float32, device=device),
-        arrived=torch.zeros(count, dtype=torch.int32, device=device),
-    )
+    parts = torch.empty(count * most * ROWS * size if most > 1 else 1, dtype=torch.float32, device=device)
+    sums = torch.empty(count * most * ROWS * 2 if most > 1 else 1, dtype=torch.float32, device=device)
+    return Splits(length, most, parts, sums, arrived=torch.zeros(count, dtype=torch.int32, device=device))
 
 
 def decode_attention(
-    qkv: Tensor,
-    cache: Tensor,
-    table: Tensor,
-    positions: Tensor,
-    angles: tuple[Tensor, Tensor],
-    heads: int,
-    splits: Splits,
+    qkv: Tensor, cache: Tensor, table: Tensor, positions: Tensor, angles: Angles, heads: int, splits: Splits
 ) -> Tensor:
     """Rotate, write to the cache and attend, for one new token of each row at its position.
 

@@ -22,9 +22,8 @@ ROOMY = 160 * 1024  # which have so many bytes for one program
 def fast_memory(device: torch.device) -> int:
     """Bytes of a core's own memory that one program may have; 0 without CUDA."""
     cuda: Any = torch.cuda  # whose properties have no types
-    return (
-        getattr(cuda.get_device_properties(device), "shared_memory_per_block_optin", 0) if device.type == "cuda" else 0
-    )
+    properties = cuda.get_device_properties(device) if device.type == "cuda" else None
+    return getattr(properties, "shared_memory_per_block_optin", 0)
 
 
 def why_not(policy: Policy) -> str:

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isentrope.engines.native.attention import Splits, make_splits
-from isentrope.engines.native.draw import Rows
-from isentrope.engines.native.forward import Forward
-from isentrope.engines.native.prefill import MOST_RECORDED, Layout, PrefillPacket, Sent, bucket, padded
+from isentrope.engines.native.draw import Rows, draw
+from isentrope.engines.native.forward import Forward, Packed
+from isentrope.engines.native.prefill import MOST_RECORDED, Layout, PrefillPacket, bucket, padded
 from isentrope.engines.native.small_kernels import jit
 from isentrope.engines.native.weights import Weights
+from isentrope.engines.torch import record
 
 # pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 # Kernels are in Triton's language, which only looks like Python's types.
@@ -54,12 +55,11 @@ def _admit(
         tl.store(uniforms + row * answer + first + column, tl.load(mine + first + column, mask=inside), mask=inside)
 
 
-def admit(sent: Sent, rows: Rows) -> None:
+def admit(packed: Packed, left: Tensor, admitted: Tensor, rows: Rows) -> None:
     """Empty the rows that were left; admit those whose prompts are about to be read: length, temperature, pages and
     random numbers. No row may be among both. Rows that are not named stay as they are."""
-    packed = sent.packed
     _admit[(len(rows.positions),)](
-        sent.left, packed.last_row, packed.last, packed.positions, sent.admitted, rows.positions, rows.counts,
+        left, packed.last_row, packed.last, packed.positions, admitted, rows.positions, rows.counts,
         rows.temperatures.view(torch.int32), rows.table, rows.uniforms.view(torch.int32),  # bits, as they travel
         rows.table.shape[1], rows.uniforms.shape[1], BLOCK=BLOCK, num_warps=4,
     )  # fmt: skip
@@ -156,7 +156,7 @@ class Device:
         def run() -> Tensor:
             logits = self.forward.decode(count, splits)
             if draws:
-                self.forward.draw(logits, self.everyone[:count], self._out, step=True)
+                self.draw(logits, self.everyone[:count], step=True)
             return logits
 
         return self._play(("decode", count, splits.length, splits.most, draws), run)
@@ -173,29 +173,29 @@ class Device:
             self._told[: len(packet.memory)].copy_(packet.memory, non_blocking=True)
 
         def run() -> Tensor:
-            sent = Sent.of(layout, self._told if recorded else packet.memory.to(self.device, non_blocking=True))
-            admit(sent, self.rows)
-            logits = self.forward.prefill(sent.packed)
+            whole = self._told if recorded else packet.memory.to(self.device, non_blocking=True)
+            packed, left, admitted = layout.parts(whole)
+            admit(packed, left, admitted, self.rows)
+            logits = self.forward.prefill(packed)
             if draws:
-                self.forward.draw(logits, sent.packed.last_row, self._out, step=False)
+                self.draw(logits, packed.last_row, step=False)
             return logits
 
         return self._play(("prefill", layout.tokens, draws), run) if recorded else run()
 
-    def draw(self, logits: Tensor, row_of: Tensor, *, step: bool, commit: bool) -> None:
-        self.forward.draw(logits, row_of, self._out, step=step, commit=commit)
+    def draw(self, logits: Tensor, row_of: Tensor, *, step: bool, commit: bool = True) -> None:
+        draw(logits, row_of, self.rows, self._out, step=step, commit=commit)
 
     def drawn(self) -> Drawn:
         """What was drawn last, begun to be brought to the host."""
-        landing = self._landings.pop() if self._landings else self._new_landing()
+        if not self._landings:
+            memory = torch.zeros(3, self.count, pin_memory=self.graphs)
+            self._landings.append(Landing(memory, torch.cuda.Event() if self.graphs else None))
+        landing = self._landings.pop()
         landing.memory.copy_(self._out, non_blocking=True)
         if landing.event is not None:
             landing.event.record()
         return Drawn(landing, self._landings)
-
-    def _new_landing(self) -> Landing:
-        memory = torch.zeros(3, self.count, pin_memory=self.graphs)
-        return Landing(memory, torch.cuda.Event() if self.graphs else None)
 
     def _layout(self, tokens: int) -> Layout:
         size = padded(tokens)
@@ -219,24 +219,13 @@ class Device:
         if not self.graphs:
             return run()
         if key not in self._recorded:
-            self._recorded[key] = self._record(run)
+            # The first run is one with empty rows. A prefill admits its conversations in it too; when it is played it
+            # does so once more, and writes the same.
+            positions = self.rows.positions.clone()
+            self.rows.positions.fill_(-1)
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            self._recorded[key] = record(run, self._pool)
+            self.rows.positions.copy_(positions)
         graph, logits = self._recorded[key]
         graph.replay()
         return logits
-
-    def _record(self, run: Callable[[], Tensor]) -> tuple[Any, Tensor]:
-        """Kernels are compiled and libraries set up by a first run, for which the rows are empty. A prefill admits
-        its conversations in it too; when it is played it does so once more, and writes the same."""
-        positions = self.rows.positions.clone()
-        self.rows.positions.fill_(-1)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            run()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        self._pool = self._pool or torch.cuda.graph_pool_handle()
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            logits = run()
-        self.rows.positions.copy_(positions)
-        return graph, logits

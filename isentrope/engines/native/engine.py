@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -30,11 +29,7 @@ PATIENCE = 8  # steps that a request waits for others, so that several are read 
 AHEAD = 3  # steps that are under way when responses are handed out
 
 
-@dataclass(frozen=True)
-class _Launched:
-    rows: NDArray[np.int64]
-    serial: NDArray[np.int64]
-    drawn: Drawn
+_Launched = tuple[NDArray[np.int64], NDArray[np.int64], Drawn]  # rows, their serial numbers then, and what is drawn
 
 
 class FastEngine:
@@ -49,7 +44,7 @@ class FastEngine:
         self._launched: deque[_Launched] = deque()
         self._left: set[int] = set()  # rows that the device does not know yet to be empty
         self._steps = 0
-        self._seen = {"steps": 0.0, "rows": 0.0, "read": 0.0, "held": 0.0, "prefills": 0.0}
+        self._seen = dict.fromkeys(("rows", "steps", "prefills", "read", "held"), 0.0)
 
     # What an engine does
 
@@ -78,13 +73,7 @@ class FastEngine:
         if not seen["steps"]:
             return {}
         prompts = seen["read"] + seen["held"]
-        return {
-            "rows": seen["rows"] / seen["steps"],
-            "steps": seen["steps"],
-            "prefills": seen["prefills"],
-            "read": seen["read"],
-            "held": seen["held"] / prompts if prompts else 0.0,
-        }
+        return seen | {"rows": seen["rows"] / seen["steps"], "held": seen["held"] / prompts if prompts else 0.0}
 
     def close(self) -> None:
         self._drop_all()
@@ -141,9 +130,7 @@ class FastEngine:
         rows, ruled = self._host.rows, sorted(self._host.ruled)
         if len(rows) and not done:
             self._decode(rows, ruled)
-        ahead = 1 if len(rows) and not ruled else 0
-        while len(self._launched) > ahead:
-            self._take(self._launched.popleft(), done)
+        self._settle(done, ahead=1 if len(rows) and not ruled else 0)
 
     def _run_ahead(self) -> None:
         """Steps for those who are still being answered, as long as no row can leave its pages."""
@@ -160,8 +147,8 @@ class FastEngine:
             self._unit.leave(list(self._left))
             self._left.clear()
 
-    def _settle(self, done: dict[int, Sampled]) -> None:
-        while self._launched:
+    def _settle(self, done: dict[int, Sampled], ahead: int = 0) -> None:
+        while len(self._launched) > ahead:
             self._take(self._launched.popleft(), done)
 
     def _decode(self, rows: NDArray[np.int64], ruled: list[int]) -> None:
@@ -203,13 +190,13 @@ class FastEngine:
         self._unit.warm(at, self._host.warmth[at])
 
     def _launch(self, rows: NDArray[np.int64]) -> None:
-        self._launched.append(_Launched(rows, self._host.serial[rows], self._unit.drawn()))
+        self._launched.append((rows, self._host.serial[rows], self._unit.drawn()))
 
     def _take(self, launched: _Launched, done: dict[int, Sampled]) -> None:
         """Write down what a step has drawn."""
-        values = launched.drawn.wait()
-        rows = launched.rows[self._host.serial[launched.rows] == launched.serial]
-        for row, stop in self._host.add(rows, values).items():
+        rows, serial, drawn = launched
+        values = drawn.wait()
+        for row, stop in self._host.add(rows[self._host.serial[rows] == serial], values).items():
             request = self._host.requests[row]
             held = self._held[request.slot]
             sampled = self._host.end(row, stop)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from isentrope.engines.native.attention import Splits, decode_attention, prefill_attention
-from isentrope.engines.native.draw import Rows, draw
+from isentrope.engines.native.draw import Rows
 from isentrope.engines.native.small_kernels import add_norm, head_norm, rotate_write, swiglu
 from isentrope.engines.native.small_model import is_small, small_pass
 from isentrope.engines.native.weights import Weights, rotation
+from isentrope.models.token_head import logits
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,6 @@ class Forward:
         x, delta = self._layers(p.ids, attend)
         return self._logits(x[p.last], delta[p.last])
 
-    def draw(self, logits: Tensor, row_of: Tensor, out: Tensor, *, step: bool, commit: bool = True) -> None:
-        draw(logits, row_of, self.rows, out, step=step, commit=commit)
-
     def _layers(self, ids: Tensor, attend: Callable[[int, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         """The stream behind the last layer, without what that layer adds, and what it adds."""
         a, dtype = self.weights.model, self.weights.dtype
@@ -88,8 +85,4 @@ class Forward:
 
     def _logits(self, x: Tensor, delta: Tensor) -> Tensor:
         a = self.weights.model
-        hidden = add_norm(x, delta, a.norm, a.eps, x.dtype)
-        head = a.head.detach()
-        if hidden.is_cuda and hidden.dtype == torch.bfloat16:  # rounded to bfloat16, a logit of 20 would be off by 0.06
-            return torch.mm(hidden, head.T, out_dtype=torch.float32)
-        return hidden.float() @ head.float().T
+        return logits(add_norm(x, delta, a.norm, a.eps, x.dtype), a.head.detach())

@@ -103,14 +103,12 @@ ASKS, ENDS = 1, 2  # after such a word the stop rule is asked; such a word ends 
 class Vocabulary:
     """The bytes of every word, and which words could end a response."""
 
-    endings: NDArray[np.uint8]  # by stop rule: ASKS or ENDS for words that could, 0 for all others
-
     def __init__(self, tokenizer: ChatTokenizer, words: int) -> None:
         known = min(words, tokenizer.size)
         self.pieces = tokenizer.pieces(range(known)) + [b""] * (words - known)
         self._eos = [word for word in tokenizer.eos_ids if word < words]
         self._rules: dict[tuple[bytes, ...], int] = {}
-        self.endings = np.zeros((0, words), dtype=np.uint8)
+        self.endings = np.zeros((0, words), dtype=np.uint8)  # by stop rule: ASKS or ENDS for words that could, else 0
 
     def ending(self, closings: tuple[bytes, ...]) -> int:
         """The row of `endings` for a stop rule that holds only behind one of these; if there are none, anywhere."""

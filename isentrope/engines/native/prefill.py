@@ -72,6 +72,12 @@ class Layout:
             at += size
         return found
 
+    def parts(self, whole: Tensor) -> tuple[Packed, Tensor, Tensor]:
+        """Of an array on the device: what a forward pass reads, the rows that were left, and the admissions."""
+        row_of, block_row, last_row, left, ids, positions, first, count, last = (whole[cut] for cut in self.cuts)
+        packed = Packed(ids, row_of, positions, block_row, first, count, last, last_row)
+        return packed, left, whole[self.cuts[-1].stop :]
+
 
 class PrefillPacket:
     """The packed array on the host, in memory that a copy to the device may read later."""
@@ -87,22 +93,6 @@ class PrefillPacket:
         self.temperatures = rest[:, 0].view(np.float32)
         self.table = rest[:, 1 : 1 + layout.table]
         self.uniforms = rest[:, 1 + layout.table :].view(np.float32)
-
-
-@dataclass(frozen=True)
-class Sent:
-    """The packed array on the device."""
-
-    packed: Packed
-    left: Tensor
-    admitted: Tensor  # one after the other
-
-    @classmethod
-    def of(cls, layout: Layout, whole: Tensor) -> Sent:
-        cuts = layout.cuts
-        row_of, block_row, last_row, left, ids, positions, first, count, last = (whole[cut] for cut in cuts)
-        packed = Packed(ids, row_of, positions, block_row, first, count, last, last_row)
-        return cls(packed, left, whole[cuts[-1].stop :])
 
 
 @dataclass(frozen=True)

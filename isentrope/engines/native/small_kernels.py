@@ -15,6 +15,7 @@ from torch import Tensor
 jit: Any = triton.jit  # so that a type checker lets kernels be launched
 # Products of float32: cut into parts for three products on tensor cores, about as exact and faster; or as they are.
 IN_PARTS, EXACT = "tf32x3", "ieee"
+Angles = tuple[Tensor, Tensor]  # cosine and sine by position
 
 
 @jit
@@ -110,13 +111,7 @@ def _rotate_write(
 
 
 def rotate_write(
-    qkv: Tensor,
-    cache: Tensor,
-    table: Tensor,
-    row_of: Tensor,
-    positions: Tensor,
-    angles: tuple[Tensor, Tensor],
-    heads: int,
+    qkv: Tensor, cache: Tensor, table: Tensor, row_of: Tensor, positions: Tensor, angles: Angles, heads: int
 ) -> Tensor:
     """Rotate queries and keys of packed tokens; keys and values go to the pages. Gives the queries.
 

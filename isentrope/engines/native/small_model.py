@@ -29,6 +29,8 @@ LARGEST_WIDTH, LARGEST_INNER, MOST_WORDS = 256, 1024, 4096
 WARPS = 4
 PRECISION = tl.constexpr(IN_PARTS)
 
+Product = tuple[Tensor, Tensor, Tensor | None]  # a norm, and the weight and bias behind it
+
 sized = partial(jit, do_not_specialize=["count"])  # one kernel for all numbers of tokens
 
 
@@ -135,9 +137,8 @@ def small_pass(
 def _start(weights: Weights, ids: Tensor, table: Tensor, layer: Joined | None, x: Tensor | None) -> Tensor:
     """Norm and product of the table's rows: a layer's queries, keys and values, or without a layer the logits."""
     a, width = weights.model, table.shape[1]
-    norm, weight, bias = (
-        (a.norm, a.head.detach(), None) if layer is None else (layer.own.norm_in, layer.qkv, layer.qkv_bias)
-    )
+    following = (a.norm, a.head.detach(), None) if layer is None else (layer.own.norm_in, layer.qkv, layer.qkv_bias)
+    norm, weight, bias = following
     dtype = torch.float32 if layer is None else weights.dtype
     out = torch.empty(len(ids), len(weight), dtype=dtype, device=ids.device)
     padded = triton.next_power_of_2(width)
@@ -150,12 +151,7 @@ def _start(weights: Weights, ids: Tensor, table: Tensor, layer: Joined | None, x
 
 
 def _continue(
-    weights: Weights,
-    x: Tensor,
-    attended: Tensor,
-    layer: Joined,
-    following: tuple[Tensor, Tensor, Tensor | None] | None,
-    out: Tensor,
+    weights: Weights, x: Tensor, attended: Tensor, layer: Joined, following: Product | None, out: Tensor
 ) -> None:
     """From an attention to what follows: x moves on, and `out` is the next norm's product."""
     width = x.shape[1]

@@ -30,7 +30,7 @@ class Joined:
 class Weights:
     def __init__(self, model: ModelAdapter, dtype: torch.dtype) -> None:
         self.model, self.dtype = model, dtype
-        self._copies: list[tuple[Tensor, Tensor]] = []  # (from the model, to here)
+        self.copies: list[tuple[Tensor, Tensor]] = []  # (from the model, to here), made again after each update
         self.layers = tuple(self._joined(layer) for layer in model.layers)
 
     def _joined(self, layer: Layer) -> Joined:
@@ -57,20 +57,15 @@ class Weights:
             if part.dtype == self.dtype:
                 part.data = mine  # the parameter stays the same object: optimiser and model notice nothing
             else:
-                self._copies.append((part, mine))
+                self.copies.append((part, mine))
             at += len(part)
         return whole
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Take over what an update has changed, where the tensors are not the model's own."""
-        for source, copy in self._copies:
+        for source, copy in self.copies:
             copy.copy_(source)
-
-    @property
-    def copied_bytes(self) -> int:
-        """What has to be copied after each update."""
-        return sum(copy.numel() * copy.element_size() for _, copy in self._copies)
 
 
 def _neighbours(parts: tuple[Tensor, ...]) -> Tensor | None:

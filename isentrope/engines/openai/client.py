@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar, cast
 
@@ -38,13 +39,11 @@ class Failed(Exception):
 class ApiClient:
     def __init__(self, url: str, key_env: str, timeout: float, retries: int) -> None:
         self.url, self.timeout, self.retries = url.strip().rstrip("/"), timeout, retries
-        self._key = Key(key_env, self.url)
-        check_address(self.url, self._key)
+        self.key = Key(key_env, self.url)
+        check_address(self.url, self.key)
         kind = "application/json"
-        self._client = Client(self.url, MAX_BODY, {"Accept": kind, "Content-Type": kind, **self._key.headers()})
-        self._stopped = threading.Event()
-        self._lock = threading.Lock()
-        self._retried = 0
+        self._client = Client(self.url, MAX_BODY, {"Accept": kind, "Content-Type": kind, **self.key.headers()})
+        self._stopped, self._lock, self._retried = threading.Event(), threading.Lock(), 0
 
     def stop(self) -> None:
         """No thread makes another attempt."""
@@ -59,13 +58,6 @@ class ApiClient:
         with self._lock:
             count, self._retried = self._retried, 0
         return count
-
-    @property
-    def key_name(self) -> str:
-        return self._key.name
-
-    def hide(self, text: str) -> str:
-        return self._key.hide(text)
 
     def call(self, path: str, body: Mapping[str, Any] | None, read: Callable[[dict[str, Any]], T]) -> T:
         """What `read` takes from the server's answer. Raises Failed once no further attempt is worth it."""
@@ -94,13 +86,10 @@ class ApiClient:
             raise Failed(self.clean(words), again=not isinstance(error.reason, ValueError)) from None
         if not answer.success:
             raise self._refusal(answer)
-        return self._object(answer.body)
-
-    def _object(self, text: bytes) -> dict[str, Any]:
         try:
-            found = json.loads(text)
+            found = json.loads(answer.body)
         except (ValueError, RecursionError):
-            raise Failed(f"its answer is not JSON: {self.clean(text.decode('utf-8', 'replace'))!r}") from None
+            raise Failed(f"its answer is not JSON: {self.clean(answer.body.decode('utf-8', 'replace'))!r}") from None
         if not isinstance(found, dict):
             raise Failed(f"its answer is JSON but not an object: {self.clean(str(found))!r}")
         return cast("dict[str, Any]", found)
@@ -117,7 +106,7 @@ class ApiClient:
     def clean(self, text: str) -> str:
         """The server's words on one line: without the key, without characters that are not seen but act, and short."""
         line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-        line = self._key.hide(line)
+        line = self.key.hide(line)
         return line if len(line) <= _MAX_WORDS else line[:_MAX_WORDS] + " …"
 
 
@@ -136,14 +125,13 @@ def _message(body: bytes) -> str:
 
 def _retry_after(value: str | None) -> float | None:
     """Seconds that the server asks to wait; it may give a number or a date."""
-    try:
-        return None if value is None else max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(str(value)).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
+    if value is None:
         return None
+    with suppress(ValueError):
+        return max(0.0, float(value))
+    with suppress(ValueError, TypeError, OverflowError):
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    return None
 
 
 def _pause(attempt: int, asked: float | None) -> float | None:

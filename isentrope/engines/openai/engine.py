@@ -103,7 +103,7 @@ def read_answer(client: ApiClient, answer: dict[str, Any]) -> Answer:
     if not isinstance(text, str):
         raise Failed("the content of its answer is not text")
     counts = [_count(answer.get("usage"), name) for name in ("prompt_tokens", "completion_tokens")]
-    return Answer(client.hide(text), cut_off, counts[0] or 0, counts[1] or 0, None not in counts)
+    return Answer(client.key.hide(text), cut_off, counts[0] or 0, counts[1] or 0, None not in counts)
 
 
 def _count(usage: Any, name: str) -> int | None:
@@ -148,9 +148,11 @@ class _Dealings:
             self.counts[name] = self.counts.get(name, 0.0) + count
 
     def count(self, answer: Answer) -> None:
-        self.add(prompt_tokens=answer.prompt_tokens, sampled_tokens=answer.sampled_tokens)
-        if not answer.counted:
-            self.add(uncounted=1)
+        uncounted = {} if answer.counted else {"uncounted": 1}
+        self.add(prompt_tokens=answer.prompt_tokens, sampled_tokens=answer.sampled_tokens, **uncounted)
+
+
+_Done = queue.SimpleQueue[tuple[int, Answer | BaseException]]  # a request's number, and what came of it
 
 
 class OpenAIEngine:
@@ -189,7 +191,7 @@ class OpenAIEngine:
                 '(--set methods=[]), or use engine.kind = "torch" or "vllm"'
             )
         waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-        done: queue.SimpleQueue[tuple[int, Answer | BaseException]] = queue.SimpleQueue()
+        done: _Done = queue.SimpleQueue()
         for number in range(len(requests)):
             waiting.put(number)
         sampled: dict[int, Sampled] = {}
@@ -202,27 +204,15 @@ class OpenAIEngine:
                 sampled[number] = self._taken(requests[number], outcome, len(requests))
         except BaseException:
             self._client.stop()  # an error or an interrupt: no thread begins anything new
-            self._count_rest(done)
+            while not done.empty():  # answers that nobody waits for any more were paid for too
+                _, outcome = done.get_nowait()
+                if isinstance(outcome, Answer):
+                    self._dealings.add(requests=1)
+                    self._dealings.count(outcome)
             raise
         return [sampled[number] for number in range(len(requests))]
 
-    def _count_rest(self, done: queue.SimpleQueue[tuple[int, Answer | BaseException]]) -> None:
-        """Answers that nobody waits for any more were paid for too."""
-        while True:
-            try:
-                _, outcome = done.get_nowait()
-            except queue.Empty:
-                return
-            if isinstance(outcome, Answer):
-                self._dealings.add(requests=1)
-                self._dealings.count(outcome)
-
-    def _work(
-        self,
-        requests: Sequence[Request],
-        waiting: queue.SimpleQueue[int],
-        done: queue.SimpleQueue[tuple[int, Answer | BaseException]],
-    ) -> None:
+    def _work(self, requests: Sequence[Request], waiting: queue.SimpleQueue[int], done: _Done) -> None:
         while not self._client.stopped:
             try:
                 number = waiting.get_nowait()
@@ -234,11 +224,8 @@ class OpenAIEngine:
                 done.put((number, error))
 
     def _ask(self, request: Request) -> Answer:
-        body: dict[str, Any] = {
-            "model": self.model,
-            "messages": self.tokenizer.messages(request.prompt),
-            "temperature": request.temperature,
-        }
+        messages = self.tokenizer.messages(request.prompt)
+        body: dict[str, Any] = {"model": self.model, "messages": messages, "temperature": request.temperature}
         while True:
             limit_name, seeded = self._limit_name, self._seeded
             extra = {limit_name: len(request.uniforms)}
@@ -278,7 +265,7 @@ class OpenAIEngine:
 
     def _complaint(self, failure: Failed) -> str:
         status = 300 if 300 <= failure.status < 400 else failure.status
-        named = self._client.key_name
+        named = self._client.key.name
         advice = _NO_KEY if status in (401, 403) and not named else _ADVICE.get(status, "").replace("KEY", named)
         return f"{self._client.url}: {_in_words(failure)}" + (f"; {advice}" if advice else "")
 

@@ -68,11 +68,8 @@ def kernel(episodes: list[EpisodeStates], weight_VD: Tensor) -> Matrix:
 def _log_normaliser(episode: EpisodeStates, weight_VD: Tensor) -> Tensor:
     """log Σ_v exp(z_v / τ) of each token."""
     rows = chunk_rows(weight_VD.shape[0], weight_VD.device.type)
-    parts: list[Tensor] = []
-    for a in range(0, len(episode.target_N), rows):
-        scaled = logits(episode.hidden_ND[a : a + rows], weight_VD) / episode.temperature_N[a : a + rows, None]
-        parts.append(torch.logsumexp(scaled, dim=-1))
-    return torch.cat(parts)
+    chunks = zip(torch.split(episode.hidden_ND, rows), torch.split(episode.temperature_N, rows), strict=True)
+    return torch.cat([torch.logsumexp(logits(h_ND, weight_VD) / t_N[:, None], dim=-1) for h_ND, t_N in chunks])
 
 
 def _slice(episode: EpisodeStates, piece_VD: Tensor, first: int, normaliser_N: Tensor) -> Tensor:

@@ -39,8 +39,7 @@ def similarity_metrics(mean_ED: Matrix, solved_E: NDArray[np.bool_], games: Sequ
     measured has no key.
     """
     metrics = cosines(mean_ED, solved_E)
-    accuracy = probe_accuracy(mean_ED, solved_E, games)
-    if accuracy is not None:
+    if (accuracy := probe_accuracy(mean_ED, solved_E, games)) is not None:
         share = float(np.mean(solved_E))
         metrics |= {"probe/accuracy": accuracy, "probe/majority": max(share, 1 - share)}
     return metrics
@@ -117,11 +116,9 @@ class Probes:
         self.timings = {"probe/seconds": time.monotonic() - begin}
         return metrics
 
-    def _read_groups(
-        self, policy: Policy, episodes: Sequence[Episode], advantage_E: NDArray[np.float64] | None
-    ) -> Metrics:
+    def _read_groups(self, policy: Policy, episodes: Sequence[Episode], advantage_E: Matrix | None) -> Metrics:
         """Similarity and interference, from one forward pass over the first groups of the step."""
-        means: list[NDArray[np.float64]] = []
+        means: list[Matrix] = []
         read: list[Episode] = []
         groups: list[Group] = []
         for members in self._groups(episodes):
@@ -191,7 +188,7 @@ def read_episodes(
     return np.array(means), [EpisodeStates(front_ND[place], target_N[place], temperature_N[place]) for place in places]
 
 
-def _per_episode(episodes: Sequence[Episode], advantages: Floats | None) -> NDArray[np.float64] | None:
+def _per_episode(episodes: Sequence[Episode], advantages: Floats | None) -> Matrix | None:
     """One advantage per episode: the mean over its tokens, which all have the same unless credit is finer."""
     if advantages is None:
         return None

@@ -98,8 +98,7 @@ class _Response:
         """The tokens of the bytes from `begin` to `end`; a token that reaches over an edge is encoded anew in part."""
         ids: list[int] = []
         for i, piece, start in zip(self.ids, self.pieces, self.starts, strict=False):
-            inside = piece[max(begin - start, 0) : max(end - start, 0)]
-            if inside:
+            if inside := piece[max(begin - start, 0) : max(end - start, 0)]:
                 ids += [int(i)] if inside == piece else self.tokenizer.content(inside.decode("utf-8", "replace"))
         return np.array(ids, dtype=np.int32)
 
@@ -148,22 +147,10 @@ def _scored(context: Ints, action: Ints) -> Episode:
     """An episode of one turn, so that the batch builder can pack it."""
     unknown = np.zeros(len(action), dtype=np.float32)
     turn = Turn(
-        observation="",
-        admissible=None,
-        anchor="",
-        context_ids=context,
-        continues=False,
-        response_ids=action,
-        logprobs=unknown,
-        entropies=unknown,
-        temperatures=np.ones(len(action), dtype=np.float32),
-        think_span=None,
-        action_span=None,
-        action=None,
-        verdict="ok",
-        stop="tag",
-        reward=0.0,
-    )
+        observation="", admissible=None, anchor="", context_ids=context, continues=False, response_ids=action,
+        logprobs=unknown, entropies=unknown, temperatures=np.ones(len(action), dtype=np.float32), think_span=None,
+        action_span=None, action=None, verdict="ok", stop="tag", reward=0.0,
+    )  # fmt: skip
     return Episode("", "", 0, "", "", 0, 0, "act", (turn,), success=False, stop="terminated")
 
 

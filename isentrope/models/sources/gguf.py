@@ -87,12 +87,10 @@ class _Reader:
             raise ValueError(f"version {version}; expected 2 or 3")
         tensors, pairs = self.count(), self.count()
         settings = {self.text(): self.value(self.number("I")) for _ in range(pairs)}
-        shapes = dict(self.tensor() for _ in range(tensors))
-        return GgufHeader(settings, shapes)
+        return GgufHeader(settings, shapes=dict(self.tensor() for _ in range(tensors)))
 
     def number(self, code: str) -> int:
-        size = struct.calcsize(f"<{code}")
-        return struct.unpack(f"<{code}", self.read(size))[0]
+        return struct.unpack(f"<{code}", self.read(struct.calcsize(f"<{code}")))[0]
 
     def count(self) -> int:
         """How many things follow: each takes a byte at least, so more than the file has bytes is a lie."""
@@ -209,6 +207,8 @@ def _check(file: Path, header: GgufHeader) -> None:
 
 
 def _convert_into(folder: Path, file: Path, header: GgufHeader) -> None:
+    import torch
+
     transformers: Any = importlib.import_module("transformers")
     place: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True, "trust_remote_code": False}
     try:
@@ -232,22 +232,15 @@ def _convert_into(folder: Path, file: Path, header: GgufHeader) -> None:
         raise EngineError(f"{file.name} lacks {len(missing)} tensors of a {config.model_type} model: {missing[:3]}")
     cut_as_learnt(tokenizer, str(header.settings.get("tokenizer.ggml.pre", "default")))
     with quiet_transformers():
-        _plain(packed, config).save_pretrained(folder)
+        # the same weights in a model that does not think of itself as quantised, which could not be saved
+        config.__dict__.pop("quantization_config", None)
+        config.dtype = torch.float32
+        with torch.device("meta"):
+            model = transformers.AutoModelForCausalLM.from_config(config)
+        model.load_state_dict(packed.state_dict(), assign=True)
+        model.tie_weights()
+        model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-
-
-def _plain(packed: Any, config: Any) -> Any:
-    """The same weights in a model that does not think of itself as quantised, which could not be saved."""
-    import torch
-
-    transformers: Any = importlib.import_module("transformers")
-    config.__dict__.pop("quantization_config", None)
-    config.dtype = torch.float32
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config)
-    model.load_state_dict(packed.state_dict(), assign=True)
-    model.tie_weights()
-    return model
 
 
 def cut_as_learnt(tokenizer: Any, name: str) -> None:

@@ -10,12 +10,12 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
 
 from isentrope.core.errors import EngineError
 from isentrope.models.memory import gib
-from isentrope.models.sources.cache import expanded
+from isentrope.models.sources.cache import expanded, library
 from isentrope.models.sources.catalogue import has_tokenizer, weight_shapes
 
 WANTED = [
@@ -65,34 +65,28 @@ def cached_models() -> Iterator[tuple[str, Path]]:
 def _whole(folder: Path) -> bool:
     if not (folder / "config.json").is_file() or not has_tokenizer(folder):
         return False
-    try:
+    with suppress(EngineError):
         return bool(weight_shapes(folder))
-    except EngineError:
-        return False
+    return False
 
 
 def download(repository: str, revision: str, endpoint: str | None = None) -> Path:
     """Fetch a model into huggingface_hub's own cache, where other tools find it too."""
-    try:
-        import huggingface_hub as hub
-    except ImportError as error:
-        raise EngineError("models from the hub need huggingface_hub: pip install 'isentrope[hf]'") from error
+    hub = library("huggingface_hub", "models from the hub")
     name = repository if revision == "main" else f"{repository}@{revision}"
     try:
-        info: Any = hub.HfApi(endpoint=endpoint).model_info(
-            repository, revision=revision, files_metadata=True, timeout=SECONDS
-        )
+        asked = {"revision": revision, "files_metadata": True, "timeout": SECONDS}
+        info = hub.HfApi(endpoint=endpoint).model_info(repository, **asked)
         sizes = {str(file.rfilename): int(file.size or 0) for file in info.siblings}
         _check_files(name, sizes)
         total = sum(size for file, size in sizes.items() if file.endswith(".safetensors"))
         print(f"downloading {name}, {gib(total)}, into {hub_cache()}", file=sys.stderr)
-        place: dict[str, Any] = {"cache_dir": hub_cache(), "etag_timeout": SECONDS, "endpoint": endpoint}
-        folder = cast("str", hub.snapshot_download(repository, revision=revision, allow_patterns=WANTED, **place))
+        place = {"cache_dir": hub_cache(), "etag_timeout": SECONDS, "endpoint": endpoint}
+        return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=WANTED, **place))
     except EngineError:
         raise
     except Exception as error:  # each of its versions has its own set of network errors
         raise EngineError(_explain(name, error)) from error
-    return Path(folder)
 
 
 def _check_files(name: str, files: dict[str, int]) -> None:
@@ -119,7 +113,6 @@ def _explain(name: str, error: Exception) -> str:
         )
     return (
         f"there is no folder {name} here; {name} is not in {hub_cache()} and the hub could not be reached "
-        f"({kind}: {first}); "
-        "download it where there is a network, then give its folder in place of the name, "
+        f"({kind}: {first}); download it where there is a network, then give its folder in place of the name, "
         "or see what is here: isentrope models"
     )

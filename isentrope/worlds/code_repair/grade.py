@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from isentrope.sandbox.base import Item, Sandbox
+from isentrope.worlds.code_repair.mutate import parsed
 from isentrope.worlds.code_repair.running import run_tests
 
 _COPIES = 3  # test files copied at most
@@ -60,9 +61,8 @@ def make_canaries(files: Mapping[str, Item], tests: Sequence[str]) -> Canaries:
 
 
 def _failing_copy(data: bytes, luck: random.Random) -> bytes | None:
-    try:
-        tree = ast.parse(data)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parsed(data)
+    if tree is None:
         return None
     for holder in [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]:
         holder.body = [node for node in holder.body if not (_is_test(node) and _is_odd(node))]
@@ -143,11 +143,8 @@ def tricks(before: Mapping[str, Item], repaired: Mapping[str, bytes], spared: st
 
 
 def _reaches(data: bytes, own: Collection[str]) -> set[str] | None:
-    try:
-        tree = ast.parse(data)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return {word for node in ast.walk(tree) for word in _words(node, own)}
+    tree = parsed(data)
+    return None if tree is None else {word for node in ast.walk(tree) for word in _words(node, own)}
 
 
 def _words(node: ast.AST, own: Collection[str]) -> Iterator[str]:
@@ -248,13 +245,9 @@ def verdict(passed: set[str], fail_to_pass: Iterable[str], pass_to_pass: Iterabl
 
 
 def grade(
-    sandbox: Sandbox,
-    files: Mapping[str, Item],
-    diff: Mapping[str, bytes],
-    fail_to_pass: Iterable[str],
-    pass_to_pass: Iterable[str],
-    spared: str = "",
-) -> Verdict:
+    sandbox: Sandbox, files: Mapping[str, Item], diff: Mapping[str, bytes], fail_to_pass: Iterable[str],
+    pass_to_pass: Iterable[str], spared: str = "",
+) -> Verdict:  # fmt: skip
     """`files` as the agent got them, tests included; `sandbox` is fresh and is closed here.
 
     `spared` is the text that the bug replaced: whatever it holds, a repair may hold.

@@ -18,6 +18,7 @@ _ARITHMETIC = {"+": "-", "-": "+", "*": "+", "/": "*", "//": "/", "%": "//", "**
                "&": "|", "|": "&", "+=": "-=", "-=": "+=", "*=": "+="}  # fmt: skip
 _OPERATOR = re.compile(rb"[\s)\\]*?(is not|not in|is|in|and|or|[-+*/%<>=!&|]+)[\s(\\]*")
 _LOGIC = {"and": "or", "or": "and"}
+_Change = tuple[int, int, str, str]  # start, end, what to put there, kind of bug
 
 
 @dataclass(frozen=True)
@@ -46,21 +47,19 @@ def _exchanged(source: bytes, offset: int, old: bytes, new: bytes, file: str) ->
 
 def mutants(file: str, source: bytes) -> list[Mutant]:
     """Every bug we know how to make in this file, in the order of the text; none if it cannot be read."""
-    try:
-        source.decode("utf-8")
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parsed(source)
+    if tree is None or source.decode("utf-8", "replace").encode() != source:  # not UTF-8
         return []
-    found = [mutant for mutant in _Finder(file, source).mutants(tree) if _can_be_read(mutant.apply(source))]
+    found = [mutant for mutant in _Finder(file, source).mutants(tree) if parsed(mutant.apply(source)) is not None]
     return sorted(found, key=lambda one: (one.offset, one.old, one.new))
 
 
-def _can_be_read(source: bytes) -> bool:
+def parsed(source: bytes) -> ast.Module | None:
+    """None if it cannot be read as Python."""
     try:
-        ast.parse(source)
+        return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+        return None
 
 
 class _Finder:
@@ -85,19 +84,18 @@ class _Finder:
                 if isinstance(child, ast.AST) and not isinstance(child, ast.arguments | ast.Import | ast.ImportFrom):
                     yield from self.mutants(child, function)
 
-    def _changes(self, node: ast.AST) -> Iterator[tuple[int, int, str, str]]:
-        """(start, end, what to put there, kind of bug)"""
+    def _changes(self, node: ast.AST) -> Iterator[_Change]:
         if isinstance(node, ast.Compare):
             for left, right in pairwise([node.left, *node.comparators]):
-                yield from self._operator(self._end(left), self._start(right), _COMPARE, "compare")
+                yield from self._operator(left, right, _COMPARE, "compare")
         elif isinstance(node, ast.BinOp):
-            yield from self._operator(self._end(node.left), self._start(node.right), _ARITHMETIC, "arithmetic")
+            yield from self._operator(node.left, node.right, _ARITHMETIC, "arithmetic")
         elif isinstance(node, ast.AugAssign):
-            yield from self._operator(self._end(node.target), self._start(node.value), _ARITHMETIC, "arithmetic")
+            yield from self._operator(node.target, node.value, _ARITHMETIC, "arithmetic")
             yield self._start(node), self._end(node), "pass", "statement"
         elif isinstance(node, ast.BoolOp):
             for left, right in pairwise(node.values):
-                yield from self._operator(self._end(left), self._start(right), _LOGIC, "logic")
+                yield from self._operator(left, right, _LOGIC, "logic")
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             yield self._start(node), self._start(node.operand), "", "logic"
         elif isinstance(node, ast.Constant):
@@ -107,13 +105,14 @@ class _Finder:
         elif isinstance(node, ast.stmt):
             yield from self._statement(node)
 
-    def _operator(self, start: int, end: int, table: dict[str, str], kind: str) -> Iterator[tuple[int, int, str, str]]:
+    def _operator(self, left: ast.expr, right: ast.expr, table: dict[str, str], kind: str) -> Iterator[_Change]:
         """The operator between two operands, around which there may be brackets and line breaks but no comment."""
-        match = _OPERATOR.fullmatch(self._source[start:end])
+        start = self._end(left)
+        match = _OPERATOR.fullmatch(self._source[start : self._start(right)])
         if match and match[1].decode() in table:
             yield start + match.start(1), start + match.end(1), table[match[1].decode()], kind
 
-    def _constant(self, node: ast.Constant) -> Iterator[tuple[int, int, str, str]]:
+    def _constant(self, node: ast.Constant) -> Iterator[_Change]:
         start, end = self._start(node), self._end(node)
         if isinstance(node.value, bool):
             yield start, end, str(not node.value), "constant"
@@ -122,7 +121,7 @@ class _Finder:
             if node.value > 0:
                 yield start, end, str(node.value - 1), "boundary"
 
-    def _call(self, node: ast.Call) -> Iterator[tuple[int, int, str, str]]:
+    def _call(self, node: ast.Call) -> Iterator[_Change]:
         plain = [one for one in node.args if isinstance(one, ast.Name | ast.Attribute | ast.Constant | ast.Subscript)]
         if len(plain) >= 2 and plain[:2] == node.args[:2]:
             (a, b), (c, d) = ((self._start(one), self._end(one)) for one in plain[:2])
@@ -131,12 +130,12 @@ class _Finder:
                 yield a, d, (second + self._source[b:c] + first).decode(), "arguments"
         if isinstance(node.func, ast.Name) and node.func.id == "range" and node.args:
             last = node.args[-1 if len(node.args) < 3 else 1]
-            text = self._source[self._start(last) : self._end(last)].decode()
+            start, end = self._start(last), self._end(last)
             if isinstance(last, ast.Name | ast.Call | ast.Attribute):
-                yield self._start(last), self._end(last), f"{text} - 1", "boundary"
-                yield self._start(last), self._end(last), f"{text} + 1", "boundary"
+                for step in ("- 1", "+ 1"):
+                    yield start, end, f"{self._source[start:end].decode()} {step}", "boundary"
 
-    def _statement(self, node: ast.stmt) -> Iterator[tuple[int, int, str, str]]:
+    def _statement(self, node: ast.stmt) -> Iterator[_Change]:
         start, end = self._start(node), self._end(node)
         if isinstance(node, ast.Return) and node.value is not None:
             if not (isinstance(node.value, ast.Constant) and node.value.value is None):

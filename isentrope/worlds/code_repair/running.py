@@ -22,18 +22,12 @@ _INSTALLED = ((f"{sysconfig.get_path('purelib')}/", "site-packages/"), (f"{sysco
 
 
 @dataclass(frozen=True)
-class Failure:
-    test: str
-    text: str
-
-
-@dataclass(frozen=True)
 class TestRun:
     """`outcomes` by test: passed, failed or skipped. A test that did not come to its end is not in it."""
 
     outcomes: dict[str, str] = field(default_factory=dict[str, str])
-    failures: tuple[Failure, ...] = ()
-    broken: tuple[Failure, ...] = ()  # files that could not even be loaded
+    failures: dict[str, str] = field(default_factory=dict[str, str])  # by test: what it said
+    broken: dict[str, str] = field(default_factory=dict[str, str])  # files that could not even be loaded
     ended: str = "exit"  # or the limit at which the run was stopped
     complete: bool = False  # the run came to its end
     tampered: bool = False  # the test runner was changed under way
@@ -50,11 +44,9 @@ def run_tests(
     """`targets` are files, folders or single tests, as pytest names them."""
     token = secrets.token_hex(16)
     plan = {
-        "token": token,
-        "paths": [sandbox.work, f"{sandbox.work}/src"],
-        "options": list(_OPTIONS),
+        "token": token, "paths": [sandbox.work, f"{sandbox.work}/src"], "options": list(_OPTIONS),
         "targets": [target if target.startswith("/box/") else f"./{target}" for target in targets],
-    }
+    }  # fmt: skip
     files = {"inside.py": _INSIDE.read_bytes(), "plan.json": json.dumps(plan).encode(), **(extra or {})}
     outcome = sandbox.exec([python or sys.executable, "-I", "/box/inside.py"], files)
     return _read(outcome.output, token, outcome.ended, sandbox.work)
@@ -62,9 +54,7 @@ def run_tests(
 
 def _read(output: bytes, token: str, ended: str, work: str) -> TestRun:
     """What was reported with the token; everything else in the output is noise, or a lie."""
-    outcomes: dict[str, str] = {}
-    failures: dict[str, Failure] = {}
-    broken: dict[str, Failure] = {}
+    outcomes, failures, broken = dict[str, str](), dict[str, str](), dict[str, str]()
     complete = tampered = False
     for line in output.splitlines():
         said = _message(line, token)
@@ -74,14 +64,14 @@ def _read(output: bytes, token: str, ended: str, work: str) -> TestRun:
             if outcomes.get(test) != "failed":  # a test may pass and then fail to clean up
                 outcomes[test] = outcome
             if outcome == "failed":
-                failures.setdefault(test, Failure(test, text))
+                failures.setdefault(test, text)
         elif "broken" in said:
-            broken.setdefault(str(said["broken"]), Failure(str(said["broken"]), text))
+            broken.setdefault(str(said["broken"]), text)
         elif "tampered" in said:
             tampered = True
         elif "end" in said:
             complete = True
-    return TestRun(outcomes, tuple(failures.values()), tuple(broken.values()), ended, complete, tampered)
+    return TestRun(outcomes, failures, broken, ended, complete, tampered)
 
 
 def _message(line: bytes, token: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from isentrope.core.errors import TaskError
 from isentrope.sandbox.base import Item, Limits, Sandbox
 from isentrope.sandbox.docker import Docker
 from isentrope.worlds.code_repair.grade import Verdict, graded_part, verdict
-from isentrope.worlds.code_repair.running import Failure, TestRun, sanitize
+from isentrope.worlds.code_repair.running import TestRun, sanitize
 from isentrope.worlds.registry import require
 
 WORK = "/testbed"
@@ -125,10 +125,9 @@ def test_command(repo: str, version: str, targets: Sequence[str]) -> str:
         return shlex.join(["pytest", "-rA", "--tb=short", "-p", "no:cacheprovider", *targets])
     constants: Any = require("swebench.harness.constants", "swebench", f"running the tests of {repo}")
     command: Any = constants.MAP_REPO_VERSION_TO_SPECS[repo][version]["test_cmd"]
-    names = [re.sub(r"\.py$", "", one).removeprefix("tests/").replace("/", ".") for one in targets]
-    return (
-        f"{command if isinstance(command, str) else command[-1]} {shlex.join(names if 'django' in repo else targets)}"
-    )
+    if "django" in repo:
+        targets = [re.sub(r"\.py$", "", one).removeprefix("tests/").replace("/", ".") for one in targets]
+    return f"{command if isinstance(command, str) else command[-1]} {shlex.join(targets)}"
 
 
 def read_log(repo: str, log: str, ended: str = "exit") -> TestRun:
@@ -141,7 +140,6 @@ def read_log(repo: str, log: str, ended: str = "exit") -> TestRun:
         status = {match[2]: match[1] for line in log.splitlines() if (match := _STATUS.match(line))}
     words = {"PASSED": "passed", "XFAIL": "passed", "XPASS": "passed", "SKIPPED": "skipped"}
     outcomes = {test: words.get(word, "failed") for test, word in status.items()}
-    failures = tuple(Failure(test, "") for test, outcome in outcomes.items() if outcome == "failed")
-    if failures:
-        failures = (Failure(failures[0].test, sanitize(log[-3000:], WORK)), *failures[1:])
-    return TestRun(outcomes, failures, (), ended, ended == "exit" and bool(outcomes))
+    failed = [test for test, outcome in outcomes.items() if outcome == "failed"]
+    failures = dict.fromkeys(failed, "") | {test: sanitize(log[-3000:], WORK) for test in failed[:1]}
+    return TestRun(outcomes, failures, {}, ended, ended == "exit" and bool(outcomes))

@@ -15,11 +15,9 @@ from isentrope.worlds.code_repair.running import TestRun, printable, run_tests
 
 FAILURES = 3  # failing tests told in full
 _STOPPED = {
-    "time": "it took too long",
-    "memory": "it took too much memory",
-    "output": "it printed too much",
+    "time": "it took too long", "memory": "it took too much memory", "output": "it printed too much",
     "files": "it made too many files",
-}
+}  # fmt: skip
 
 
 def lines_of(text: str) -> list[str]:
@@ -54,17 +52,15 @@ def told(run: TestRun) -> str:
     lines = [f"Tests: {', '.join(words)}."]
     if not run.complete:
         lines.append(f"The run was stopped: {_STOPPED.get(run.ended, 'the code under test ended it')}.")
-    failures = [*run.broken, *run.failures]
-    for failure in failures[:FAILURES]:
-        lines.append(f"\nFAILED {failure.test}\n{clipped(failure.text.strip(), 1200)}")
+    failures = [*run.broken.items(), *run.failures.items()]
+    for test, text in failures[:FAILURES]:
+        lines.append(f"\nFAILED {test}\n{clipped(text.strip(), 1200)}")
     if len(failures) > FAILURES:
-        lines.append("\nAlso failed:\n" + "\n".join(failure.test for failure in failures[FAILURES:][:20]))
+        lines.append("\nAlso failed:\n" + "\n".join(test for test, _ in failures[FAILURES:][:20]))
     return "\n".join(lines)
 
 
 # actions, and how they are parsed; nothing of them ever reaches a shell
-
-VERBS = ("ls", "view", "search", "edit", "insert", "replace", "undo", "run tests", "submit")
 
 RULES = (
     "You repair a Python package that has a bug: some of its tests fail. Look around, find the bug, correct it, run "
@@ -93,6 +89,7 @@ FORMS = {
     "run tests": "run tests, or run tests FILE, or run tests FILE::NAME",
     "submit": "submit",
 }
+VERBS = tuple(FORMS)
 SEPARATOR = "===="
 _RANGE = re.compile(r"(\d{1,7})(?:\s*-\s*(\d{1,7}))?", re.ASCII)
 

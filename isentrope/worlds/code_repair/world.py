@@ -12,10 +12,9 @@ from isentrope.config.schema import setting
 from isentrope.core.errors import TaskError
 from isentrope.core.process import usable_cores
 from isentrope.sandbox.base import BACK_ENDS, Limits, Sandbox, make_sandbox
-from isentrope.worlds.code_repair.archive import SMALL
 from isentrope.worlds.code_repair.grade import Verdict
 from isentrope.worlds.code_repair.mutate import KINDS, Mutant
-from isentrope.worlds.code_repair.problem import Repair, read_rows, repair_of
+from isentrope.worlds.code_repair.problem import SMALL, Repair, read_rows, repair_of
 from isentrope.worlds.code_repair.swebench import Issue, issues
 from isentrope.worlds.code_repair.workbench import RULES, Misunderstood, Workbench, clipped, parse_action
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
@@ -26,16 +25,14 @@ Problem = Repair | Issue
 AROUND = 8  # lines looked at before and after the bug
 
 _WRONG = {
-    "compare": "The comparison there is the wrong one.",
-    "arithmetic": "The operator there is the wrong one.",
-    "logic": "The condition there is wrong.",
-    "boundary": "The number there is off by one.",
+    "compare": "The comparison there is the wrong one.", "arithmetic": "The operator there is the wrong one.",
+    "logic": "The condition there is wrong.", "boundary": "The number there is off by one.",
     "constant": "The truth value there is the wrong way round.",
     "return": "It returns None there instead of its result.",
     "statement": "A statement is missing there: pass stands in its place.",
     "arguments": "The arguments there are in the wrong order.",
     "loop": "The loop goes on or ends there where it should not.",
-}
+}  # fmt: skip
 
 
 class RepairExpert:
@@ -71,13 +68,11 @@ def _plan(mutant: Mutant, source: bytes, failing: tuple[str, ...]) -> list[Move]
     where = f"{mutant.function} in {mutant.file}" if mutant.function else mutant.file
     test = failing[0].rpartition("::")[2]
     lines_are = f"line {first}" if first == last else f"lines {first}-{last}"
+    correction = f"edit {mutant.file} {first}-{last}\n{right}"
     return [
         Move(f"First I see how {test} fails.", f"run tests {failing[0].partition('::')[0]}"),
         Move(f"That leads to {where}. I look at it.", f"view {mutant.file} {look}"),
-        Move(
-            f"The fault is in {lines_are}. {_WRONG[mutant.kind]} I correct it.",
-            f"edit {mutant.file} {first}-{last}\n{right}",
-        ),
+        Move(f"The fault is in {lines_are}. {_WRONG[mutant.kind]} I correct it.", correction),
         Move("Now I run all tests.", "run tests"),
         Move("All tests pass. I submit.", "submit"),
     ]
@@ -93,9 +88,7 @@ class RepairTask:
 
     def __init__(self, world: CodeRepairWorld) -> None:
         self._world, self._options = world, world.options
-        self._problem: Problem | None = None
-        self._sandbox: Sandbox | None = None
-        self._bench: Workbench | None = None
+        self._played: tuple[Problem, Sandbox, Workbench] | None = None
 
     def start(self, instance: Instance) -> View:
         self.close()
@@ -105,45 +98,34 @@ class RepairTask:
         sandbox = self._make(problem)
         files = problem.files()
         sandbox.start(files)
-        self._problem, self._sandbox = problem, sandbox
-        self._bench = Workbench(sandbox, files, self._options.answer, problem.new_files, problem.run_tests)
+        bench = Workbench(sandbox, files, self._options.answer, problem.new_files, problem.run_tests)
+        self._played = problem, sandbox, bench
         names = sorted(files)
         more = f"\n({len(names) - LISTED} more files)" if len(names) > LISTED else ""
         return self._view(problem, f"Files of {problem.package}:\n" + "\n".join(names[:LISTED]) + more)
 
     def step(self, action: str) -> Step:
-        problem, bench = self._problem, self._bench
-        if problem is None or bench is None:
+        if self._played is None:
             raise TaskError("step was called before start: start an instance first")
+        problem, sandbox, bench = self._played
         try:
             wanted = parse_action(action)
             if wanted.verb != "submit":
                 return Step(self._view(problem, bench.do(wanted)))
         except Misunderstood as reason:
             return Step(self._view(problem, str(reason)), valid=False)
-        return self._submitted(problem)
+        found = problem.grade(self._make(problem), sandbox.tree.diff())
+        self.close()  # what comes now needs a new start
+        fixed = found.fixed / found.to_fix if found.to_fix else 1.0
+        kept = found.kept / found.to_keep if found.to_keep else 1.0
+        info: dict[str, str | float | bool] = {"fixed": fixed, "kept": kept, "honest": found.honest}
+        view, resolved = self._view(problem, _in_words(found)), found.resolved
+        return Step(view, 1.0 if resolved else 0.0, terminated=True, success=resolved, info=info)
 
     def close(self) -> None:
-        if self._sandbox is not None:
-            self._sandbox.close()
-        self._problem = self._sandbox = self._bench = None
-
-    def _submitted(self, problem: Problem) -> Step:
-        assert self._sandbox is not None
-        found = problem.grade(self._make(problem), self._sandbox.tree.diff())
-        step = Step(
-            self._view(problem, _in_words(found)),
-            reward=1.0 if found.resolved else 0.0,
-            terminated=True,
-            success=found.resolved,
-            info={
-                "fixed": found.fixed / found.to_fix if found.to_fix else 1.0,
-                "kept": found.kept / found.to_keep if found.to_keep else 1.0,
-                "honest": found.honest,
-            },
-        )
-        self._bench = None  # what comes now needs a new start
-        return step
+        if self._played is not None:
+            self._played[1].close()
+        self._played = None
 
     def _make(self, problem: Problem) -> Sandbox:
         back_end = "docker" if problem.image else self._options.sandbox

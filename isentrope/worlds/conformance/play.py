@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -89,15 +89,11 @@ def need(holds: bool, otherwise: str) -> None:
 
 def well_formed_view(view: Any) -> View:
     need(isinstance(view, View), f"expected a View, got a {type(view).__name__}")
-    need(
-        all(isinstance(part, str) for part in (view.text, view.goal, view.rules)),
-        "a view's text, goal and rules must be text",
-    )
+    texts = (view.text, view.goal, view.rules)
+    need(all(isinstance(text, str) for text in texts), "a view's text, goal and rules must be text")
     need(not _TAGS.search(view.rules), "the rules hold a tag such as <action>: how a response looks is not the task's")
-    need(
-        isinstance(view.admissible, tuple | None),
-        f"admissible is a {type(view.admissible).__name__}, not a tuple or None",
-    )
+    kind = type(view.admissible).__name__
+    need(isinstance(view.admissible, tuple | None), f"admissible is a {kind}, not a tuple or None")
     actions = cast("tuple[Any, ...]", view.admissible or ())
     need(all(isinstance(action, str) and action for action in actions), "an admissible action is not text or empty")
     need(len(set(actions)) == len(actions), "an admissible action is listed twice")
@@ -153,17 +149,6 @@ def expert_play(task: Task, expert: Expert, instance: Instance, sample: Sample) 
     view = task.start(instance)
     expert.start(view, instance)
     return _played(task, view, sample.max_turns, lambda view: expert.act(view).action)
-
-
-def view_after(task: Task, instance: Instance, actions: Sequence[str]) -> View | None:
-    """What is seen after these actions; None if the game has ended by then."""
-    view = task.start(instance)
-    for action in actions:
-        step = task.step(action)
-        if step.terminated or step.truncated:
-            return None
-        view = step.view
-    return view
 
 
 def _choice(view: View, choices: random.Random, guide: Expert | None) -> str:

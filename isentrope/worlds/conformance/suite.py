@@ -19,29 +19,15 @@ from itertools import islice
 from typing import Any, cast
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.conformance.play import (
-    HOSTILE,
-    Broken,
-    Sample,
-    Skipped,
-    expert_play,
-    need,
-    random_play,
-    view_after,
-    well_formed_step,
-)
-from isentrope.worlds.conformance.repeat import (
-    check_global_random,
-    check_order,
-    check_other_process,
-    check_play,
-    check_start_anew,
-)
-from isentrope.worlds.contract import Expert, Instance, Task, World
+from isentrope.worlds.conformance import play, repeat
+from isentrope.worlds.conformance.play import Broken, Sample, Skipped, expert_play, need, random_play, well_formed_step
+from isentrope.worlds.contract import Instance, Task, View, World
 from isentrope.worlds.pool.sanitize import in_words
 
 # each check returns a few words, or raises `Broken` with what does not hold
 
+Remake = tuple[str, Mapping[str, Any]]  # a world's name (or module:Class) and its options
+HOSTILE = play.HOSTILE
 ROUTE = 8  # moves
 FAR = 2**31 + 1000  # a run begins its games of an endless split anywhere below 2**31
 
@@ -119,7 +105,7 @@ def _try_listed(task: Task, instance: Instance, route: list[str], seed: int) -> 
     tried = 0
     for turn, times in ((0, 6), *((turn, 2) for turn in later)):
         for _ in range(times):
-            view = view_after(task, instance, route[:turn])
+            view = _view_after(task, instance, route[:turn])
             if view is None or not view.admissible:
                 break
             action = choices.choice(view.admissible)
@@ -127,6 +113,17 @@ def _try_listed(task: Task, instance: Instance, route: list[str], seed: int) -> 
             need(task.step(action).valid, f"{where}: the admissible action {action!r} was not accepted")
             tried += 1
     return tried
+
+
+def _view_after(task: Task, instance: Instance, actions: list[str]) -> View | None:
+    """What is seen after these actions; None if the game has ended by then."""
+    view = task.start(instance)
+    for action in actions:
+        step = task.step(action)
+        if step.terminated or step.truncated:
+            return None
+        view = step.view
+    return view
 
 
 def _route(sample: Sample, instance: Instance) -> list[str]:
@@ -145,16 +142,15 @@ def check_expert(sample: Sample) -> str:
     if expert is None:
         return "the world has no expert"
     tried = list(sample.instances())
-    failed = [f"{one.split} {one.index}" for one in tried if not _expert_solves(expert, one, sample)]
+    failed: list[str] = []
+    for instance in tried:
+        with closing(sample.world.open()) as task:
+            steps = [step for _, step in expert_play(task, expert, instance, sample)]
+        if not steps or not steps[-1].success:
+            failed.append(f"{instance.split} {instance.index}")
     score = f"solved {len(tried) - len(failed)} of {len(tried)}"
     need(len(failed) <= 0.1 * len(tried), f"the expert {score}; not {', '.join(failed[:10])}")
     return score
-
-
-def _expert_solves(expert: Expert, instance: Instance, sample: Sample) -> bool:
-    with closing(sample.world.open()) as task:
-        steps = [step for _, step in expert_play(task, expert, instance, sample)]
-    return bool(steps) and steps[-1].success
 
 
 def check_splits(sample: Sample) -> str:
@@ -173,10 +169,10 @@ def check_splits(sample: Sample) -> str:
 CHECKS: dict[str, Callable[[Sample], str]] = {
     "describes itself": check_description,
     "instances are stable": check_instances,
-    "same actions, same results": check_play,
-    "order of games": check_order,
-    "global random numbers": check_global_random,
-    "start anew": check_start_anew,
+    "same actions, same results": repeat.check_play,
+    "order of games": repeat.check_order,
+    "global random numbers": repeat.check_global_random,
+    "start anew": repeat.check_start_anew,
     "hostile actions": check_hostile_actions,
     "order of calls": check_order_of_calls,
     "admissible actions": check_admissible,
@@ -210,7 +206,7 @@ def iter_findings(
     games: int = 5,
     max_turns: int = 100,
     seed: int = 0,
-    remake: tuple[str, Mapping[str, Any]] | None = None,
+    remake: Remake | None = None,
     watch: Callable[[str, int, int], None] = lambda name, done, total: None,
 ) -> Iterator[Finding]:
     """Every check, on the first `games` instances of each split; episodes are cut off after `max_turns`.
@@ -220,7 +216,7 @@ def iter_findings(
     """
     checks = dict(CHECKS)
     if remake is not None:
-        checks["in another process"] = lambda sample: check_other_process(sample, *remake)
+        checks["in another process"] = lambda sample: repeat.check_other_process(sample, *remake)
     for name, check in checks.items():
         watch(name, 0, 0)
         sample = Sample(world, games, max_turns, seed, lambda done, total, name=name: watch(name, done, total))
@@ -237,11 +233,7 @@ def iter_findings(
 
 
 def assert_conforms(
-    world: World,
-    games: int = 5,
-    max_turns: int = 100,
-    seed: int = 0,
-    remake: tuple[str, Mapping[str, Any]] | None = None,
+    world: World, games: int = 5, max_turns: int = 100, seed: int = 0, remake: Remake | None = None
 ) -> None:
     """Raise a TaskError that lists whatever does not hold."""
     broken = [finding for finding in iter_findings(world, games, max_turns, seed, remake) if not finding.ok]

@@ -52,16 +52,10 @@ class Engine:
         self.game = game
         self._t = tables or Tables(game)
         self._verbs: dict[str, Callable[[str], str | None]] = {
-            "go": self._go,
-            "open": self._open,
-            "close": self._close,
-            "take": self._take,
-            "move": self._move,
-            "examine": self._examine,
-            "use": self._use,
-            "slice": self._slice,
+            "go": self._go, "open": self._open, "close": self._close, "take": self._take, "move": self._move,
+            "examine": self._examine, "use": self._use, "slice": self._slice,
             **{verb: partial(self._treat, verb) for verb in TREATMENTS},
-        }
+        }  # fmt: skip
         self.reset()
 
     def reset(self) -> str:
@@ -100,7 +94,11 @@ class Engine:
         if not rest:
             return self._bare(verb)
         handler = self._verbs.get(verb)
-        return handler(rest) if handler else None
+        answer = handler(rest) if handler else None
+        if answer is not None:
+            self._admissible = None
+            self.won = self._goal_holds()
+        return answer
 
     def admissible(self) -> tuple[str, ...]:
         """All commands that would be carried out now, sorted."""
@@ -139,7 +137,6 @@ class Engine:
         if receptacle is None or self._t.location_of[receptacle] == self.location:
             return None
         self.location = self._t.location_of[receptacle]
-        self._changed()
         return f"You arrive at {rest[3:]}. {self._describe(receptacle)}"
 
     def _open(self, rest: str) -> str | None:
@@ -147,7 +144,6 @@ class Engine:
         if receptacle is None or not self._t.openable[receptacle] or receptacle in self._opened:
             return None
         self._opened.add(receptacle)
-        self._changed()
         return f"You open the {rest}. {self._describe(receptacle)}"
 
     def _close(self, rest: str) -> str | None:
@@ -155,7 +151,6 @@ class Engine:
         if receptacle is None or receptacle not in self._opened:
             return None
         self._opened.discard(receptacle)
-        self._changed()
         return f"You close the {rest}."
 
     def _take(self, rest: str) -> str | None:
@@ -168,7 +163,6 @@ class Engine:
         self._taken_from.add((thing, receptacle))
         self._lying_at[self.location].discard(thing)
         self.held = thing
-        self._changed()
         return f"You pick up the {rest.replace(' from ', ' from the ')}."
 
     def _move(self, rest: str) -> str | None:
@@ -180,7 +174,6 @@ class Engine:
         self._taken_from.discard((thing, receptacle))
         self._lying_at[self.location].add(thing)
         self.held = -1
-        self._changed()
         return f"You move the {rest.replace(' to ', ' to the ')}."
 
     def _examine(self, rest: str) -> str | None:
@@ -208,7 +201,6 @@ class Engine:
         if thing is None or thing not in self._t.toggleable or not self._in_reach(thing):
             return None
         self._on.add(thing)  # using it again says "on" again: it never goes off
-        self._changed()
         return f"You turn on the {rest}."
 
     def _treat(self, verb: str, rest: str) -> str | None:
@@ -219,7 +211,6 @@ class Engine:
         self._treated[verb].add(thing)
         if verb != "clean":
             self._treated["cool" if verb == "heat" else "heat"].discard(thing)
-        self._changed()
         return f"You {verb} the {rest.replace(' with ', ' using the ')}."
 
     def _slice(self, rest: str) -> str | None:
@@ -230,7 +221,6 @@ class Engine:
         if thing not in self._lying_at[self.location]:  # lying behind a closed door is near enough
             return None
         self._sliced.add(thing)
-        self._changed()
         return f"You sliced the {first} with the {second}."
 
     # What the commands share.
@@ -238,9 +228,7 @@ class Engine:
     def _here(self, name: str) -> int | None:
         """The receptacle of that name, if the player stands at it."""
         receptacle = self._t.receptacle_named.get(name)
-        if receptacle is None or self._t.location_of[receptacle] != self.location:
-            return None
-        return receptacle
+        return receptacle if receptacle in self._t.receptacles_at[self.location] else None
 
     def _pair(self, rest: str, separator: str) -> tuple[int | None, int | None]:
         thing, found, place = rest.partition(separator)
@@ -260,16 +248,12 @@ class Engine:
 
     def _describe(self, receptacle: int) -> str:
         name = self._t.receptacle_names[receptacle]
-        if self._t.openable[receptacle] and receptacle not in self._opened:
+        if not self._accessible(receptacle):
             return f"The {name} is closed."
         names = join_names("a " + self._t.object_names[thing] for thing in self._contents[receptacle])
         if self._t.openable[receptacle]:
             return f"The {name} is open. In it, you see {names}."
         return f"On the {name}, you see {names}."
-
-    def _changed(self) -> None:
-        self._admissible = None
-        self.won = self._goal_holds()
 
     def _goal_holds(self) -> bool:
         kind, wanted = self.game.goal.kind, self._t.goal_objects
@@ -277,10 +261,8 @@ class Engine:
             return self.held in wanted and any(lamp in self._on and self._in_reach(lamp) for lamp in self._t.goal_lamps)
         treated = self._treated.get(kind, wanted)
         needed = 2 if kind == "two" else 1
-        for receptacle in self._t.goal_places:
-            if sum(1 for thing in self._contents[receptacle] if thing in wanted and thing in treated) >= needed:
-                return True
-        return False
+        contents = (self._contents[receptacle] for receptacle in self._t.goal_places)
+        return any(sum(thing in wanted and thing in treated for thing in inside) >= needed for inside in contents)
 
     def _list_commands(self) -> tuple[str, ...]:
         """Built in the order of the verbs, so that only the short stretches around "go to" need sorting."""
@@ -296,9 +278,8 @@ class Engine:
                 late.append("open " + place)
                 continue
             if held < 0:
-                late += [
-                    f"take {names[thing]} from {place}" for thing in self._contents[receptacle] if thing in movable
-                ]
+                inside = self._contents[receptacle]
+                late += [f"take {names[thing]} from {place}" for thing in inside if thing in movable]
         if held >= 0:
             self._held_commands(held, here, early, middle, late)
         late += [f"use {names[lamp]}" for lamp in tables.toggleable if self._in_reach(lamp)]

@@ -68,11 +68,8 @@ def write_problem(game: Game) -> str:
 def _declarations(game: Game) -> Iterator[str]:
     object_types = _OBJECT_TYPES | {thing.type for thing in game.objects if thing.type} | {o for _, o in game.fits}
     receptacle_types = _RECEPTACLE_TYPES | {r.type for r in game.receptacles} | {r for r, _ in game.fits}
-    if game.kind == "look":
-        object_types |= {game.goal.object_type, game.goal.place_type}
-    else:
-        object_types |= {game.goal.object_type}
-        receptacle_types |= {game.goal.place_type}
+    object_types.add(game.goal.object_type)
+    (object_types if game.kind == "look" else receptacle_types).add(game.goal.place_type)
     yield "agent1 - agent"
     yield from (f"{name}type - otype" for name in sorted(object_types))
     yield from (f"{name}type - rtype" for name in sorted(receptacle_types - object_types))

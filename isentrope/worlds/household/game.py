@@ -81,25 +81,15 @@ def name_things(ids: Iterable[str]) -> dict[str, str]:
     left = Counter(base for key, base in bases.items() if SEPARATOR in key)
     names: dict[str, str] = {}
     for key, base in bases.items():
-        if SEPARATOR not in key:  # not a thing with a place; the number is left out, the blank before it is not
-            names[key] = base + " "
-            continue
-        names[key] = f"{base} {left[base]}"
-        left[base] -= 1
+        placed = SEPARATOR in key  # else the number is left out, the blank before it is not
+        names[key] = f"{base} {left[base] if placed else ''}"
+        left[base] -= placed
     return names
 
 
 # What the official format calls the properties of a thing.
-PROPERTIES = {
-    "pickupable": "pickupable",
-    "toggleable": "toggleable",
-    "cleanable": "cleanable",
-    "heatable": "heatable",
-    "coolable": "coolable",
-    "sliceable": "sliceable",
-    "container": "isreceptacleobject",
-    "cool": "iscool",
-}
+_SAME = ("pickupable", "toggleable", "cleanable", "heatable", "coolable", "sliceable")
+PROPERTIES = {**{name: name for name in _SAME}, "container": "isreceptacleobject", "cool": "iscool"}
 KNIVES = ("knife", "butterknife")
 TREATMENTS = {  # the property that a thing needs, and the receptacles for it
     "clean": ("cleanable", ("sink", "sinkbasin")),

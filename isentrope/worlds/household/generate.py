@@ -8,6 +8,7 @@ before the game is handed out.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 from isentrope.core.errors import TaskError
@@ -50,9 +51,11 @@ def generate(kind: str, split: str, index: int, size: str = "full") -> Game:
     placed = _place_all(layout, goal, size, rng)
     game = _build(layout, goal, placed, f"generated/{size}/{split}/{kind}/{index}", size, rng)
     engine = Engine(game)
-    if engine.won or any(engine.attempt(command) is None for command in game.walkthrough) or not engine.won:
+    solved = engine.won
+    walkthrough = tuple(command for command in _way(game, rng) if engine.attempt(command) is not None)
+    if solved or not engine.won:
         raise TaskError(f"the generated game {game.name} is not solved by its own walkthrough; please report this")
-    return game
+    return replace(game, walkthrough=walkthrough)
 
 
 def _possible_goals(kind: str, layout: Layout) -> list[Goal]:
@@ -107,34 +110,28 @@ def _how_many(room: str, goal: Goal, size: str, rng: random.Random) -> dict[str,
 
 
 def _build(layout: Layout, goal: Goal, placed: list[tuple[str, int]], name: str, size: str, rng: random.Random) -> Game:
-    """Give everything ids, names and locations, and write down the way to the goal."""
+    """Give everything ids, names and locations."""
     taken: set[str] = set()
     furniture_ids = [_new_id(place, taken, rng) for place in layout.key]
     object_ids = [_new_id(thing, taken, rng) for thing, _ in placed]
     names = name_things(taken)
     spots = _spots(len(furniture_ids), size, rng)
     locations = sorted(set(spots))
-    order = sorted(range(len(furniture_ids)), key=furniture_ids.__getitem__)
     receptacles = tuple(
-        Receptacle(
-            id=furniture_ids[index],
-            name=names[furniture_ids[index]],
-            type=layout.receptacles[index][0],
-            location=locations.index(spots[index]),
-            openable=layout.receptacles[index][1],
-        )
-        for index in order
+        Receptacle(key, names[key], kind, locations.index(spot), openable)
+        for key, (kind, openable), spot in sorted(zip(furniture_ids, layout.receptacles, spots[:-1], strict=True))
     )
-    position = {index: rank for rank, index in enumerate(order)}
+    position = {receptacle.id: index for index, receptacle in enumerate(receptacles)}
     lying = sorted(zip(object_ids, placed, strict=True))
-    where = [position[place] for _, (_, place) in lying]
+    where = [position[furniture_ids[place]] for _, (_, place) in lying]
     kinds = {thing for thing, _ in placed}
+    able = {kind: {name: kind in having for name, having in chores.ABLE.items()} for kind in kinds}
     fits = chores.FITTING | {(layout.key[place], thing) for thing, place in placed}
-    game = Game(
+    return Game(
         name=name,
         task=rng.choice(SENTENCES[goal.kind]).format(o=goal.object_type, r=goal.place_type),
         goal=goal,
-        objects=tuple(_thing(key, names[key], thing) for key, (thing, _) in lying),
+        objects=tuple(Thing(key, names[key], kind, kind not in chores.FIXED, **able[kind]) for key, (kind, _) in lying),
         receptacles=receptacles,
         locations=tuple(locations),
         start=locations.index(spots[-1]),
@@ -143,22 +140,6 @@ def _build(layout: Layout, goal: Goal, placed: list[tuple[str, int]], name: str,
         nested=frozenset(),
         # only what can come up in this game: the problem file stays short
         fits=frozenset((place, thing) for place, thing in fits if place in layout.key and thing in kinds),
-    )
-    return replace(game, walkthrough=tuple(_walkthrough(game, rng)))
-
-
-def _thing(key: str, name: str, kind: str) -> Thing:
-    return Thing(
-        id=key,
-        name=name,
-        type=kind,
-        pickupable=kind not in chores.FIXED,
-        toggleable=kind == chores.LAMP,
-        cleanable=kind in chores.CLEANABLE,
-        heatable=kind in chores.HEATABLE,
-        coolable=kind in chores.COOLABLE,
-        sliceable=kind in chores.SLICEABLE,
-        container=kind in chores.CONTAINERS,
     )
 
 
@@ -180,7 +161,8 @@ def _new_id(kind: str, taken: set[str], rng: random.Random) -> str:
 def _spots(count: int, size: str, rng: random.Random) -> list[str]:
     """A location for each receptacle, and one more, the last, to start from. In full rooms some are shared."""
     grid = rng.sample(range(41 * 41), count + 1)
-    spots = [f"loc_bar_{_whole(cell // 41 - 20)}_bar_{_whole(cell % 41 - 20)}_bar_{cell % 4}_bar_60" for cell in grid]
+    spots = [f"loc_bar_{cell // 41 - 20}_bar_{cell % 41 - 20}_bar_{cell % 4}_bar_60" for cell in grid]
+    spots = [spot.replace("-", "_minus_") for spot in spots]
     if size == "full":
         for index in range(1, count):
             if rng.random() < _SHARED / 2:  # two stand at each shared location
@@ -188,51 +170,27 @@ def _spots(count: int, size: str, rng: random.Random) -> list[str]:
     return spots
 
 
-def _whole(number: int) -> str:
-    return f"_minus_{-number}" if number < 0 else str(number)
-
-
-def _walkthrough(game: Game, rng: random.Random) -> list[str]:
-    """The shortest way for one who knows where everything is."""
-    place_of = dict(game.inside)
+def _way(game: Game, rng: random.Random) -> Iterator[str]:
+    """The shortest way for one who knows where everything is. What is not possible is to be left out: going where one
+    is already, and opening what is open or has no door."""
+    place_of = {thing: game.receptacles[place].name for thing, place in game.inside}
     targets = [index for index, thing in enumerate(game.objects) if thing.type == game.goal.object_type]
-    walk = _Walk(game)
     if game.kind == "look":
+        yield from _at(place_of[targets[0]], f"take {game.objects[targets[0]].name} from")
         lamp = next(index for index, thing in enumerate(game.objects) if thing.type == chores.LAMP)
-        walk.do("take", targets[0], "from", place_of[targets[0]])
-        walk.go(place_of[lamp])
-        walk.commands.append(f"use {game.objects[lamp].name}")
-        return walk.commands
-    goals = [index for index, receptacle in enumerate(game.receptacles) if receptacle.type == game.goal.place_type]
-    goal = rng.choice(goals)
+        yield f"go to {place_of[lamp]}"
+        yield f"use {game.objects[lamp].name}"
+        return
+    goal = rng.choice([receptacle.name for receptacle in game.receptacles if receptacle.type == game.goal.place_type])
     for target in targets[: 2 if game.kind == "two" else 1]:
-        walk.do("take", target, "from", place_of[target])
+        name = game.objects[target].name
+        yield from _at(place_of[target], f"take {name} from")
         if game.kind in APPLIANCE:
-            types = [receptacle.type for receptacle in game.receptacles]
-            walk.do(game.kind, target, "with", types.index(APPLIANCE[game.kind]))
-        walk.do("move", target, "to", goal)
-    return walk.commands
+            place = next(receptacle.name for receptacle in game.receptacles if receptacle.type == APPLIANCE[game.kind])
+            yield f"go to {place}"
+            yield f"{game.kind} {name} with {place}"
+        yield from _at(goal, f"move {name} to")
 
 
-class _Walk:
-    """Writes down commands and remembers where they lead and which doors they opened."""
-
-    def __init__(self, game: Game) -> None:
-        self.commands: list[str] = []
-        self._game = game
-        self._location = game.start
-        self._opened: set[int] = set()
-
-    def go(self, place: int) -> None:
-        receptacle = self._game.receptacles[place]
-        if receptacle.location != self._location:
-            self.commands.append(f"go to {receptacle.name}")
-            self._location = receptacle.location
-
-    def do(self, verb: str, thing: int, preposition: str, place: int) -> None:
-        self.go(place)
-        receptacle = self._game.receptacles[place]
-        if receptacle.openable and place not in self._opened and verb not in APPLIANCE:
-            self.commands.append(f"open {receptacle.name}")
-            self._opened.add(place)
-        self.commands.append(f"{verb} {self._game.objects[thing].name} {preposition} {receptacle.name}")
+def _at(place: str, command: str) -> tuple[str, ...]:
+    return f"go to {place}", f"open {place}", f"{command} {place}"

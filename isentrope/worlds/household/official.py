@@ -22,6 +22,8 @@ _FACT = re.compile(r"\(\s*([\w-]+)((?:\s+[\w.@-]+)*)\s*\)")
 _COMMENT = re.compile(r";[^\n]*")
 _GOAL_TYPE = re.compile(r"\(\s*(objecttype|receptacletype)\s+\?(\w+)\s+([\w-]+)\s*\)")
 
+_KINDS = {"istoggled": "look", "isclean": "clean", "ishot": "heat", "iscool": "cool", "?o2": "two"}  # by their goals
+
 # States that no official game starts in, and this engine has no place for.
 _NEVER_AT_START = ("opened", "holds", "holdsany", "isclean", "ishot", "issliced", "istoggled", "ison")
 
@@ -49,51 +51,36 @@ def read_problem(problem: str, task: str, name: str = "", walkthrough: tuple[str
 def read_goal(text: str) -> Goal:
     """Recognise which of the six goals a (:goal ...) part states."""
     types = {variable: (what, value.removesuffix("type")) for what, variable, value in _GOAL_TYPE.findall(text)}
+    kind = next((kind for mark, kind in _KINDS.items() if mark in text), "pick")
     objects = [value for variable, (what, value) in types.items() if what == "objecttype" and variable != "ot"]
-    places = [value for what, value in types.values() if what == "receptacletype"]
-    if "istoggled" in text:
-        places = [value for variable, (what, value) in types.items() if what == "objecttype" and variable == "ot"]
-        kind = "look"
-    elif "isclean" in text:
-        kind = "clean"
-    elif "ishot" in text:
-        kind = "heat"
-    elif "iscool" in text:
-        kind = "cool"
-    else:
-        kind = "two" if "?o2" in text else "pick"
+    lamps = [value for variable, (what, value) in types.items() if what == "objecttype" and variable == "ot"]
+    places = lamps if kind == "look" else [value for what, value in types.values() if what == "receptacletype"]
     if not objects or not places:
         raise TaskError(f"the goal is none of the six known task types: {' '.join(text.split())[:200]}")
     return Goal(kind, objects[0], places[0])
 
 
 def _assemble(facts: Facts, goal: Goal, task: str, name: str, walkthrough: tuple[str, ...]) -> Game:
-    entities = {argument for rows in facts.values() for row in rows for argument in row}
-    names = name_things(entities)
-    object_types = {row[0]: row[1].removesuffix("type") for row in facts["objecttype"]}
+    names = name_things({argument for rows in facts.values() for row in rows for argument in row})
+    type_of = {row[0]: row[1].removesuffix("type") for row in facts["objecttype"]}
     receptacle_types = {row[0]: row[1].removesuffix("type") for row in facts["receptacletype"]}
     places = {row[0]: row[1] for row in facts["receptacleatlocation"]}
     agent_at = facts["atlocation"][0][1]
     locations = sorted({agent_at, *places.values(), *(row[1] for row in facts["objectatlocation"])})
     where = {key: index for index, key in enumerate(locations)}
-    has = {predicate: {row[0] for row in rows if len(row) == 1} for predicate, rows in facts.items()}
+    has = defaultdict(set, {fact: {row[0] for row in rows if len(row) == 1} for fact, rows in facts.items()})
     object_ids = sorted(
-        set(object_types)
+        set(type_of)
         | {row[0] for key in ("inreceptacle", "objectatlocation") for row in facts[key]}
         | {part for row in facts["inreceptacleobject"] for part in row}
-        | has.get("pickupable", set())
+        | has["pickupable"]
     )
     objects = tuple(
-        Thing(
-            id=key,
-            name=names[key],
-            type=object_types.get(key, ""),
-            **{attribute: key in has.get(predicate, ()) for attribute, predicate in PROPERTIES.items()},
-        )
+        Thing(key, names[key], type_of.get(key, ""), **{name: key in has[fact] for name, fact in PROPERTIES.items()})
         for key in object_ids
     )
     receptacles = tuple(
-        Receptacle(key, names[key], receptacle_types.get(key, ""), where[places[key]], key in has.get("openable", ()))
+        Receptacle(key, names[key], receptacle_types.get(key, ""), where[places[key]], key in has["openable"])
         for key in sorted(places)
     )
     object_at = {key: index for index, key in enumerate(object_ids)}
@@ -132,43 +119,21 @@ class Record:
         return read_problem(self.problem, self.task, self.name, self.walkthrough)
 
 
-class OfficialGames:
-    """All games below a folder or in a file, by split."""
-
-    def __init__(self, path: str, kinds: tuple[str, ...]) -> None:
-        root = Path(path).expanduser()
-        if not root.exists():
-            raise TaskError(
-                f"games = {path!r}: no such folder or file; get the official games with `alfworld-download`, "
-                "or leave games empty to play generated ones"
-            )
-        found = _find_files(root) if root.is_dir() else _find_lines(root)
-        games: dict[str, dict[str, list[Record | Path]]] = {}  # split -> kind -> games
-        for split, kind, game in found:
-            if kind in kinds:
-                games.setdefault(_SPLIT_NAMES.get(split, split), {}).setdefault(kind, []).append(game)
-        self._games = {split: mixed(by_kind) for split, by_kind in games.items()}
-        if not self._games:
-            raise TaskError(f"games = {path!r}: no game of the kinds {', '.join(kinds)} found there")
-
-    def splits(self) -> tuple[str, ...]:
-        return tuple(self._games)
-
-    def size(self, split: str) -> int:
-        return len(self._games[split])
-
-    def kind(self, split: str, index: int) -> str:
-        return self._entry(split, index)[0]
-
-    def game(self, split: str, index: int) -> Game:
-        entry = self._entry(split, index)[1]
-        return (read_file(entry) if isinstance(entry, Path) else entry).game()
-
-    def _entry(self, split: str, index: int) -> tuple[str, Record | Path]:
-        games = self._games[split]
-        if not 0 <= index < len(games):
-            raise TaskError(f"there is no official game number {index} in {split!r}: it has {len(games)} games")
-        return games[index]
+def official_games(path: str, kinds: tuple[str, ...]) -> dict[str, list[tuple[str, Record | Path]]]:
+    """All games of these kinds below a folder or in a file: split, and (kind, game) of each."""
+    root = Path(path).expanduser()
+    if not root.exists():
+        raise TaskError(
+            f"games = {path!r}: no such folder or file; get the official games with `alfworld-download`, "
+            "or leave games empty to play generated ones"
+        )
+    games: dict[str, dict[str, list[Record | Path]]] = {}  # split -> kind -> games
+    for split, kind, game in _find_files(root) if root.is_dir() else _find_lines(root):
+        if kind in kinds:
+            games.setdefault(_SPLIT_NAMES.get(split, split), {}).setdefault(kind, []).append(game)
+    if not games:
+        raise TaskError(f"games = {path!r}: no game of the kinds {', '.join(kinds)} found there")
+    return {split: mixed(by_kind) for split, by_kind in games.items()}
 
 
 def read_file(path: Path) -> Record:
@@ -177,17 +142,20 @@ def read_file(path: Path) -> Record:
     task = _TASK.search(_text(data, "grammar", str(path)))
     if task is None:
         raise TaskError(f"{path}: the grammar names no task; it should hold 'Your task is to: ...'")
-    name = "/".join(path.parts[-4:-1])
-    return Record(name, task[1], _text(data, "pddl_problem", str(path)), _walkthrough(data))
+    return _record("/".join(path.parts[-4:-1]), task[1], data, str(path))
 
 
 def read_line(line: str, where: str) -> tuple[str, Record]:
     """One line of a games.jsonl file: its split and its game."""
     data = _json_object(line, where)
-    record = Record(
-        str(data.get("game", where)), _text(data, "task", where), _text(data, "pddl_problem", where), _walkthrough(data)
-    )
+    record = _record(str(data.get("game", where)), _text(data, "task", where), data, where)
     return str(data.get("split", "train")), record
+
+
+def _record(name: str, task: str, data: dict[str, Any], where: str) -> Record:
+    steps = data.get("walkthrough")
+    walkthrough = tuple(map(str, cast("list[Any]", steps))) if isinstance(steps, list) else ()
+    return Record(name, task, _text(data, "pddl_problem", where), walkthrough)
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -248,8 +216,3 @@ def _text(data: dict[str, Any], key: str, where: str) -> str:
     if not isinstance(value, str):
         raise TaskError(f"{where}: the field {key!r} should be text, found {type(value).__name__}")
     return value
-
-
-def _walkthrough(data: dict[str, Any]) -> tuple[str, ...]:
-    value = data.get("walkthrough")
-    return tuple(str(command) for command in cast("list[Any]", value)) if isinstance(value, list) else ()

@@ -63,7 +63,8 @@ def _check_line(line: str, number: int, where: str) -> GameCheck:
         name, steps = str(record.get("game") or f"line {number}"), cast("list[dict[str, Any]]", record["steps"])
         task = str(record["intro"]).rpartition("Your task is to: ")[2]  # the problem itself does not word it
         engine = Engine(read_problem(record["pddl_problem"], task, name))
-        return GameCheck(name, number, len(steps), _first_difference(engine, record, steps))
+        differences = (one for one in _comparisons(engine, record, steps) if one.expected != one.got)
+        return GameCheck(name, number, len(steps), next(differences, None))
     except (KeyError, TypeError, AttributeError) as error:
         raise TaskError(
             f"{where}: not a recorded game ({error!r}); each line needs pddl_problem, intro, admissible and steps, "
@@ -71,28 +72,21 @@ def _check_line(line: str, number: int, where: str) -> GameCheck:
         ) from error
 
 
-def _first_difference(engine: Engine, record: dict[str, Any], steps: list[dict[str, Any]]) -> Difference | None:
-    if engine.introduction() != record["intro"]:
-        return Difference(0, "", "intro", record["intro"], engine.introduction())
-    found = _compare_commands(engine, record["admissible"], 0, "")
+def _comparisons(engine: Engine, record: dict[str, Any], steps: list[dict[str, Any]]) -> Iterator[Difference]:
+    """All that was recorded, beside what this engine says."""
+    yield Difference(0, "", "intro", record["intro"], engine.introduction())
+    yield Difference(0, "", "admissible", *_commands(engine, record["admissible"]))
     for number, step in enumerate(steps, start=1):
-        if found is not None:
-            break
         command = step["command"]
-        answer = engine.step(command)
-        if answer != step["feedback"]:
-            return Difference(number, command, "feedback", step["feedback"], answer)
-        found = _compare_commands(engine, step["admissible"], number, command)
-        if found is None and engine.won is not bool(step["won"]):
-            return Difference(number, command, "won", str(bool(step["won"])), str(engine.won))
-    return found
+        yield Difference(number, command, "feedback", step["feedback"], engine.step(command))
+        yield Difference(number, command, "admissible", *_commands(engine, step["admissible"]))
+        yield Difference(number, command, "won", str(bool(step["won"])), str(engine.won))
 
 
-def _compare_commands(engine: Engine, expected: list[str], number: int, command: str) -> Difference | None:
-    got = list(engine.admissible())
-    if got == list(expected):
-        return None
+def _commands(engine: Engine, expected: list[str]) -> tuple[str, str]:
+    """The commands that should be admissible and those that are; of different ones only where they differ."""
+    got = engine.admissible()
     missing, extra = sorted(set(expected) - set(got)), sorted(set(got) - set(expected))
-    if not missing and not extra:
-        return Difference(number, command, "admissible", " | ".join(expected), " | ".join(got))
-    return Difference(number, command, "admissible", f"with {missing}", f"with {extra}")
+    if missing or extra:
+        return f"with {missing}", f"with {extra}"
+    return " | ".join(expected), " | ".join(got)

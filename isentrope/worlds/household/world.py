@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 
 from isentrope.config.schema import setting
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Expert, Instance, Step, View
 from isentrope.worlds.household.engine import NOTHING_HAPPENS, Engine
-from isentrope.worlds.household.expert import HouseholdExpert
 from isentrope.worlds.household.game import KINDS, Game, Tables
 from isentrope.worlds.household.generate import SPLITS, generate
-from isentrope.worlds.household.official import OfficialGames
+from isentrope.worlds.household.official import Record, official_games, read_file
+from isentrope.worlds.household.players import HouseholdExpert
 from isentrope.worlds.household.rooms import SIZES
 
 RULES = (
@@ -41,29 +42,28 @@ class HouseholdWorld:
     def __init__(self, options: HouseholdOptions | None = None) -> None:
         self.options = options or HouseholdOptions()
         self.kinds = tuple(self.options.kinds)
-        unknown = [kind for kind in self.kinds if kind not in KINDS]
-        if unknown or not self.kinds:
+        if not self.kinds or not set(self.kinds) <= set(KINDS):
             raise TaskError(f"kinds = {list(self.kinds)}: choose one or more of {', '.join(KINDS)}")
         if self.options.rooms not in SIZES:
             raise TaskError(f"rooms = {self.options.rooms!r}: choose one of {', '.join(SIZES)}")
 
     @cached_property
-    def official(self) -> OfficialGames | None:
-        """The official games, read when first asked for; None if games are generated."""
-        return OfficialGames(self.options.games, self.kinds) if self.options.games else None
+    def official(self) -> dict[str, list[tuple[str, Record | Path]]]:
+        """The official games, read when first asked for; none if games are generated."""
+        return official_games(self.options.games, self.kinds) if self.options.games else {}
 
     def splits(self) -> Sequence[str]:
-        return self.official.splits() if self.official else SPLITS
+        return tuple(self.official) or SPLITS
 
     def size(self, split: str) -> int | None:
         self._check(split)
-        return self.official.size(split) if self.official else None
+        return len(self.official[split]) if self.official else None
 
     def instance(self, split: str, index: int) -> Instance:
         self._check(split)
         if index < 0:
             raise TaskError(f"there is no household game number {index}; numbers start at 0")
-        kind = self.official.kind(split, index) if self.official else self.kinds[index % len(self.kinds)]
+        kind = self._entry(split, index)[0] if self.official else self.kinds[index % len(self.kinds)]
         return Instance(self.name, split, index, kind)
 
     def game(self, instance: Instance) -> Game:
@@ -72,7 +72,8 @@ class HouseholdWorld:
     def engine(self, instance: Instance) -> Engine:
         """A new play of a game."""
         if self.official:
-            return Engine(self.official.game(instance.split, instance.index))
+            entry = self._entry(instance.split, instance.index)[1]
+            return Engine((read_file(entry) if isinstance(entry, Path) else entry).game())
         tables = _generated(instance.kind, instance.split, instance.index, self.options.rooms)
         return Engine(tables.game, tables)
 
@@ -81,6 +82,13 @@ class HouseholdWorld:
 
     def expert(self, seed: int) -> Expert:
         return HouseholdExpert(seed)
+
+    def _entry(self, split: str, index: int) -> tuple[str, Record | Path]:
+        """The kind of an official game, and where it is read from."""
+        games = self.official[split]
+        if not 0 <= index < len(games):
+            raise TaskError(f"there is no official game number {index} in {split!r}: it has {len(games)} games")
+        return games[index]
 
     def _check(self, split: str) -> None:
         if split not in self.splits():

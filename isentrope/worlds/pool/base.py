@@ -1,5 +1,6 @@
 """The interface of a task pool, and the base class of all pools.
 
+tasks = open_tasks("household", {}, count=64, workers=4, step_seconds=30.0)
 views = tasks.start({0: instance, 1: instance})     # all together: slot -> View, or the Failure that ended it
 steps = tasks.step({0: "look", 1: "inventory"})     # slot -> Step, or Failure
 
@@ -12,6 +13,7 @@ tasks.receive(wait=False)                           # what has been answered so 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -26,11 +28,10 @@ class TaskPool(ABC):
     def __init__(self, world: World, count: int) -> None:
         if count < 1:
             raise TaskError(f"a pool needs at least one slot, not {count}")
-        self._world = world
-        self._count = count
-        self._open = True
+        self._world, self._count, self._open = world, count, True
         self._under_way: set[int] = set()
         self._answered: dict[int, Result] = {}  # and not yet given to anybody
+        self._noted: Counter[str] = Counter()
 
     @abstractmethod
     def _begin(self, command: Command, arguments: Mapping[int, Any]) -> None:
@@ -100,7 +101,13 @@ class TaskPool(ABC):
 
     def notes(self) -> dict[str, float]:
         """What has happened to those who play the tasks since this was asked last; nothing, usually."""
-        return {}
+        now = self._happened()
+        since, self._noted = now - self._noted, now
+        return {name: float(value) for name, value in since.items()}
+
+    def _happened(self) -> Counter[str]:
+        """The same since the beginning."""
+        return Counter()
 
     def close(self) -> None:
         self._open = False

@@ -1,13 +1,8 @@
 """Opens a pool of tasks for the rollout runner: in this process, in its threads, or in worker processes.
 
-    tasks = open_tasks("household", {}, count=64, workers=4, step_seconds=30.0)
-    views = tasks.start({0: instance, 1: instance})     # slot -> View, or the Failure that ended it
-    steps = tasks.step({0: "look", 1: "inventory"})     # slot -> Step, or Failure
-    tasks.close()
-
 A slot that fails ends its own episode and nothing else. A worker that hangs or dies is replaced, and the other
 episodes that it was playing are brought back by playing them again. Tasks behind HTTP are tasks in threads, each of
-which talks to a server (remote.py). `send` and `receive` do the same without waiting (base.py).
+which talks to a server (remote.py). How a pool is used says base.py.
 """
 
 from __future__ import annotations
@@ -65,14 +60,9 @@ def open_world(task: TaskSettings) -> World:
 
 
 def open_tasks(
-    world_name: str,
-    options: Mapping[str, Any],
-    count: int,
-    workers: int,
-    step_seconds: float,
-    where: str = "auto",
+    world_name: str, options: Mapping[str, Any], count: int, workers: int, step_seconds: float, where: str = "auto",
     world: World | None = None,
-) -> LocalTasks | ThreadTasks | WorkerTasks:
+) -> LocalTasks | ThreadTasks | WorkerTasks:  # fmt: skip
     """`count` slots, played where `where` says: by default in `workers` processes, or in this one if
     that is 0 and the world does not ask for more. `world` is used if given, and closed with the pool."""
     if world is None:

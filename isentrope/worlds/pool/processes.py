@@ -18,7 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -70,34 +70,26 @@ def _exit_with_parent() -> None:
         os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
+@dataclass(frozen=True)
+class Request:
+    """Something to ask of a worker. With `mark` it was asked before, and this was the answer."""
+
+    command: Command
+    slot: int
+    argument: Instance | str
+    mark: int | None = None
+
+
 @dataclass
 class Replay:
-    """One episode: how it began, the actions since, and a mark of each answer.
+    """One episode: its requests so far, each with the mark of its answer.
 
     A task is deterministic given the instance and the actions. So an episode of another slot is not lost with its
     worker: a new one plays it again up to where it was. Where an answer differs from the first time, it is given up.
     """
 
-    instance: Instance
     generation: int  # of the worker that holds its state
-    actions: list[str] = field(default_factory=list[str])
-    marks: list[int] = field(default_factory=list[int])
-
-    def requests(self, slot: int) -> list[Request]:
-        """All requests of the episode so far, with the answers expected."""
-        steps = zip(self.actions, self.marks[1:], strict=True)
-        start = Request("start", slot, self.instance, self.marks[0])
-        return [start, *(Request("step", slot, action, mark) for action, mark in steps)]
-
-
-@dataclass(frozen=True)
-class Request:
-    """Something to ask of a worker. With `mark` it was asked before, and this was the answer."""
-
-    command: str  # "start" or "step"
-    slot: int
-    argument: Instance | str
-    mark: int | None = None
+    requests: list[Request] = field(default_factory=list[Request])
 
 
 def mark_of(result: View | Step) -> int:
@@ -119,9 +111,7 @@ class WorkerProcess:
     """The trainer's side of one worker: hands it work, watches the clock, and replaces the process when it fails."""
 
     def __init__(self, world_name: str, options: dict[str, Any], step_seconds: float, replayable: bool = True) -> None:
-        self._arguments = (world_name, options)
-        self._step_seconds = step_seconds
-        self._replayable = replayable
+        self._arguments, self._step_seconds, self._replayable = (world_name, options), step_seconds, replayable
         self.generation = 0
         self.epitaph = ""  # how the last generation ended
         self.replaced = self.replayed = 0
@@ -213,7 +203,7 @@ class WorkerProcess:
             self._script.append(request)
         elif self._replayable:
             self.replayed += 1
-            self._script.extend([*episode.requests(request.slot), request])
+            self._script.extend([*episode.requests, request])
         else:
             self._give_up(request.slot, "worker_died", f"lost with its worker: {self.epitaph}")
 
@@ -231,13 +221,11 @@ class WorkerProcess:
         self.results[request.slot] = result
         if isinstance(result, Failure):
             self._replays.pop(request.slot, None)
-        elif request.command == "start":
-            instance = cast("Instance", request.argument)
-            self._replays[request.slot] = Replay(instance, self.generation, marks=[mark_of(result)])
-        elif request.slot in self._replays:
-            episode = self._replays[request.slot]
-            episode.actions.append(str(request.argument))
-            episode.marks.append(mark_of(result))
+            return
+        if request.command == "start":
+            self._replays[request.slot] = Replay(self.generation)
+        if request.slot in self._replays:
+            self._replays[request.slot].requests.append(replace(request, mark=mark_of(result)))
 
     def _give_up(self, slot: int, kind: FailureKind, detail: str) -> None:
         self.results[slot] = Failure(kind, detail[:MAX_DETAIL])
@@ -312,20 +300,14 @@ class WorkerTasks(TaskPool):
     """The pool: slot s is played by worker s modulo the number of workers. All workers come up at the same time."""
 
     def __init__(
-        self,
-        world_name: str,
-        options: Mapping[str, Any],
-        count: int,
-        workers: int,
-        step_seconds: float,
+        self, world_name: str, options: Mapping[str, Any], count: int, workers: int, step_seconds: float,
         world: World | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         # wrong options are the user's to hear of now, not a worker's to die of
         super().__init__(world or make_world(world_name, options), count)
         number = max(1, min(workers, count))
         replayable = bool(getattr(self._world, "replayable", True))
         self._workers = [WorkerProcess(world_name, dict(options), step_seconds, replayable) for _ in range(number)]
-        self._told: Counter[str] = Counter()
         while coming := [worker for worker in self._workers if worker.busy]:
             listen(coming, wait=True)  # until all are ready
         broken = [worker.epitaph for worker in self._workers if worker.epitaph]
@@ -333,13 +315,9 @@ class WorkerTasks(TaskPool):
             self.close()
             raise TaskError(f"the worker processes for {world_name} did not start: {broken[0]}")
 
-    def notes(self) -> dict[str, float]:
-        now = Counter(
-            workers_replaced=sum(worker.replaced for worker in self._workers),
-            replayed=sum(worker.replayed for worker in self._workers),
-        )
-        since, self._told = now - self._told, now
-        return {name: float(value) for name, value in since.items()}
+    def _happened(self) -> Counter[str]:
+        replaced, replayed = zip(*((worker.replaced, worker.replayed) for worker in self._workers), strict=True)
+        return Counter(workers_replaced=sum(replaced), replayed=sum(replayed))
 
     def close(self) -> None:
         if not self._open:

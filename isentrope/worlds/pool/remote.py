@@ -161,7 +161,6 @@ class RemoteWorld:
         self.name, self.kinds = found.name, found.kinds
         self._sizes = dict(found.splits)
         self._instances: dict[tuple[str, int], Instance] = {}
-        self._told = 0
 
     def _check(self, world: str, options: Mapping[str, Any]) -> None:
         """The run records its world and options, so those of the server must be the same."""
@@ -226,11 +225,6 @@ class RemoteWorld:
             return self._near.expert(seed)
         except TaskError:
             return None
-
-    def notes(self) -> dict[str, float]:
-        """Servers lost since this was asked last."""
-        since, self._told = self.fleet.lost_count - self._told, self.fleet.lost_count
-        return {"servers_lost": float(since)} if since else {}
 
     def close(self) -> None:
         self.fleet.close()

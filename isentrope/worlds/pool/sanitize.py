@@ -57,13 +57,8 @@ def sanitize_view(view: Any) -> View:
     if not isinstance(view, View):
         raise Garbage(f"the task gave a {type(view).__name__} where a View was expected")
     mended = {code for code in view.mended if code in MENDED} if view.mended else set[str]()
-    return View(
-        text=_text(view.text, mended),
-        admissible=_actions(view.admissible, mended),
-        goal=_text(view.goal, mended),
-        rules=_text(view.rules, mended),
-        mended=_in_order(mended),
-    )
+    text, admissible = _text(view.text, mended), _actions(view.admissible, mended)
+    return View(text, admissible, _text(view.goal, mended), _text(view.rules, mended), _in_order(mended))
 
 
 @_guarded
@@ -73,15 +68,12 @@ def sanitize_step(step: Any) -> Step:
     view = sanitize_view(step.view)
     mended = set(view.mended)
     info = _info(step.info, mended)
+    if len(mended) > len(view.mended):
+        view = replace(view, mended=_in_order(mended))
     return Step(
-        view=replace(view, mended=_in_order(mended)) if len(mended) > len(view.mended) else view,
-        reward=_reward(step.reward),
-        terminated=_flag(step.terminated, "terminated"),
-        truncated=_flag(step.truncated, "truncated"),
-        success=_flag(step.success, "success"),
-        valid=_flag(step.valid, "valid"),
-        info=info,
-    )
+        view, _reward(step.reward), _flag(step.terminated, "terminated"), _flag(step.truncated, "truncated"),
+        _flag(step.success, "success"), _flag(step.valid, "valid"), info,
+    )  # fmt: skip
 
 
 def _in_order(mended: set[str]) -> tuple[str, ...]:
@@ -128,10 +120,6 @@ def _actions(actions: Any, mended: set[str]) -> tuple[str, ...] | None:
     kept: list[str] = []
     total = 0
     for action in actions:
-        if type(action) is str and action.isascii() and total + len(action) < MAX_TEXT:
-            total += len(action) + 1
-            kept.append(action)
-            continue
         if not isinstance(action, str):
             raise Garbage(f"the task gave a {type(action).__name__} where an action was expected")
         total += str.__len__(action) + 1

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import TaskError
 
-# what an agent is told
-
 _SITUATION = (
     "You carry out one science task in a simulated house with a kitchen, a workshop, a greenhouse, a foundry and other "
     "rooms. You walk through doors, handle things, heat, cool and mix substances, measure, grow plants, and wait for "
@@ -47,7 +45,6 @@ def rules(electrical: bool, teleport: bool) -> str:
 
 
 SPLITS = ("train", "dev", "test")
-
 VARIATIONS = {  # a topic after the other
     "boil": 30, "melt": 30, "freeze": 30, "change-the-state-of-matter-of": 30,
     "use-thermometer": 540, "measure-melting-point-known-substance": 436,
@@ -63,7 +60,6 @@ VARIATIONS = {  # a topic after the other
     "inclined-plane-friction-unnamed-surfaces": 162,
     "mendelian-genetics-known-plant": 120, "mendelian-genetics-unknown-plant": 480,
 }  # fmt: skip
-
 TASKS = tuple(VARIATIONS)
 
 

@@ -8,41 +8,29 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import lru_cache
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Instance, Move, View
 from isentrope.worlds.scienceworld.simulator import Machines, Simulator
 
-_WORDS = (
-    (r"teleport to (.+)", "I go straight to the {0}."),
-    (r"go (?:to )?(.+)", "I go on to the {0}."),
+_WORDS = (  # the first form that fits
+    (r"teleport to (.+)", "I go straight to the {0}."), (r"go (?:to )?(.+)", "I go on to the {0}."),
     (r"open (door .+)", "To get through I open the {0}."),
-    (r"open (.+)", "I open the {0}."),
-    (r"close (.+)", "I close the {0}."),
-    (r"look around", "I look at what is in this room."),
-    (r"(?:look at|examine) (.+)", "I check the {0}."),
-    (r"look in (.+)", "I check what is in the {0}."),
-    (r"inventory", "I check what I carry."),
-    (r"read (.+)", "I read the {0}."),
-    (r"pick up (.+)", "I need the {0}. I take it along."),
-    (r"(?:put down|drop) (.+)", "I put the {0} down here."),
-    (r"move (.+) to (.+)", "I put the {0} in or on the {1}."),
+    (r"(open|close|read|disconnect|eat|flush) (.+)", "I {0} the {1}."),
+    (r"look around", "I look at what is in this room."), (r"look in (.+)", "I check what is in the {0}."),
+    (r"(?:look at|examine) (.+)", "I check the {0}."), (r"inventory", "I check what I carry."),
+    (r"pick up (.+)", "I need the {0}. I take it along."), (r"(?:put down|drop) (.+)", "I put the {0} down here."),
+    (r"move (.+) to (.+)", "I put the {0} in or on the {1}."), (r"mix (.+)", "I mix what is in the {0}."),
     (r"pour (.+) in(?:to)? (.+)", "I pour the {0} into the {1}."),
     (r"dunk (.+) in(?:to)? (.+)", "I fill the {0} from the {1}."),
-    (r"mix (.+)", "I mix what is in the {0}."),
-    (r"activate (.+)", "I switch the {0} on."),
-    (r"deactivate (.+)", "I switch the {0} off."),
+    (r"activate (.+)", "I switch the {0} on."), (r"deactivate (.+)", "I switch the {0} off."),
     (r"use (.+) on (.+)", "I use the {0} on the {1}."),
     (r"connect (.+) to (.+)", "For the circuit I connect the {0} to the {1}."),
-    (r"disconnect (.+)", "I disconnect the {0}."),
     (r"focus on (.+)", "The {0} is what the task asks for. I focus on it."),
-    (r"eat (.+)", "I eat the {0}."),
-    (r"flush (.+)", "I flush the {0}."),
-    (r"wait1", "This takes a little time. I wait one step."),
-    (r"wait.*", "This takes time. I wait."),
+    (r"wait1", "This takes a little time. I wait one step."), (r"wait.*", "This takes time. I wait."),
     (r"\d+", "Several things could be meant. I choose number {whole}."),
-)
+)  # fmt: skip
 _TASK = re.compile(r"Your task is to (.+?)(?:\.\s|\.?$)", re.DOTALL)
 
 
@@ -59,14 +47,7 @@ def thought(action: str, goal: str, first: bool) -> str:
 
 KEPT = 2000  # solutions
 LOST = Move("I know no solution from here. I look around.", "look around")
-
-
-@dataclass(frozen=True)
-class Solution:
-    """The actions up to the end of the task, and what is seen before each."""
-
-    actions: tuple[str, ...]
-    seen: tuple[str, ...]
+Solution = list[tuple[str, str]]  # (action, what is seen before it), up to the end of the task
 
 
 class Solver:
@@ -75,21 +56,17 @@ class Solver:
     def __init__(self, machines: Machines, simplifications: str) -> None:
         self._machines = machines
         self._simplifications = simplifications
-        self._known: dict[tuple[str, int], Solution] = {}
+        self._known = lru_cache(KEPT)(self._played)
         self._simulator: Simulator | None = None
         self._lock = threading.Lock()
 
     def solution(self, task: str, variation: int) -> Solution:
         with self._lock:
-            if (task, variation) not in self._known:
-                while len(self._known) >= KEPT:
-                    del self._known[next(iter(self._known))]
-                try:
-                    self._known[task, variation] = self._played(task, variation)
-                except TaskError:  # its process may have died of something else: once more, in a new one
-                    self._simulator = None
-                    self._known[task, variation] = self._played(task, variation)
-            return self._known[task, variation]
+            try:
+                return self._known(task, variation)
+            except TaskError:  # its process may have died of something else: once more, in a new one
+                self._simulator = None
+                return self._known(task, variation)
 
     def _played(self, task: str, variation: int) -> Solution:
         """The gold path goes on after the task is done; played once, it is known where to stop."""
@@ -103,7 +80,7 @@ class Solver:
             if reading.completed or reading.score < 0:
                 break
             seen.append(reading.text)
-        return Solution(tuple(path[: len(seen)]), tuple(seen))
+        return list(zip(path, seen, strict=False))
 
 
 class GoldExpert:
@@ -119,8 +96,8 @@ class GoldExpert:
 
     def act(self, view: View) -> Move:
         turn, solution = self._turn, self._solution
-        if turn >= len(solution.actions) or not view.text.startswith(solution.seen[turn]):
+        if turn >= len(solution) or not view.text.startswith(solution[turn][1]):
             return LOST
         self._turn += 1
-        action = solution.actions[turn]
+        action = solution[turn][0]
         return Move(thought(action, view.goal, first=turn == 0), action)

@@ -13,8 +13,7 @@ from isentrope.worlds.contract import Expert, Instance, Step, View
 from isentrope.worlds.registry import require, require_program
 from isentrope.worlds.scienceworld.catalogue import SPLITS, checked_tasks, dealt, is_electrical, rules
 from isentrope.worlds.scienceworld.expert import GoldExpert, Solver
-from isentrope.worlds.scienceworld.jvm import HOW_TO_GET_JAVA
-from isentrope.worlds.scienceworld.simulator import Machines, Reading, Simulator
+from isentrope.worlds.scienceworld.simulator import HOW_TO_GET_JAVA, Machines, Reading, Simulator
 
 SIMPLIFICATIONS = ("teleportAction", "openDoors", "openContainers", "noElectricalAction", "selfWateringFlowerPots")
 _NOT_UNDERSTOOD = ("No known action matches that input.", "Unknown action. ")
@@ -65,13 +64,15 @@ class ScienceWorld:
         self.threads = 2 * jvms  # while one waits for its process, another is served
         self.deterministic = self.replayable = self.options.repeatable
         self.machines = Machines(jvms, self.options.memory, self.options.call_seconds, self.options.repeatable)
-        self._dealt: dict[str, list[tuple[str, int]]] = {}
+        self._games = {split: dealt(self.kinds, split, self.options.variations) for split in SPLITS}
 
     def splits(self) -> Sequence[str]:
         return SPLITS
 
     def size(self, split: str) -> int:
-        return len(self._games(split))
+        if split not in SPLITS:
+            raise TaskError(f"ScienceWorld has no split {split!r}; it has {', '.join(SPLITS)}")
+        return len(self._games[split])
 
     def instance(self, split: str, index: int) -> Instance:
         return Instance(self.name, split, index, self._game(split, index)[0])
@@ -96,18 +97,11 @@ class ScienceWorld:
     def close(self) -> None:
         self.machines.close()
 
-    def _games(self, split: str) -> list[tuple[str, int]]:
-        if split not in SPLITS:
-            raise TaskError(f"ScienceWorld has no split {split!r}; it has {', '.join(SPLITS)}")
-        if split not in self._dealt:
-            self._dealt[split] = dealt(self.kinds, split, self.options.variations)
-        return self._dealt[split]
-
     def _game(self, split: str, index: int) -> tuple[str, int]:
-        games = self._games(split)
-        if not 0 <= index < len(games):
-            raise TaskError(f"there is no game number {index} in {split!r}: these {len(games)} are numbered from 0")
-        return games[index]
+        size = self.size(split)
+        if not 0 <= index < size:
+            raise TaskError(f"there is no game number {index} in {split!r}: these {size} are numbered from 0")
+        return self._games[split][index]
 
 
 class ScienceWorldTask:
@@ -122,10 +116,8 @@ class ScienceWorldTask:
         self._playing = False
         if self._simulator is None or self._simulator.jvm.fault:
             self._simulator = self._world.machines.take()
-        options = self._world.options
-        self._goal, reading = self._simulator.load(
-            instance.kind, self._world.variation(instance), options.simplifications
-        )
+        variation, simplifications = self._world.variation(instance), self._world.options.simplifications
+        self._goal, reading = self._simulator.load(instance.kind, variation, simplifications)
         self._score, self._lowest = reading.score, reading.score - 100
         teleport = "teleportAction" in self._simulator.simplified
         self._rules = rules("noElectricalAction" not in self._simulator.simplified, teleport)

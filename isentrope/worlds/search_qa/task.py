@@ -7,14 +7,17 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Instance, Move, Step, View
 from isentrope.worlds.search_qa.generated import RELATIONS, Relation
-from isentrope.worlds.search_qa.passages import Hit, clean
+from isentrope.worlds.search_qa.passages import clean
 from isentrope.worlds.search_qa.questions import Question
+
+if TYPE_CHECKING:
+    from isentrope.worlds.search_qa.world import SearchQAWorld
 
 # Experts for warm-up data: one that reads what it finds in the generated library, and one that knows the solution.
 
@@ -30,14 +33,12 @@ class Searcher:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(f"searcher {seed}")
-        self._read: dict[str, str] = {}
-        self._chain: list[Relation] = []
-        self._subject = ""
-        self._queries: list[str] = []
 
     def start(self, view: View, instance: Instance) -> None:
-        self._read, self._queries = {}, []
+        self._read: dict[str, str] = {}
+        self._queries: list[str] = []
         self._question = view.goal.removeprefix("Question: ")
+        self._subject: str
         self._subject, self._chain = understood(self._question)
 
     def act(self, view: View) -> Move:
@@ -70,15 +71,14 @@ class Searcher:
 class Solver:
     """Knows the question's golden answer and the titles of the passages that hold it: searches for these, answers."""
 
-    def __init__(self, question_of: Callable[[Instance], Question], most: int) -> None:
-        self._question_of, self._most = question_of, most
-        self._plan: list[Move] = []
+    def __init__(self, world: SearchQAWorld) -> None:
+        self._world = world
 
     def start(self, view: View, instance: Instance) -> None:
-        question = self._question_of(instance)
+        question, most = self._world.question(instance), self._world.options.max_searches
         titles = list(question.titles) or [question.text]
-        if self._most and len(titles) > self._most:  # the rest go into the last search
-            titles = [*titles[: self._most - 1], " ".join(titles[self._most - 1 :])]
+        if most and len(titles) > most:  # the rest go into the last search
+            titles = [*titles[: most - 1], " ".join(titles[most - 1 :])]
         answer = question.answers[0]
         self._plan = [Move(f"I look for what is known about {title}.", f"search[{title}]") for title in titles]
         self._plan.append(Move(f"From what I have read, the answer is {answer}.", f"answer[{answer}]"))
@@ -186,27 +186,16 @@ def best_f1(answer: str, golden: Sequence[str]) -> float:
     return max((f1(answer, one) for one in golden), default=0.0)
 
 
-@dataclass(frozen=True)
-class Limits:
-    searches: int  # in an episode; 0: as many as you like
-    passage_chars: int
-    by_words: bool = False  # the reward is F1, not exact match
-
-
 class SearchQATask:
     """Plays one question at a time. An answer ends the episode."""
 
-    def __init__(
-        self, question_of: Callable[[Instance], Question], search: Callable[[str], list[Hit]], limits: Limits
-    ) -> None:
-        self._question_of, self._search, self._limits = question_of, search, limits
+    def __init__(self, world: SearchQAWorld) -> None:
+        self._world, self._options = world, world.options
         self._question: Question | None = None
-        self._searches = 0
-        self._seen: set[str] = set()
 
     def start(self, instance: Instance) -> View:
-        self._question = self._question_of(instance)
-        self._searches, self._seen = 0, set()
+        self._question = self._world.question(instance)
+        self._searches, self._seen = 0, set[str]()
         return self._view(self._question, f"Nothing has been searched yet.{self._left()}")
 
     def step(self, action: str) -> Step:
@@ -218,13 +207,13 @@ class SearchQATask:
             return Step(self._view(question, words), valid=False)
         if said == "answer":
             return self._answered(question, words)
-        if self._limits.searches and self._searches >= self._limits.searches:
+        if 0 < self._options.max_searches <= self._searches:
             text = "There are no searches left. Give your answer with answer[the answer]."
             return Step(self._view(question, text), valid=False)
-        hits = self._search(words)
+        hits = self._world.search(words)
         self._searches += 1
         self._seen.update(hit.passage.title for hit in hits)
-        lines = [hit.passage.shown(number, self._limits.passage_chars) for number, hit in enumerate(hits, start=1)]
+        lines = [hit.passage.shown(number, self._options.passage_chars) for number, hit in enumerate(hits, start=1)]
         text = "\n".join(lines) if lines else "Nothing was found."
         return Step(self._view(question, f"{text}\n{self._left().strip()}".strip()), info={"found": float(len(hits))})
 
@@ -237,20 +226,16 @@ class SearchQATask:
         if question.titles:
             info["recall"] = len(self._seen.intersection(question.titles)) / len(question.titles)
         self._question = None
-        return Step(
-            self._view(question, "The answer is right." if right else "The answer is not right."),
-            reward=f1 if self._limits.by_words else float(right),
-            terminated=True,
-            success=right,
-            info=info,
-        )
+        view = self._view(question, "The answer is right." if right else "The answer is not right.")
+        reward = f1 if self._options.reward == "f1" else float(right)
+        return Step(view, reward, terminated=True, success=right, info=info)
 
     def _left(self) -> str:
-        left = self._limits.searches - self._searches
-        return f" Searches left: {left}." if self._limits.searches else ""
+        most = self._options.max_searches
+        return f" Searches left: {most - self._searches}." if most else ""
 
     def _view(self, question: Question, text: str) -> View:
-        return View(text, None, f"Question: {question.text}", rules(self._limits.searches))
+        return View(text, None, f"Question: {question.text}", rules(self._options.max_searches))
 
 
 def rules(most: int) -> str:

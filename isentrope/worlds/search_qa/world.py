@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -15,9 +15,8 @@ from isentrope.worlds.registry import Needs
 from isentrope.worlds.search_qa import generated
 from isentrope.worlds.search_qa.passages import Hit
 from isentrope.worlds.search_qa.questions import Question, find_corpus, read_sets
-from isentrope.worlds.search_qa.remote import Remote
-from isentrope.worlds.search_qa.retrievers import KINDS, Retriever, index_of, open_corpus, over
-from isentrope.worlds.search_qa.task import Limits, Searcher, SearchQATask, Solver
+from isentrope.worlds.search_qa.retrievers import KINDS, Remote, Retriever, index_of, open_corpus, over
+from isentrope.worlds.search_qa.task import Searcher, SearchQATask, Solver
 
 NEEDS = {
     "bm25": Needs("search", ("bm25s", "Stemmer")),
@@ -55,15 +54,14 @@ class SearchQAWorld:
         self._retriever: Retriever | None = None
         self.threads = 0 if self.options.retriever in KINDS else THREADS
         self._check_options()
+        self._questions: Mapping[str, Sequence[tuple[str, Question]]]  # by split, each with its kind
         if self.options.data:
             sets = read_sets(Path(self.options.data).expanduser(), self.options.sets)
             self._questions = {split: mixed(by_name) for split, by_name in sets.items()}
             if self.options.retriever in KINDS:  # here and not in a worker's first step, which has to be quick
                 index_of(self._corpus(), self.options.retriever, self.options.cache)
         else:
-            self._questions = {
-                s: list(asked) for s, asked in generated.library(self.options.passages).questions.items()
-            }
+            self._questions = generated.library(self.options.passages).questions
         self.kinds = tuple(sorted({kind for asked in self._questions.values() for kind, _ in asked}))
 
     def splits(self) -> Sequence[str]:
@@ -85,16 +83,14 @@ class SearchQAWorld:
         return self.question(instance).text
 
     def open(self) -> SearchQATask:
-        options = self.options
         self.retriever()
-        limits = Limits(options.max_searches, options.passage_chars, by_words=options.reward == "f1")
-        return SearchQATask(self.question, self.search, limits)
+        return SearchQATask(self)
 
     def expert(self, seed: int) -> Expert | None:
         if not self.options.data:
             return Searcher(seed)
         if any(question.titles for asked in self._questions.values() for _, question in asked):
-            return Solver(self.question, self.options.max_searches)
+            return Solver(self)
         return None
 
     def search(self, query: str) -> list[Hit]:

@@ -1,4 +1,5 @@
-"""Keeps the shop's stock on disk: products in a database, the search index and the goals beside it.
+"""Keeps the shop's stock on disk: products in a database, the search index and the goals beside it. Its search can be
+compared with rankings recorded from another engine.
 
 It is built once from the official files, in bounded memory, and found again by the files' sizes and samples of their
 contents. A catalogue that is half built is never seen: it is written under another name and renamed at the end.
@@ -8,15 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sqlite3
 import tempfile
 import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +28,12 @@ from isentrope.worlds.files import built, cache_folder, progress
 from isentrope.worlds.webshop.products import Product, from_plain
 from isentrope.worlds.webshop.reward import Goal, count_attributes, goal_count, goal_of, shuffled, weight
 from isentrope.worlds.webshop.search import IndexBuilder, Search
-from isentrope.worlds.webshop.sources import Notes, opened, read_products
+from isentrope.worlds.webshop.sources import Notes, generated_products, opened, read_products
 
 VERSION = 1  # of what is stored; raise it when that changes, and old folders are no longer found
 _TABLES = """
+PRAGMA journal_mode=OFF;
+PRAGMA synchronous=OFF;
 CREATE TABLE products (position INTEGER PRIMARY KEY, asin TEXT UNIQUE, data BLOB);
 CREATE TABLE terms (term TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID;
 """
@@ -87,8 +92,6 @@ class Catalogue:
 def build(folder: Path, products: Iterable[Product], finishing: Callable[[float], None] = lambda share: None) -> None:
     """Write a catalogue into a folder, which must exist."""
     database = sqlite3.connect(folder / "shop.sqlite")
-    database.execute("PRAGMA journal_mode=OFF")
-    database.execute("PRAGMA synchronous=OFF")
     database.executescript(_TABLES)
     index = IndexBuilder(folder)
     owners, starts = array("i"), array("q", [0])
@@ -141,8 +144,6 @@ def file_mark(path: Path) -> str:
 
 def open_generated() -> Catalogue:
     """The catalogue that comes with the package. It is made in a moment, so nothing is left behind."""
-    from isentrope.worlds.webshop.sources import generated_products
-
     with tempfile.TemporaryDirectory(prefix="isentrope-webshop-") as folder:
         build(Path(folder), generated_products())
         return Catalogue(Path(folder), in_memory=True)
@@ -154,33 +155,28 @@ def open_official(products: str, attributes: str = "", human: str = "", to_play:
     paths = [source, _beside(source, attributes, to_play and not human), _existing("human", human) if human else None]
     marks = "".join(f"{file_mark(path)} " if path else "none " for path in paths)
     key = f"v{VERSION}-{hashlib.sha256(marks.encode()).hexdigest()[:20]}"
-
-    def write(folder: Path) -> None:
-        from rich.progress import BarColumn, TextColumn
-
-        with progress(TextColumn("{task.description}", markup=False), BarColumn()) as shown:
-            bar = shown.add_task(f"reading {source.name}", total=1.0)
-
-            def show(text: str, share: float) -> None:
-                shown.update(bar, description=text, completed=share)
-
-            notes = Notes(folder / "notes.sqlite", paths[1], paths[2])
-            with opened(source) as file:
-                counted = _counted(source, notes, file, show)
-                build(folder, counted, lambda share: show("writing the search index", share))
-            notes.close()
-            (folder / "notes.sqlite").unlink()
-
-    return Catalogue(cached(key, write))
+    return Catalogue(cached(key, lambda folder: _write(folder, source, *paths[1:])))
 
 
-def _counted(source: Path, notes: Notes, file: IO[bytes], show: Callable[[str, float], None]) -> Iterator[Product]:
-    size = source.stat().st_size
-    for number, product in enumerate(read_products(source, notes, file)):
-        if number % 500 == 0:
-            share = file.tell() / size if source.suffix != ".zst" else 0.0
-            show(f"reading {source.name}: {number:,} products", share)
-        yield product
+def _write(folder: Path, source: Path, attributes: Path | None, human: Path | None) -> None:
+    from rich.progress import BarColumn, TextColumn
+
+    with progress(TextColumn("{task.description}", markup=False), BarColumn()) as shown, opened(source) as file:
+        bar, size = shown.add_task(f"reading {source.name}", total=1.0), source.stat().st_size
+        notes = Notes(folder / "notes.sqlite", attributes, human)
+
+        def counted() -> Iterator[Product]:
+            for number, product in enumerate(read_products(source, notes, file)):
+                if number % 500 == 0:
+                    share = file.tell() / size if source.suffix != ".zst" else 0.0
+                    shown.update(bar, description=f"reading {source.name}: {number:,} products", completed=share)
+                yield product
+
+        build(
+            folder, counted(), lambda share: shown.update(bar, description="writing the search index", completed=share)
+        )
+        notes.close()
+        (folder / "notes.sqlite").unlink()
 
 
 def _existing(option: str, path: str) -> Path:
@@ -207,3 +203,58 @@ def _beside(products: Path, attributes: str, needed: bool) -> Path | None:
         f"no items_ins_v2{ending}.json beside {products}: it holds the instructions; name it with "
         "task.options.attributes, or give people's instructions with task.options.human"
     )
+
+
+DEPTH = 10
+_ASIN = re.compile(r"\w{1,10}")
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What the shop's search finds for a query, beside what another engine was recorded to find."""
+
+    query: str
+    recorded: tuple[str, ...]  # ASINs, best first, at most DEPTH
+    ours: tuple[str, ...]
+
+    @property
+    def same_first(self) -> bool:
+        return self.recorded[:1] == self.ours[:1]
+
+    @property
+    def overlap(self) -> float:
+        """Share of the longer ranking that stands in the other one too, in whatever order."""
+        longer = max(len(self.recorded), len(self.ours))
+        return len(set(self.recorded) & set(self.ours)) / longer if longer else 1.0
+
+
+def compare(catalogue: Catalogue, rankings: Iterable[tuple[str, tuple[str, ...]]]) -> Iterator[Ranking]:
+    """As many results as were recorded, up to DEPTH; a recording without results means that there are none."""
+    for query, recorded in rankings:
+        depth = min(DEPTH, len(recorded)) or DEPTH
+        ours = tuple(catalogue.product(position).asin for position in catalogue.search(query, depth))
+        yield Ranking(query, recorded[:DEPTH], ours)
+
+
+def read_rankings(path: Path) -> list[tuple[str, tuple[str, ...]]]:
+    """One query a line: the query, a tab, then ASINs in order, with blanks or tabs between them."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TaskError(f"could not read the rankings {path}: {error}") from error
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        query, tab, rest = line.partition("\t")
+        asins = tuple(rest.split())
+        wrong = next((asin for asin in asins if not _ASIN.fullmatch(asin)), None)
+        if not tab or wrong is not None:
+            what = "there is no tab in it" if not tab else f"{wrong!r:.40} is no ASIN"
+            raise TaskError(
+                f"{path}, line {number}: {what}; expected a query, a tab and ASINs separated by blanks or tabs"
+            )
+        found.append((query, asins))
+    if not found:
+        raise TaskError(f"{path} holds no ranking; expected lines of a query, a tab and ASINs")
+    return found

@@ -50,10 +50,8 @@ class Product:
     def combinations(self) -> list[dict[str, str]]:
         """Every choice of one value per option, option names in alphabetical order."""
         names = sorted(self.options)
-        return [
-            dict(zip(names, values, strict=True))
-            for values in itertools.product(*(self.options[name] for name in names))
-        ]
+        choices = itertools.product(*(self.options[name] for name in names))
+        return [dict(zip(names, values, strict=True)) for values in choices]
 
     def plain(self) -> dict[str, Any]:
         """As plain data, ready for JSON."""
@@ -62,16 +60,16 @@ class Product:
 
 def from_plain(data: Mapping[str, Any]) -> Product:
     """The product that `plain` gave, after a trip through JSON."""
-    fields: dict[str, Any] = dict(data)
-    for name in ("bullets", "attributes"):
-        fields[name] = tuple(fields[name])
-    fields["options"] = {name: tuple(values) for name, values in fields["options"].items()}
-    fields["reviews"] = tuple(tuple(review) for review in fields["reviews"])
-    fields["wishes"] = tuple(
-        Wish(wish["text"], tuple(wish["attributes"]), None if wish["options"] is None else tuple(wish["options"]))
-        for wish in fields["wishes"]
-    )
+    fields: dict[str, Any] = _with_tuples(data)
+    fields["wishes"] = tuple(Wish(**wish) for wish in fields["wishes"])
     return Product(**fields)
+
+
+def _with_tuples(value: Any) -> Any:
+    """The same with tuples for lists, at any depth."""
+    if isinstance(value, dict):
+        return {name: _with_tuples(one) for name, one in cast(Record, value).items()}
+    return tuple(map(_with_tuples, cast("list[Any]", value))) if isinstance(value, list) else value
 
 
 def read_product(record: Record, wishes: tuple[Wish, ...], attributes: tuple[str, ...] | None) -> Product | None:
@@ -109,14 +107,11 @@ def draw_price(asin: str, prices: Sequence[float]) -> float:
 
 def _prices(pricing: Any) -> tuple[float, ...]:
     """`"$5.99 - $1,099.00"` in the raw file, `[5.99, 1099.0]` in a processed one."""
+    numbers: list[Any] = cast("list[Any]", pricing) if isinstance(pricing, list) else []
     if isinstance(pricing, str):
         found = [_NUMBER.search(part) for part in pricing.split("$")[1:]]
-        numbers = [float(one[0].replace(",", "")) for one in found if one is not None]
-    elif isinstance(pricing, list):
-        numbers = [float(one) for one in cast("list[Any]", pricing)]
-    else:
-        numbers = []
-    return tuple(numbers) or (NO_PRICE,)
+        numbers = [one[0].replace(",", "") for one in found if one is not None]
+    return tuple(map(float, numbers)) or (NO_PRICE,)
 
 
 def _options(record: Record) -> dict[str, tuple[str, ...]]:
@@ -132,13 +127,8 @@ def _options(record: Record) -> dict[str, tuple[str, ...]]:
 
 
 def _reviews(reviews: Any) -> tuple[tuple[str, str, str], ...]:
-    if not isinstance(reviews, list):
-        return ()
-    return tuple(
-        (
-            str(one.get("title", "")),
-            str(one.get("score", one.get("stars", ""))),
-            str(one.get("body", one.get("review", ""))),
-        )
-        for one in cast("list[Record]", reviews)
-    )
+    found = cast("list[Record]", reviews if isinstance(reviews, list) else [])
+    titles = (str(one.get("title", "")) for one in found)
+    stars = (str(one.get("score", one.get("stars", ""))) for one in found)
+    texts = (str(one.get("body", one.get("review", ""))) for one in found)
+    return tuple(zip(titles, stars, texts, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from array import array
 from collections import Counter
@@ -37,9 +38,7 @@ def price_limit(product: Product) -> float:
 
 def goal_count(product: Product) -> int:
     """How many goals the product has: one per wish with options of its own, else one per combination of options."""
-    combinations = 1
-    for values in product.options.values():
-        combinations *= len(values)
+    combinations = math.prod(map(len, product.options.values()))
     return sum(combinations if wish.options is None else 1 for wish in product.wishes)
 
 
@@ -48,16 +47,13 @@ def goal_of(product: Product, number: int) -> Goal:
     limit = price_limit(product)
     ending = f", and price lower than {limit:.2f} dollars" if limit < NO_LIMIT else ""
     for wish in product.wishes:
-        choices = product.combinations() if wish.options is None else [None]
-        if number >= len(choices):
-            number -= len(choices)
-            continue
-        chosen = choices[number]
-        if chosen is None:
-            return Goal(wish.text + ending, wish.attributes, wish.options or (), limit, product)
-        words = ", and ".join(f"{name}: {value}" for name, value in chosen.items())
-        text = wish.text + (f" with {words}" if words else "") + ending
-        return Goal(text, wish.attributes, tuple(chosen.values()), limit, product)
+        choices = product.combinations() if wish.options is None else [dict[str, str]()]
+        if number < len(choices):
+            words = ", and ".join(f"{name}: {value}" for name, value in choices[number].items())
+            text = wish.text + (f" with {words}" if words else "") + ending
+            options = tuple(choices[number].values()) if wish.options is None else wish.options
+            return Goal(text, wish.attributes, options, limit, product)
+        number -= len(choices)
     raise IndexError(number)
 
 
@@ -122,10 +118,8 @@ def score(goal: Goal, bought: Product, chosen: Iterable[str]) -> Score:
 def type_factor(goal: Goal, bought: Product) -> float:
     wanted = goal.product
     shared = noun_share(wanted.title, bought.title)
-    if shared == 0:
-        return 0.0
     if shared < 0.1:
-        return 0.1
+        return 0.1 if shared else 0.0
     same_query = wanted.query == bought.query
     same_place = len(_places(wanted) & _places(bought)) >= 2
     return 1.0 if same_query or same_place or shared > 0.2 else 0.5
@@ -158,7 +152,7 @@ def colour(value: str) -> str:
 @lru_cache(maxsize=100_000)
 def close(one: str, other: str) -> bool:
     """Whether the words of one text are, nearly, among those of the other. Case and punctuation do not count."""
-    fuzz, utils = _rapidfuzz()
+    fuzz, utils = (require(f"rapidfuzz.{name}", "webshop", "the reward of the webshop") for name in ("fuzz", "utils"))
     return round(fuzz.token_set_ratio(one, other, processor=utils.default_process)) > CLOSE
 
 
@@ -170,11 +164,3 @@ def _places(product: Product) -> set[str]:
 def _nouns(title: str) -> tuple[str, ...]:
     tag: Any = require("textblob.en", "webshop", "the reward of the webshop").tag
     return tuple(word.lower() for word, kind in tag(title) if kind.startswith("NN"))
-
-
-@lru_cache(maxsize=1)
-def _rapidfuzz() -> tuple[Any, Any]:
-    return (
-        require("rapidfuzz.fuzz", "webshop", "the reward of the webshop"),
-        require("rapidfuzz.utils", "webshop", "the reward of the webshop"),
-    )

@@ -5,7 +5,7 @@ StandardTokenizer implements; then possessive 's goes, words are lower-cased, 33
 stemmed by Porter's algorithm. The index is a bm25s index (three arrays: a column of scores per term), so it can be read
 from the disk as it is needed.
 
-To build it: while products stream by, the term counts of each are spooled to files. Then the columns of the score
+To build it: while products stream by, the term counts of each are spooled to a file. Then the columns of the score
 matrix are made, as many at a time as fit into a block, each block by one pass over the spool. What stays in memory is
 the vocabulary, a number per product and one block.
 """
@@ -24,6 +24,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from isentrope.worlds.registry import require
+from isentrope.worlds.search_qa.retrievers import best
 
 _STOP_WORDS = """
 a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
@@ -118,22 +119,18 @@ class Search:
 
     def __call__(self, query: str, count: int) -> list[int]:
         """Positions of the best products, best first; of equally good ones the one that stands first in the file."""
-        found = [self._lookup(term) for term in terms(query[:LONGEST_QUERY])]
-        known = [number for number in found if number is not None]
+        numbers = map(self._lookup, terms(query[:LONGEST_QUERY]))
+        known = [number for number in numbers if number is not None]
         if not known:
             return []
         scores: np.ndarray = self._bm25.get_scores_from_ids(known)
-        candidates = np.flatnonzero(scores > 0)
-        if len(candidates) > count:
-            limit = np.partition(scores[candidates], -count)[-count]
-            candidates = candidates[scores[candidates] >= limit]
-        best = candidates[np.argsort(-scores[candidates], kind="stable")][:count]
-        return [int(position) for position in best]
+        found = np.flatnonzero(scores > 0)
+        return found[best(scores[found], count)].tolist()
 
 
 BLOCK = 4_000_000  # scores made at a time
-_PARTS = {"terms": "i", "documents": "i", "counts": "H"}
 _MOST = 65_535  # of one term in one document: what a count can hold
+_ENTRY = np.dtype([("term", "i4"), ("document", "i4"), ("count", "u2")])  # of the spool
 
 
 def rounded_length(length: int) -> int:
@@ -149,34 +146,27 @@ class IndexBuilder:
     def __init__(self, folder: Path, block: int = BLOCK) -> None:
         self._folder, self._block = folder, block
         self.vocabulary: dict[str, int] = {}
-        self._containing = array("q")  # documents that contain a term
-        self._lengths = array("i")
-        self._total = 0
-        self._spool: dict[str, IO[bytes]] = {name: (folder / f"{name}.spool").open("wb") for name in _PARTS}
+        self._lengths, self._total = array("i"), 0
+        self._spool = folder / "entries.spool"
+        self._file = self._spool.open("wb")
 
     def add(self, document: str) -> None:
         found = terms(document)
         counts = Counter(found)
-        numbers = array("i", (self._number(term) for term in counts))
-        for number in numbers:
-            self._containing[number] += 1
-        numbers.tofile(self._spool["terms"])
-        array("i", [len(self._lengths)] * len(numbers)).tofile(self._spool["documents"])
-        array("H", (min(count, _MOST) for count in counts.values())).tofile(self._spool["counts"])
+        entries = np.empty(len(counts), _ENTRY)
+        entries["term"] = [self.vocabulary.setdefault(term, len(self.vocabulary)) for term in counts]
+        entries["document"] = len(self._lengths)
+        entries["count"] = [min(count, _MOST) for count in counts.values()]
+        self._file.write(entries.tobytes())
         self._lengths.append(rounded_length(len(found)))
         self._total += len(found)
 
-    def _number(self, term: str) -> int:
-        number = self.vocabulary.setdefault(term, len(self.vocabulary))
-        if number == len(self._containing):
-            self._containing.append(0)
-        return number
-
     def finish(self, progress: Callable[[float], None] = lambda share: None) -> None:
         """Write the arrays of the bm25s index and remove the spool."""
-        for file in self._spool.values():
-            file.close()
-        containing = np.frombuffer(self._containing, dtype=np.int64)
+        self._file.close()
+        containing = np.zeros(len(self.vocabulary), np.int64)  # documents that contain a term
+        for entries in self._entries():
+            containing += np.bincount(entries["term"], minlength=len(containing))
         starts = np.concatenate([[0], np.cumsum(containing)]).astype(np.int64)
         np.save(self._folder / "indptr.csc.index.npy", starts)
         about = {"method": "lucene", "k1": K1, "b": B, "num_docs": len(self._lengths)}
@@ -186,47 +176,32 @@ class IndexBuilder:
             _header(score_file, "<f4", int(starts[-1]))
             _header(document_file, "<i4", int(starts[-1]))
             for first, last in _blocks(starts, self._block):
-                chosen, numbers, counts = self._select(first, last)
-                values = self._scores(chosen, numbers, counts, containing)
-                score_file.write(values.astype("<f4").tobytes())
-                document_file.write(numbers.astype("<i4").tobytes())
+                entries = self._select(first, last)
+                score_file.write(self._scores(entries, containing).astype("<f4").tobytes())
+                document_file.write(entries["document"].astype("<i4").tobytes())
                 progress(float(starts[last]) / max(1.0, float(starts[-1])))
-        for name in _PARTS:
-            (self._folder / f"{name}.spool").unlink()
+        self._spool.unlink()
 
-    def _scores(
-        self, chosen: np.ndarray, numbers: np.ndarray, counts: np.ndarray, containing: np.ndarray
-    ) -> np.ndarray:
+    def _scores(self, entries: np.ndarray, containing: np.ndarray) -> np.ndarray:
         """Inverse document frequency times saturated count, for each entry."""
-        many = len(self._lengths)
-        within = containing[chosen].astype(np.float64)
+        many, counts = len(self._lengths), entries["count"].astype(np.float64)
+        within = containing[entries["term"]].astype(np.float64)
         rarity = np.log1p((many - within + 0.5) / (within + 0.5))
-        lengths = np.frombuffer(self._lengths, dtype=np.int32)[numbers].astype(np.float64)
+        lengths = np.frombuffer(self._lengths, dtype=np.int32)[entries["document"]].astype(np.float64)
         average = self._total / many if self._total else 1.0
         return rarity * counts / (counts + K1 * (1 - B + B * lengths / average))
 
-    def _select(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _select(self, first: int, last: int) -> np.ndarray:
         """The spooled entries of the terms from `first` up to `last`, by term and then by document."""
-        parts: list[list[np.ndarray]] = [[], [], []]
-        for entries in self._entries():
-            wanted = (entries[0] >= first) & (entries[0] < last)
-            for part, values in zip(parts, entries, strict=True):
-                part.append(values[wanted])
-        chosen, numbers, counts = (np.concatenate(part) if part else np.zeros(0, np.int32) for part in parts)
-        order = np.argsort(chosen, kind="stable")
-        return chosen[order], numbers[order], counts[order].astype(np.float64)
+        every = (entries[(entries["term"] >= first) & (entries["term"] < last)] for entries in self._entries())
+        chosen = np.concatenate(list(every))
+        return chosen[np.argsort(chosen["term"], kind="stable")]
 
-    def _entries(self) -> Iterator[list[np.ndarray]]:
-        files = {name: (self._folder / f"{name}.spool").open("rb") for name in _PARTS}
-        try:
-            while True:
-                read = [np.fromfile(files[name], dtype=code, count=self._block) for name, code in _PARTS.items()]
-                if not len(read[0]):
-                    return
-                yield read
-        finally:
-            for file in files.values():
-                file.close()
+    def _entries(self) -> Iterator[np.ndarray]:
+        """What was spooled, a block at a time."""
+        with self._spool.open("rb") as file:
+            while len(entries := np.fromfile(file, dtype=_ENTRY, count=self._block)):
+                yield entries
 
 
 def _blocks(starts: np.ndarray, size: int) -> Iterator[tuple[int, int]]:

@@ -18,9 +18,6 @@ from isentrope.worlds.webshop.products import Product, Record, Wish, draw_price,
 
 # Generates a small shop of invented products, always the same one, so that nothing has to be downloaded.
 
-
-# words that generated products are made of; the brands are invented
-
 _BRANDS = """
 Norvale Tamberly Quillow Brackenfold Osterby Lumenhart Pellica Varnay Ridgemoor Calderan Fenwick&Sol Ostrava Merribel
 Tallowby Kestrelin Duneward Marlowick Solbrae Havenlea Orrinson
@@ -174,28 +171,21 @@ def _product(shelf: Shelf, number: int, wanted: set[frozenset[str]]) -> Product:
     options = {name: _some(draw, values) for name, values in shelf.options.items()}
     low = round(draw.uniform(*shelf.price), 2)
     prices = (low, round(low * draw.uniform(1.1, 1.4), 2)) if draw.random() < 0.1 else (low,)
+    listed = f"{', '.join(attributes[:-1])} and {attributes[-1]}"
     return Product(
-        asin=asin,
-        title=title,
-        description=f"The {brand} {shelf.noun} is made for {shelf.use}. It is {_listed(attributes)}.",
+        asin=asin, title=title, description=f"The {brand} {shelf.noun} is made for {shelf.use}. It is {listed}.",
         bullets=(f"{first.capitalize()} and {second}.", *(f"{one.capitalize()}." for one in attributes[2:])),
-        price=draw_price(asin, prices),
-        price_tag=" to ".join(f"${price}" for price in prices),
-        rating=f"{draw.uniform(3.2, 5.0):.1f}",
-        category=shelf.category,
-        query=shelf.noun,
-        product_category=f"{shelf.category.title()} › {shelf.place}",
-        options=options,
-        attributes=attributes,
+        price=draw_price(asin, prices), price_tag=" to ".join(f"${price}" for price in prices),
+        rating=f"{draw.uniform(3.2, 5.0):.1f}", category=shelf.category, query=shelf.noun,
+        product_category=f"{shelf.category.title()} › {shelf.place}", options=options, attributes=attributes,
         reviews=tuple(_review(draw, shelf) for _ in range(draw.randint(0, 2))),
         wishes=(_wish(draw, shelf, attributes, wanted),),
-    )
+    )  # fmt: skip
 
 
 def _some(draw: random.Random, values: tuple[str, ...]) -> tuple[str, ...]:
     """Two to four of an option's values, in their usual order."""
-    chosen = set(draw.sample(values, min(len(values), draw.randint(2, 4))))
-    return tuple(value for value in values if value in chosen)
+    return tuple(sorted(draw.sample(values, min(len(values), draw.randint(2, 4))), key=values.index))
 
 
 def _wish(draw: random.Random, shelf: Shelf, attributes: tuple[str, ...], taken: set[frozenset[str]]) -> Wish:
@@ -215,10 +205,6 @@ def _wish(draw: random.Random, shelf: Shelf, attributes: tuple[str, ...], taken:
 def _review(draw: random.Random, shelf: Shelf) -> tuple[str, str, str]:
     stars = draw.randint(3, 5)
     return draw.choice(_PRAISE), f"{stars}.0", f"I use my {shelf.noun} for {shelf.use}."
-
-
-def _listed(items: tuple[str, ...]) -> str:
-    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 # Reads the official files piece by piece (products, attributes, instructions), and writes a generated shop as such.
@@ -242,20 +228,13 @@ def write_official(folder: Path, products: Iterable[Product]) -> tuple[Path, Pat
 
 
 def _record(product: Product) -> dict[str, Any]:
+    options = {name: [{"value": one, "image": None} for one in values] for name, values in product.options.items()}
     return {
-        "name": product.title,
-        "asin": product.asin,
-        "category": product.category,
-        "query": product.query,
-        "product_category": product.product_category,
-        "full_description": product.description,
-        "small_description": list(product.bullets),
-        "pricing": product.price_tag.replace(" to ", " - "),
-        "customization_options": {
-            name: [{"value": value, "image": None} for value in values] for name, values in product.options.items()
-        },
-        "images": [""],
-    }
+        "name": product.title, "asin": product.asin, "category": product.category, "query": product.query,
+        "product_category": product.product_category, "full_description": product.description,
+        "small_description": list(product.bullets), "pricing": product.price_tag.replace(" to ", " - "),
+        "customization_options": options, "images": [""],
+    }  # fmt: skip
 
 
 def _note(product: Product) -> dict[str, Any]:
@@ -275,21 +254,25 @@ def opened(path: Path) -> Generator[IO[bytes]]:
         raise TaskError(f"could not read {path}: {error}") from error
 
 
+_NOTES_TABLE = """
+PRAGMA journal_mode=OFF;
+PRAGMA synchronous=OFF;
+CREATE TABLE notes (asin TEXT, kind TEXT, data TEXT, PRIMARY KEY (asin, kind)) WITHOUT ROWID;
+"""
+
+
 class Notes:
     """What is known about a product besides its own record, by ASIN; kept on the disk while products are read."""
 
     def __init__(self, database: Path, attributes: Path | None, human: Path | None) -> None:
         self._human = human is not None
         self._database = sqlite3.connect(database)
-        self._database.execute("PRAGMA journal_mode=OFF")
-        self._database.execute("PRAGMA synchronous=OFF")
-        self._database.execute(
-            "CREATE TABLE notes (asin TEXT, kind TEXT, data TEXT, PRIMARY KEY (asin, kind)) WITHOUT ROWID"
-        )
+        self._database.executescript(_NOTES_TABLE)
         for kind, path in (("attributes", attributes), ("human", human)):
             if path is not None:
-                rows = ((asin, kind, json.dumps(value)) for asin, value in _entries(path))
-                self._database.executemany("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", rows)
+                with opened(path) as file:
+                    rows = ((asin, kind, json.dumps(value)) for asin, value in _parsed(path, "kvitems", file, ""))
+                    self._database.executemany("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", rows)
         self._database.commit()
 
     def read(self, record: Record) -> Product | None:
@@ -323,12 +306,6 @@ def read_products(path: Path, notes: Notes, file: IO[bytes]) -> Iterator[Product
             yield product
 
 
-def _entries(path: Path) -> Iterator[tuple[str, Any]]:
-    """The entries of a file that holds one JSON object."""
-    with opened(path) as file:
-        yield from _parsed(path, "kvitems", file, "")
-
-
 def _parsed(path: Path, how: str, file: IO[bytes], prefix: str) -> Iterator[Any]:
     ijson: Any = require("ijson", "webshop", "reading the official files of the webshop")
     entry = None
@@ -349,11 +326,6 @@ def _synthetic_wishes(known: Record) -> tuple[Wish, ...]:
 
 def _human_wishes(found: Any) -> tuple[Wish, ...]:
     """People's instructions; those that name no attribute are left out."""
-    wishes = cast("list[Record]", found or [])
-    return tuple(
-        Wish(
-            str(one["instruction"]).strip("."), tuple(one["instruction_attributes"]), tuple(one["instruction_options"])
-        )
-        for one in wishes
-        if one["instruction_attributes"]
-    )
+    named = [one for one in cast("list[Record]", found or []) if one["instruction_attributes"]]
+    parts = ((one["instruction"], one["instruction_attributes"], one["instruction_options"]) for one in named)
+    return tuple(Wish(str(text).strip("."), tuple(attributes), tuple(options)) for text, attributes, options in parts)

@@ -22,7 +22,6 @@ from isentrope.engines.native.prefill import (
     Layout,
     Piece,
     PrefillPacket,
-    Sent,
     bucket,
     fill,
     padded,
@@ -98,7 +97,7 @@ def test_a_case_worked_out_by_hand() -> None:
     assert packet.last_row.tolist() == [4, 0, 5, -1, -1, -1, -1, -1]
     assert packet.left.tolist() == [6, 2, -1, -1, -1, -1, -1, -1]
     rows = known_rows(answer=4)
-    admit(Sent.of(packet.layout, packet.memory.to(DEVICE)), rows)
+    admit(*packet.layout.parts(packet.memory.to(DEVICE)), rows)
     assert rows.positions.tolist() == [2 * NEW_TOKENS + 3, 201, -1, 203, 3, 9, -1, 207]
     assert rows.counts.tolist() == [0, 301, 302, 303, 0, 0, 306, 307]
     assert rows.temperatures.tolist() == [0.0, 401, 402, 403, 0.5, 1.25, 406, 407]
@@ -152,7 +151,7 @@ def test_the_kernel_does_what_plain_assignment_does(drawn: tuple[list[Case], lis
             expected[name][case.row, : len(values)] = values
     expected["positions"][left] = -1
     packet = filled(found, left, answer)
-    admit(Sent.of(packet.layout, packet.memory.to(DEVICE)), rows)
+    admit(*packet.layout.parts(packet.memory.to(DEVICE)), rows)
     for name, values in numbers(rows).items():
         np.testing.assert_array_equal(values, expected[name], err_msg=name)
 

@@ -349,7 +349,7 @@ def test_the_key_is_sent_and_seen_nowhere_else(monkeypatch: pytest.MonkeyPatch) 
         first, *others = engine.sample([ask(slot=i) for i in range(3)])
         assert server.headers[0]["authorization"] == f"Bearer {KEY}"
         seen = [said(first.ids), *(other.detail for other in others), repr(engine), repr(vars(engine))]
-        seen += [repr(vars(engine._client)), repr(engine._client._key)]
+        seen += [repr(vars(engine._client)), repr(engine._client.key)]
     assert "your key is [key]" in seen
     assert "bad key [key]" in " ".join(seen)
     assert not any(KEY in text for text in seen)

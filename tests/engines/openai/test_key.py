@@ -70,9 +70,9 @@ def test_the_rest_of_the_engine_is_still_taken_from_a_run(foreign: Path) -> None
 ])  # fmt: skip
 def test_openais_key_goes_to_openai_and_to_this_machine(monkeypatch: pytest.MonkeyPatch, url: str, sent: bool) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    assert bool(engine_at(url)._client._key.headers()) == sent
+    assert bool(engine_at(url)._client.key.headers()) == sent
     if url.startswith("https"):  # named, it goes where it is told to
-        assert engine_at(url, key_env="OPENAI_API_KEY")._client._key.headers()
+        assert engine_at(url, key_env="OPENAI_API_KEY")._client.key.headers()
 
 
 def test_a_server_that_wants_a_key_and_got_none() -> None:

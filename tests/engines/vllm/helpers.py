@@ -11,7 +11,7 @@ from isentrope.config.schema import AgentSettings, EngineSettings, RolloutSettin
 from isentrope.core.engine import Request, Sampled
 from isentrope.engines.registry import make_engine
 from isentrope.engines.torch import TorchEngine
-from isentrope.engines.vllm.engine import VllmEngine
+from isentrope.engines.vllm import VllmEngine
 from isentrope.models.policy import Policy
 
 TOLERANCE = 1e-4

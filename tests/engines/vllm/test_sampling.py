@@ -12,7 +12,7 @@ import torch
 from isentrope.config.schema import PolicySettings, RunSettings
 from isentrope.core.engine import Request
 from isentrope.core.types import RolloutPlan, TokenTemperature
-from isentrope.engines.vllm.engine import VllmEngine
+from isentrope.engines.vllm import VllmEngine
 from isentrope.methods.actre import ActRe, ActReOptions
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy

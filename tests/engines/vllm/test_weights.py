@@ -10,7 +10,7 @@ import torch
 
 from isentrope.config.schema import PolicySettings, RunSettings
 from isentrope.core.errors import EngineError
-from isentrope.engines.vllm import start as vllm_start
+from isentrope.engines import vllm as vllm_module
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy
 from isentrope.models.token_head import log_probs
@@ -52,7 +52,7 @@ def test_refresh_takes_the_new_weights_and_forgets_what_the_old_ones_computed() 
 def test_conversations_that_do_not_fit_wait_and_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With pages for a few conversations only, vLLM takes them away from some and computes those again later."""
     policy = pocket()
-    monkeypatch.setattr(vllm_start, "cache_bytes", lambda full, config: 2 * 4 * 2 * 32 * 4 * 32 * 20)  # 20 pages of 32
+    monkeypatch.setattr(vllm_module, "cache_bytes", lambda full, config: 2 * 4 * 2 * 32 * 4 * 32 * 20)  # 20 pages of 32
     requests = requests_of(policy, 12, tokens=60)
     with vllm_engine(policy, config_of(batch=12, length=256)) as engine:
         scheduler = engine._engine.engine_core.engine_core.scheduler

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.code_repair import archive
-from isentrope.worlds.code_repair.archive import archive_hash, read_archive, small_packages
+from isentrope.worlds.code_repair import problem
 from isentrope.worlds.code_repair.grade import files_with_tests, graded_part, is_protected, is_test
+from isentrope.worlds.code_repair.problem import archive_hash, read_archive, small_packages
 
 
 def tar_of(path: Path, members: dict[str, bytes | str]) -> str:
@@ -59,8 +59,8 @@ def test_hostile_members(tmp_path: Path) -> None:
 
 
 def test_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MAX_BYTES", 1 << 20)
-    monkeypatch.setattr(archive, "MAX_FILES", 10)
+    monkeypatch.setattr(problem, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(problem, "MAX_FILES", 10)
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("p/zeros", bytes(3 << 20))
     with pytest.raises(TaskError, match="more than 1 MB"):

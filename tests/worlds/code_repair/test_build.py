@@ -154,7 +154,7 @@ def test_shipped_tasks_are_what_they_say() -> None:
             sandbox, sorted({test.partition("::")[0] for test in repair.fail_to_pass + repair.pass_to_pass})
         )
         assert run.passed() == set(repair.pass_to_pass), json.dumps(row)
-        assert {failure.test for failure in run.failures} == set(repair.fail_to_pass)
+        assert set(run.failures) == set(repair.fail_to_pass)
         fixed = {repair.mutant.file: repair.mutant.undo(files[repair.mutant.file].data)}
         fresh = make_sandbox("bubblewrap", Limits())
         assert grade(fresh, files, fixed, repair.fail_to_pass, repair.pass_to_pass).resolved

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.code_repair.archive import read_archive, small_packages
 from isentrope.worlds.code_repair.mutate import KINDS, Mutant, mutants
+from isentrope.worlds.code_repair.problem import read_archive, small_packages
 
 SOURCE = b'''"""1 < 2 and True stay as they are in a docstring."""
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from isentrope.core.errors import TaskError
 from isentrope.worlds.household.chores import FITTING, TASK_PLACES, TASK_ROOMS
 from isentrope.worlds.household.engine import Engine
-from isentrope.worlds.household.expert import read_task
 from isentrope.worlds.household.game import KINDS, Game
 from isentrope.worlds.household.generate import SPLITS, generate
+from isentrope.worlds.household.players import read_task
 from isentrope.worlds.household.rooms import FURNITURE, OBJECTS, POOL, SIZES, layouts, lies_in
 
 

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 from isentrope.core.errors import TaskError
+from isentrope.worlds.contract import Instance
 from isentrope.worlds.household.engine import Engine
 from isentrope.worlds.household.export import Language, write_game_file, write_problem
 from isentrope.worlds.household.game import KINDS
 from isentrope.worlds.household.generate import generate
-from isentrope.worlds.household.official import OfficialGames, read_file, read_line, read_lines
+from isentrope.worlds.household.official import read_file, read_line, read_lines
 from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
 from tests.builders.sizes import EXPLORE
 
@@ -30,20 +31,24 @@ def write_folder(root: Path) -> None:
             write_game_file(game, root / split / f"{kind}-X-None-Y-1" / f"trial_{index}" / "game.tw-pddl", LANGUAGE)
 
 
+def official(path: Path, kinds: tuple[str, ...] = KINDS) -> HouseholdWorld:
+    return HouseholdWorld(HouseholdOptions(games=str(path), kinds=kinds))
+
+
 def test_folders_are_found_by_split_and_kind(tmp_path: Path) -> None:
     write_folder(tmp_path)
-    games = OfficialGames(str(tmp_path), ("pick", "two"))
+    games = official(tmp_path, ("pick", "two"))
     assert games.splits() == ("train", "seen", "unseen")
     assert [games.size(split) for split in games.splits()] == [2, 2, 2]
-    game = games.game("seen", 1)
-    assert game.kind == games.kind("seen", 1) == "two"
+    game = games.game(games.instance("seen", 1))
+    assert game.kind == games.instance("seen", 1).kind == "two"
     assert game.task == generate("two", "train", 5, "small").task
     assert game.walkthrough == generate("two", "train", 5, "small").walkthrough
 
 
 def test_one_split_folder_is_enough(tmp_path: Path) -> None:
     write_folder(tmp_path)
-    assert OfficialGames(str(tmp_path / "valid_seen"), KINDS).splits() == ("seen",)
+    assert official(tmp_path / "valid_seen").splits() == ("seen",)
 
 
 def test_unsolvable_and_movable_games_are_left_out(tmp_path: Path) -> None:
@@ -54,7 +59,7 @@ def test_unsolvable_and_movable_games_are_left_out(tmp_path: Path) -> None:
     other = tmp_path / "train" / "pick_and_place_with_movable_recep-A-B-C-1" / "trial_1" / "game.tw-pddl"
     other.parent.mkdir(parents=True)
     other.write_text(json.dumps(data))
-    assert OfficialGames(str(tmp_path), KINDS).size("train") == 5
+    assert official(tmp_path).size("train") == 5
 
 
 def test_a_file_of_games(tmp_path: Path) -> None:
@@ -62,7 +67,7 @@ def test_a_file_of_games(tmp_path: Path) -> None:
     row = {"split": "valid_unseen", "game": "g", "task": game.task, "pddl_problem": write_problem(game)}
     file = tmp_path / "games.jsonl"
     file.write_text(json.dumps(row) + "\n\n")
-    world = HouseholdWorld(HouseholdOptions(games=str(file)))
+    world = official(file)
     assert world.splits() == ("unseen",)
     assert world.size("unseen") == 1
     assert world.instance("unseen", 0).kind == "heat"
@@ -83,19 +88,21 @@ def test_broken_files_are_refused(tmp_path: Path, content: str, message: str) ->
     file = tmp_path / "games.jsonl"
     file.write_text(content)
     with pytest.raises(TaskError, match=message):
-        OfficialGames(str(file), KINDS)
+        official(file).splits()
 
 
 def test_missing_things_are_named(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="alfworld-download"):
-        OfficialGames(str(tmp_path / "nowhere"), KINDS)
+        official(tmp_path / "nowhere").splits()
     file = tmp_path / "broken.tw-pddl"
     file.write_text('{"grammar": "", "pddl_problem": ""}')
     with pytest.raises(TaskError, match="names no task"):
         read_file(file)
     write_folder(tmp_path)
     with pytest.raises(TaskError, match="number 6 in 'train': it has 6 games"):
-        OfficialGames(str(tmp_path), KINDS).game("train", 6)
+        official(tmp_path).instance("train", 6)
+    with pytest.raises(TaskError, match="number 6 in 'train': it has 6 games"):
+        official(tmp_path).open().start(Instance("household", "train", 6, "pick"))
 
 
 @pytest.mark.parametrize("damage", [lambda whole: b"not compressed", lambda whole: whole[: len(whole) // 2]])
@@ -140,8 +147,8 @@ def test_kinds_are_spread_over_a_split(tmp_path: Path) -> None:
         for i in range(count)
     ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    games = OfficialGames(str(file), KINDS)
-    found = [games.kind("train", i) for i in range(90)]
+    games = official(file)
+    found = [games.instance("train", i).kind for i in range(90)]
     assert {kind: found.count(kind) for kind in counts} == counts
     for start in range(0, 90, 9):
         part = found[start : start + 9]

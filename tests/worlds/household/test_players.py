@@ -8,9 +8,8 @@ import pytest
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Expert, Move, Step
-from isentrope.worlds.household.expert import place_described, read_task, things_listed
 from isentrope.worlds.household.game import KINDS, Goal
-from isentrope.worlds.household.players import RandomPlayer
+from isentrope.worlds.household.players import RandomPlayer, place_described, read_task, things_listed
 from isentrope.worlds.household.rooms import SIZES
 from isentrope.worlds.household.world import HouseholdOptions, HouseholdWorld
 

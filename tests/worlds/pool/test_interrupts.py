@@ -9,11 +9,10 @@ import time
 import pytest
 
 from isentrope.worlds.contract import Step, View
-from isentrope.worlds.pool.deadline_threads import DeadlineThreads, Job, Late
 from isentrope.worlds.pool.guarded import Failure
 from isentrope.worlds.pool.open import LocalTasks
 from isentrope.worlds.pool.processes import WorkerTasks
-from isentrope.worlds.pool.threads import ThreadTasks
+from isentrope.worlds.pool.threads import DeadlineThreads, Job, Late, ThreadTasks
 from tests.worlds.pool.odd_worlds import HERE, Abrupt, Threaded
 
 RAISED = Failure("task_error", "KeyboardInterrupt: ")

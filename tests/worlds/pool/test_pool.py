@@ -15,7 +15,7 @@ from isentrope.core.errors import ConfigError, TaskError
 from isentrope.worlds.contract import Step, View
 from isentrope.worlds.pool.guarded import Failure
 from isentrope.worlds.pool.open import LocalTasks, open_tasks
-from isentrope.worlds.pool.processes import WorkerTasks
+from isentrope.worlds.pool.processes import Request, WorkerTasks
 from isentrope.worlds.registry import make_world
 from tests.worlds.pool import odd_worlds
 
@@ -159,8 +159,7 @@ def test_a_replay_that_hangs_costs_its_own_episode_only(shared: WorkerTasks) -> 
     shared.start(instances(0, 2))
     shared.step({2: "add one"})
     worker = shared._workers[0]
-    worker._replays[0].actions.append("hang")
-    worker._replays[0].marks.append(0)
+    worker._replays[0].requests.append(Request("step", 0, "hang", 0))
     (old,) = pids(shared, 2)
     os.kill(old, signal.SIGKILL)
     assert gone(old)

@@ -12,12 +12,11 @@ from isentrope.config.validate import addresses, where_problem
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.core.process import usable_cores
 from isentrope.worlds.contract import Step, View
-from isentrope.worlds.pool import deadline_threads
-from isentrope.worlds.pool.deadline_threads import DeadlineThreads, Job, Late
+from isentrope.worlds.pool import threads
 from isentrope.worlds.pool.guarded import Failure
 from isentrope.worlds.pool.open import LocalTasks, Placement, choose_placement, open_tasks
 from isentrope.worlds.pool.processes import WorkerTasks
-from isentrope.worlds.pool.threads import ThreadTasks
+from isentrope.worlds.pool.threads import DeadlineThreads, Job, Late, ThreadTasks
 from tests.worlds.pool.odd_worlds import HERE, NotReplayable, PrefersNonsense, PrefersProcesses, Threaded
 
 
@@ -70,7 +69,7 @@ def test_a_thread_that_hangs_is_left_behind_and_its_slot_can_start_again() -> No
 
 
 def test_threads_that_never_come_back_are_not_collected_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadline_threads, "MAX_STUCK", 3)
+    monkeypatch.setattr(threads, "MAX_STUCK", 3)
     world = Threaded()
     tasks = begin(world, 8, seconds=0.2)
     before = threading.active_count()
@@ -89,7 +88,7 @@ def test_threads_that_never_come_back_are_not_collected_without_end(monkeypatch:
 
 def test_a_task_that_was_not_begun_keeps_its_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is not forgotten, but closed with the pool."""
-    monkeypatch.setattr(deadline_threads, "MAX_STUCK", 1)
+    monkeypatch.setattr(threads, "MAX_STUCK", 1)
     world = Threaded()
     tasks = ThreadTasks(world, 4, 1, 0.3)
     tasks.start({slot: world.instance("train", 0) for slot in range(4)})

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from isentrope.core.errors import TaskError
 from isentrope.worlds.search_qa import retrievers as bm25
 from isentrope.worlds.search_qa.passages import Passage
-from isentrope.worlds.search_qa.retrievers import BM25, Words, best, open_corpus, over
+from isentrope.worlds.search_qa.retrievers import Index, Words, best, open_corpus, over
 
 pytest.importorskip("bm25s", reason="needs pip install -e .[search]")
 
@@ -78,8 +78,8 @@ def test_any_query_is_answered(query: str) -> None:
 
 
 @cache
-def over_all() -> BM25:
-    return BM25.of(PASSAGES)
+def over_all() -> Index:
+    return over(PASSAGES, "bm25")
 
 
 def test_threads_get_the_same_answers() -> None:

@@ -23,8 +23,7 @@ from isentrope.core.errors import TaskError
 from isentrope.worlds.conformance.suite import assert_conforms
 from isentrope.worlds.search_qa.generated import library
 from isentrope.worlds.search_qa.passages import Passage
-from isentrope.worlds.search_qa.remote import Remote
-from isentrope.worlds.search_qa.retrievers import over
+from isentrope.worlds.search_qa.retrievers import Remote, over
 from isentrope.worlds.search_qa.world import SearchQAOptions, SearchQAWorld
 
 QUERIES = ["which river runs through the town", "Adela", "zebra", "\ud800 \x00", ""]

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isentrope.worlds.webshop.catalogue import open_generated
-from isentrope.worlds.webshop.rankings import Ranking, compare, read_rankings
+from isentrope.worlds.webshop.catalogue import Ranking, compare, open_generated, read_rankings
 from isentrope.worlds.webshop.search import K1, B, IndexBuilder, Search, _blocks, rounded_length, terms
 
 WORDS = ["red", "blue", "shirt", "shoe", "cotton", "lamp", "desk", "oak"]

@@ -17,9 +17,8 @@ from isentrope.core.errors import ConfigError, TaskError
 from isentrope.worlds.conformance.suite import assert_conforms
 from isentrope.worlds.contract import Instance, Step
 from isentrope.worlds.registry import make_world
-from isentrope.worlds.webshop.expert import Errand
 from isentrope.worlds.webshop.sources import generated_products, write_official
-from isentrope.worlds.webshop.world import WebShopOptions, WebShopWorld
+from isentrope.worlds.webshop.world import Errand, WebShopOptions, WebShopWorld
 from tests.worlds.webshop.shop import ATTRIBUTES, PRODUCTS, official
 
 RECORDED = Path(__file__).with_name("lucene_rankings.tsv")
