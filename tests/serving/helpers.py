@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from isentrope.agent.response_format import is_complete
-from isentrope.config.schema import EngineSettings, RunConfig
+from isentrope.config.kinds import ServerOptions
+from isentrope.config.schema import RunConfig
 from isentrope.core.engine import Engine, Request
 from isentrope.engines.openai.engine import ByteTokens, OpenAIEngine
 from isentrope.net.server import Server
@@ -21,7 +22,7 @@ KEY = "sk-test-0123456789abcdef"
 
 
 def engine_at(url: str, **settings: Any) -> OpenAIEngine:
-    return OpenAIEngine(EngineSettings(**({"kind": "openai", "url": url, "model": "m", "timeout": 5.0} | settings)))
+    return OpenAIEngine(ServerOptions(**({"url": url, "model": "m", "timeout": 5.0} | settings)))
 
 
 def ask(message: str = "hello", slot: int = 0, **changes: Any) -> Request:
