@@ -20,11 +20,27 @@ from isentrope.config.validate import impossible, switched_in
 from isentrope.core.errors import ConfigError
 
 Table = dict[str, Any]
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+# Package data in a wheel; beside the package in a checkout.
+RECIPES = next((folder for folder in (_PACKAGE / "recipes", _PACKAGE.parent / "recipes") if folder.is_dir()), _PACKAGE)
 
 
-def read_recipe(path: Path, above: tuple[Path, ...] = ()) -> Table:
+def recipe_names() -> list[str]:
+    """The recipes that come with the package, by name: `demo`, `studies/quick`."""
+    return sorted(path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.toml"))
+
+
+def find_recipe(recipe: Path | str) -> Path:
+    """A file, or the name of a recipe that comes with the package."""
+    path = Path(recipe)
+    ours = RECIPES / path.with_suffix(".toml")
+    return ours if not path.exists() and not path.is_absolute() and ours.is_file() else path
+
+
+def read_recipe(path: Path | str, above: tuple[Path, ...] = ()) -> Table:
     """The recipe's table, laid over the one it extends. `above` are the recipes that led here."""
-    path = path.resolve()
+    path = find_recipe(path).resolve()
     if path in above:
         chain = " -> ".join(step.name for step in (*above, path))
         raise ConfigError(f"{path}: recipes extend each other in a circle ({chain}); remove one `extends`")
@@ -41,11 +57,10 @@ def _read_toml(path: Path) -> Table:
     try:
         return read_settings(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        siblings = [sibling.name for sibling in path.parent.glob("*.toml")]
-        guess = nearest(path.name, siblings)
-        raise ConfigError(
-            f"no recipe at {path}" + (f"; did you mean {path.parent / guess}?" if guess else "")
-        ) from None
+        siblings = {sibling.name: str(sibling) for sibling in path.parent.glob("*.toml")}
+        named = {name: name for name in recipe_names()} | siblings
+        guess = nearest(path.name, named) or nearest(path.stem, named)
+        raise ConfigError(f"no recipe at {path}" + (f"; did you mean {named[guess]}?" if guess else "")) from None
     except OSError as error:
         raise ConfigError(f"could not read the recipe {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -169,7 +184,9 @@ Check = Callable[[Mapping[str, Any]], list[str]]
 """From the table of a recipe to what is wrong with parts of it that this package does not know."""
 
 
-def load_config(recipe: Path | None = None, overrides: Sequence[str] = (), also: Check | None = None) -> RunConfig:
+def load_config(
+    recipe: Path | str | None = None, overrides: Sequence[str] = (), also: Check | None = None
+) -> RunConfig:
     """The recipe (all defaults if None) with each `section.name=value` of `overrides` laid over it.
 
     Raises one ConfigError that lists every problem, those that `also` finds included, so that a recipe is put right
