@@ -9,7 +9,9 @@ Names are loaded when they are first used, so importing the package takes no tim
 names and signatures change only with a new minor version, and an old form works for one version more, with a warning.
 """
 
-# ruff: noqa: F401 (names for type checkers)
+# ruff: noqa: F401
+# pyright: reportUnusedImport=false
+# (the imports at the end are for editors and type checkers)
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -68,7 +68,7 @@ def show_error(error: IsentropeError) -> None:
 app = typer.Typer(
     name="isentrope",
     help="Reinforcement learning for multi-turn LLM agents, with the policy's entropy in view and under control.",
-    epilog="Start with: isentrope doctor, then isentrope play, then isentrope train recipes/demo.toml --out runs/first",
+    epilog="Start with: isentrope doctor, then isentrope play, then isentrope train demo --out runs/first",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -77,24 +77,24 @@ app = typer.Typer(
 
 # command -> (module:function in isentrope/cli, examples), in the order of --help
 _COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("train:train", "isentrope train recipes/demo.toml --out runs/first\n\n"
-        "isentrope train recipes/demo.toml --out runs/bonus --set methods=entropy_bonus --set run.steps=50"),
-    "sft": ("train:sft", "isentrope sft recipes/demo.toml --out runs/warm --set sft.games=24\n\n"
-        "isentrope train recipes/demo.toml --out runs/rl --set policy.model=runs/warm"),
+    "train": ("train:train", "isentrope train demo --out runs/first\n\n"
+        "isentrope train demo --out runs/bonus --set methods=entropy_bonus --set run.steps=50"),
+    "sft": ("train:sft", "isentrope sft demo --out runs/warm --set sft.games=24\n\n"
+        "isentrope train demo --out runs/rl --set policy.model=runs/warm"),
     "rft": ("train:rft",
-        "isentrope rft recipes/demo.toml --out runs/rft --set policy.model=runs/warm --set sft.games=48"),
+        "isentrope rft demo --out runs/rft --set policy.model=runs/warm --set sft.games=48"),
     "eval": ("evaluate:evaluate", "isentrope eval runs/first\n\n"
-        "isentrope eval models/small --recipe recipes/household.toml --split unseen --games 128 --out eval.json"),
+        "isentrope eval models/small --recipe household --split unseen --games 128 --out eval.json"),
     "table": ("table:table", "isentrope table react.json --row 'GRPO=runs/grpo-*' --against GRPO\n\n"
         "isentrope table --row 'GRPO=runs/grpo-*' --rows recipes/papers/rows.toml --paper aem --format latex"),
     "serve": ("serve:serve", "isentrope serve runs/first --port 8000\n\n"
-        "isentrope eval --recipe recipes/demo.toml --set engine.kind=openai "
+        "isentrope eval --recipe demo --set engine.kind=openai "
         "--set engine.url=http://127.0.0.1:8000/v1"),
     "export": ("export:export", "isentrope export runs/first --out models/first\n\n"
         "isentrope export runs/first --step 40 --dtype float32 --out models/first-40"),
-    "study": ("study:study", "isentrope study recipes/studies/quick.toml\n\n"
-        "isentrope study recipes/studies/quick.toml --dry-run\n\n"
-        "isentrope study recipes/studies/quick.toml --tables"),
+    "study": ("study:study", "isentrope study studies/quick\n\n"
+        "isentrope study studies/quick --dry-run\n\n"
+        "isentrope study studies/quick --tables"),
     "watch": ("watch:watch", "isentrope watch runs\n\nisentrope watch runs/grpo-* --port 8400 --open"),
     "analyze": ("analyze:analyze", "isentrope analyze runs/first\n\nisentrope analyze runs/first --out again.jsonl\n\n"
         "isentrope analyze runs/first --judge http://127.0.0.1:8000/v1 --judge-episodes 16"),
@@ -114,18 +114,18 @@ _COMMANDS: dict[str, tuple[str, str]] = {
         "isentrope check-task my_package.my_module:MyWorld --games 20\n\n"
         "isentrope check-task scienceworld --games 1 --max-turns 20"),
     "serve-task": ("serve:serve_task", "isentrope serve-task household --port 8100 --set task.workers=4\n\n"
-        "isentrope train recipes/demo.toml --out runs/far --set task.where=http://127.0.0.1:8100"),
+        "isentrope train demo --out runs/far --set task.where=http://127.0.0.1:8100"),
     "build-repairs": ("build_repairs:build_repairs",
         "isentrope build-repairs toolz-1.2.0.tar.gz boltons-26.2.0.tar.gz "
         "--out repairs.jsonl --count 200"),
     "serve-openenv": ("serve:serve_openenv", "isentrope serve-openenv household --port 8000\n\n"
         "isentrope play openenv --set task.options.url=http://127.0.0.1:8000"),
     "methods": ("methods:methods", "isentrope methods\n\nisentrope methods epo\n\n"
-        "isentrope train recipes/demo.toml --out runs/epo --set methods=epo"),
+        "isentrope train demo --out runs/epo --set methods=epo"),
     "models": ("models:models", "isentrope models\n\nisentrope models smollm2 --get\n\n"
         "isentrope models Qwen/Qwen2.5-0.5B-Instruct"),
     "config": ("config:config",
-        "isentrope config\n\nisentrope config recipes/household.toml --set learn.lr=1e-5 --toml"),
+        "isentrope config\n\nisentrope config household --set learn.lr=1e-5 --toml"),
     "bench": ("bench:bench",
         "isentrope bench --list\n\nisentrope bench --quick\n\nisentrope bench growth --out results/bench"),
     "doctor": ("doctor:doctor", "isentrope doctor\n\nisentrope doctor runs/first\n\nisentrope doctor runs/* --json"),

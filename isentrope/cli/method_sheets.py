@@ -69,7 +69,7 @@ def _algorithm(name: str) -> Sheet:
         changes.append("learn.mini_batches=1")
     if learn.advantage.kind == "gae":  # the default rate is one for language models, far too small for the pocket model
         changes += ["critic.lr=1e-3", "critic.warmup=2"]
-    command = f"isentrope train recipes/demo.toml --out runs/{name} " + " ".join(f"--set {one}" for one in changes)
+    command = f"isentrope train demo --out runs/{name} " + " ".join(f"--set {one}" for one in changes)
     knobs, metrics, page = tuple(_algorithm_knobs(learn)), tuple(_algorithm_metrics(learn)), f"algorithms/{name}.md"
     return Sheet(name, "algorithm", algorithm.summary, algorithm.paper, knobs, metrics, page, command)
 
@@ -79,7 +79,7 @@ def _method(name: str) -> Sheet:
     metrics = [f"loss/{name}"] if kind.loss is not Method.loss else []
     metrics += [metric.key for metric in kind.metrics]
     knobs = tuple(plain_knobs(kind.options_class, f"method.{name}"))
-    command = f"isentrope train recipes/demo.toml --out runs/{name} --set methods={name}"
+    command = f"isentrope train demo --out runs/{name} --set methods={name}"
     return Sheet(name, "method", kind.summary, kind.paper, knobs, tuple(metrics), f"methods/{name}.md", command)
 
 

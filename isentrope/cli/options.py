@@ -64,9 +64,9 @@ def for_world(recipe: Path | None, world: str | None, sets: Sequence[str] | None
 # -- arguments that several commands share
 
 RecipeArgument = Annotated[
-    Path | None, typer.Argument(metavar="[RECIPE]", help="A TOML recipe; all defaults without it.")
+    Path | None, typer.Argument(metavar="[RECIPE]", help="A TOML recipe, or the name of one of ours: demo; all defaults without it.")
 ]
-RecipeOption = Annotated[Path | None, typer.Option("--recipe", help="A TOML recipe.")]
+RecipeOption = Annotated[Path | None, typer.Option("--recipe", help="A TOML recipe, or the name of one of ours: demo.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one setting, e.g. learn.lr=1e-5; may be repeated."),

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.config.load import find_recipe
+
 if TYPE_CHECKING:
     from isentrope.study.plan import Study
     from isentrope.study.read import StudyData
@@ -86,6 +88,7 @@ def study(
     """
     if only and (tables or compact or form):
         raise typer.BadParameter("it says what to run; tables and the compact form have all cells", param_hint="--only")
+    file = find_recipe(file)
     if file.suffix != ".toml":
         _check_read_only(file, out, tables, form, compact)
         _results(file, form, compact, earlier, out)

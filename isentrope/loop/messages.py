@@ -106,7 +106,7 @@ def check_prompt(config: RunConfig) -> None:
             'agent.prompt = "full" with policy.model = "pocket": the pocket model can read the brief prompt alone, so '
             "none of its answers would be valid. Name a language model (--set policy.model=smollm2, a model folder or "
             "a name on the Hugging Face hub), or keep the pocket model: with its own recipe (for eval: "
-            "--recipe recipes/demo.toml) or with --set agent.prompt=brief"
+            "--recipe demo) or with --set agent.prompt=brief"
         )
 
 

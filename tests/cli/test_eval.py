@@ -263,4 +263,4 @@ def test_the_pocket_model_and_the_full_prompt() -> None:
     done = invoke("eval", "pocket")
     assert done.exit_code == 2
     assert "agent.prompt=brief" in done.stderr
-    assert "--recipe recipes/demo.toml" in " ".join(done.stderr.replace("│", " ").split())
+    assert "--recipe demo" in " ".join(done.stderr.replace("│", " ").split())
