@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class Part:
     paper = ""
     options_class: type[Any] = NoOptions  # a dataclass whose fields are made with `setting`
     metrics: tuple[Metric, ...] = ()  # all that it records; another key is an error
+    off: ClassVar[Mapping[str, Any]] = {}  # options with which it changes nothing; `isentrope check-method` tries them
 
     def __init__(self, options: Any = None) -> None:
         self.options = self.options_class() if options is None else options
