@@ -115,6 +115,7 @@ def name_of(part: object) -> str:
 _CODE = (
     "task.world", "task.sampler", "task.sampler.kind", "task.reward", "methods.*", "engine", "engine.kind",
     "learn.advantage", "learn.advantage.kind", "learn.loss", "learn.loss.kind", "instruments.on_alarm",
+    "task.options.describe", "task.options.opponent", "task.options.env_id",
 )  # fmt: skip
 
 
@@ -135,13 +136,21 @@ def _values(value: object, parts: Sequence[str], path: str) -> Iterable[tuple[st
         yield from _values(inner, parts[1:], f"{path}.{parts[0]}" if path else parts[0])
 
 
+def _said(table: Mapping[str, Any], path: str) -> str:
+    """A setting as `--set` takes it: all of a list, and `switch:` before a method."""
+    value: Any = table
+    for part in path.split("."):
+        value = value[part]
+    return ",".join(map(str, cast("list[object]", value))) if isinstance(value, list | tuple) else str(value)
+
+
 def refuse_foreign(recorded: Mapping[str, Any], named: Mapping[str, Any], source: str) -> None:
     """Stop if the table of a run folder names code that the user has not named too. `named` are the user's settings."""
     known = {name for _, name in code_names(named)}
     foreign = [(path, name) for path, name in code_names(recorded) if name not in known]
     if foreign:
         told = "; ".join(f"{path} = {name!r} would import {name.partition(':')[0]}" for path, name in foreign)
-        again = " ".join(f"--set {path}={name}" for path, name in foreign)
+        again = " ".join(dict.fromkeys(f"--set {path}={_said(recorded, path)}" for path, _ in foreign))
         raise ConfigError(
             f"{source} names code that is not part of isentrope: {told}. A run folder may be somebody else's, so its "
             f"code is not run unless you say so: --trust, or name it again ({again}; in Python trust=True)"

@@ -23,8 +23,8 @@ from isentrope.methods.options import with_options
 
 COMMANDS = (
     "train", "sft", "rft", "eval", "table", "serve", "export", "watch", "analyze", "report", "figures", "retrieve",
-    "tasks", "play", "check-task", "serve-task", "build-repairs", "serve-openenv", "methods", "check-method", "models", "config",
-    "doctor", "bench", "study", "claims",
+    "tasks", "play", "check-task", "serve-task", "build-repairs", "serve-openenv", "methods", "models", "config",
+    "check-method", "doctor", "bench", "study", "claims",
 )  # fmt: skip
 TOY = "tests.toys:ToyWorld"
 
@@ -197,7 +197,7 @@ def test_interrupting_a_real_process() -> None:
 
 def test_config_lists_settings_and_values(tmp_path: Path) -> None:
     everything = invoke("config").stdout
-    assert "learn.clip_high" in everything
+    assert "learn.loss.clip_high" in everything
     assert "peak learning rate" in everything
     resolved = invoke("config", "--set", "learn.lr=0.25").stdout
     assert "0.25" in resolved

@@ -11,6 +11,7 @@ from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.config.text import config_to_toml
 from isentrope.core.errors import ConfigError, EngineError
+from isentrope.methods.options import with_options
 from isentrope.runs.writer import differences
 from tests.builders.toy_runs import make_model, toy_config
 from tests.net.faulty import faulty, refuse, say
@@ -27,7 +28,7 @@ def invoke(*arguments: object) -> tuple[int, str]:
 def foreign(tmp_path: Path) -> Path:
     """A folder as one downloads it: its config would have a secret of ours sent to its own server."""
     config = toy_config(make_model(tmp_path / "run"), "engine.kind=openai", "engine.key_env=SOME_SECRET")
-    (tmp_path / "run" / "config.toml").write_text(config_to_toml(config))
+    (tmp_path / "run" / "config.toml").write_text(config_to_toml(with_options(config)))
     return tmp_path / "run"
 
 
@@ -36,9 +37,9 @@ def test_a_run_folder_cannot_have_anything_sent_anywhere(foreign: Path) -> None:
         config = (foreign / "config.toml").read_text()
         (foreign / "config.toml").write_text(config.replace("http://127.0.0.1:8000/v1", server.url))
         assert server.url in (foreign / "config.toml").read_text()
-        code, output = invoke("eval", foreign, "--games", 2)
+        code, output = invoke("eval", foreign, "--games", 2, "--trust")
         assert code == 0, output
-        code, output = invoke("eval", foreign, "--set", "engine.kind=openai", "--set", "engine.retries=0")
+        code, output = invoke("eval", foreign, "--trust", "--set", "engine.kind=openai", "--set", "engine.retries=0")
         assert "127.0.0.1:8000/v1" in output  # the default address, not the folder's
         assert server.headers == []
 
@@ -56,11 +57,11 @@ def test_the_rest_of_the_engine_is_still_taken_from_a_run(foreign: Path) -> None
     from isentrope.cli.options import recipe_or_run
 
     path = foreign / "config.toml"
-    path.write_text(
-        path.read_text().replace('kind = "openai"', 'kind = "vllm"').replace("memory = 0.4", "memory = 0.7")
-    )
-    engine = recipe_or_run(None, foreign, ["engine.model=mine"]).engine
-    assert (engine.kind, engine.memory, engine.model, engine.key_env) == ("vllm", 0.7, "mine", "auto")
+    path.write_text(path.read_text().replace('kind = "openai"', 'kind = "vllm"\nmemory = 0.7'))
+    assert 'key_env = "SOME_SECRET"' in path.read_text()
+    engine = recipe_or_run(None, foreign, ["engine.model=mine"], trust=True).engine
+    assert (engine.kind, engine.options["memory"], engine.options["model"]) == ("vllm", 0.7, "mine")
+    assert not {"key_env", "url"} & engine.options.keys()
 
 
 @pytest.mark.parametrize(("url", "sent"), [
