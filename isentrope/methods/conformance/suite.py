@@ -12,7 +12,7 @@ or, on the command line, `isentrope check-method my_package.my_module:Mine`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from isentrope.config.convert import field_kinds, parse_section
@@ -58,8 +58,6 @@ def check_description(lab: Lab) -> str:
     told = f"name = {kind.name!r} is that of another {kind.what}; choose one that is not in {', '.join(parts)}"
     need(kind.name not in parts or parts.load(kind.name) is kind, told)
     need(bool(kind.summary), "summary is empty: say in one line what it does")
-    if not is_dataclass(kind.options_class):
-        raise ConfigError(f"options_class = {kind.options_class!r:.60}: expected a dataclass")
     part = lab.make()
     wrong = part.impossible() if isinstance(part, Method) else []
     need(not wrong, f"its options contradict each other: {'; '.join(wrong)}")
