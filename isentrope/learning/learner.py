@@ -313,6 +313,8 @@ def policy_loss(batch: TokenBatch, stats: TokenStats, loss: Loss) -> Tensor:
         loss_N = loss.per_token(batch, stats)
         if not isinstance(cast(object, loss_N), Tensor) or loss_N.shape != stats.logp_N.shape:
             raise ValueError(f"gave {shape_of(loss_N)}: expected a tensor of shape {tuple(stats.logp_N.shape)}")
+        if stats.logp_N.requires_grad and not loss_N.requires_grad:
+            raise ValueError("gave a loss without gradient: expected one that is computed from `stats.logp_N`")
     return loss_N if batch.mismatch_N is None else batch.mismatch_N * loss_N
 
 
