@@ -122,6 +122,8 @@ _COMMANDS: dict[str, tuple[str, str]] = {
         "isentrope play openenv --set task.options.url=http://127.0.0.1:8000"),
     "methods": ("methods:methods", "isentrope methods\n\nisentrope methods epo\n\n"
         "isentrope train demo --out runs/epo --set methods=epo"),
+    "check-method": ("check_method:check_method", "isentrope check-method epo --set alpha=0.05\n\n"
+        "isentrope check-method my_package.my_module:MyMethod"),
     "models": ("models:models", "isentrope models\n\nisentrope models smollm2 --get\n\n"
         "isentrope models Qwen/Qwen2.5-0.5B-Instruct"),
     "config": ("config:config",

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from isentrope.core.errors import IsentropeError, TrainError
 from isentrope.core.metric import Metric
@@ -29,6 +29,7 @@ class Part:
     paper = ""
     options_class: type[Any] = NoOptions  # a dataclass whose fields are made with `setting`
     metrics: tuple[Metric, ...] = ()  # all that it records; another key is an error
+    off: ClassVar[Mapping[str, Any]] = {}  # options with which it changes nothing; `isentrope check-method` tries them
 
     def __init__(self, options: Any = None) -> None:
         self.options = self.options_class() if options is None else options

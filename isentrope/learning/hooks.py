@@ -79,6 +79,8 @@ def weights(methods: Sequence[Method], batch: TokenBatch, stats: TokenStats) -> 
                 continue
             if not isinstance(given, Tensor) or given.shape != stats.logp_N.shape:
                 raise ValueError(f"gave {shape_of(given)}: expected a tensor of shape {tuple(stats.logp_N.shape)}")
+            if given.requires_grad:
+                raise ValueError("gave weights with a gradient: expected plain factors, such as weight_N.detach()")
             wrong_N = ~(torch.isfinite(given) & (given >= 0))
             if bool(wrong_N.any()):
                 first = float(given[wrong_N][0])

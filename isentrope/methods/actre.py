@@ -19,10 +19,10 @@ Variants are the ablations of Table 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -99,6 +99,7 @@ class ActRe(Method):
     paper = "ActRe, AAAI 2026"
     options_class = ActReOptions
     options: ActReOptions
+    off: ClassVar[Mapping[str, Any]] = {"variant": "no_stage1"}
     metrics = (
         Metric("plan/stage", "Stage of ActRe: 1 acts before thinking, 2 thinks before acting.", "stage"),
         Metric("plan/action_temperature", "Temperature of the branching tokens in ActRe's first stage.", "temperature"),

@@ -11,7 +11,9 @@ takes it from the current policy, which is the same policy at the first update o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +35,7 @@ class Ea(Method):
     paper = "Cheng et al., arXiv:2506.14758; EPO B.4"
     options_class = EaOptions
     options: EaOptions
+    off: ClassVar[Mapping[str, Any]] = {"alpha": 0}
     metrics = (Metric("ea/added", "Advantage that EA adds to a token, mean over the step's tokens.", "advantage"),)
 
     def shape(self, step: int, tokens: StepTokens, advantage_N: Floats) -> Floats | Shaped:

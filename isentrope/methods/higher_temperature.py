@@ -6,7 +6,9 @@ was sampled with, so the update stays on-policy. Evaluation keeps its own temper
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from isentrope.config.schema import setting
 from isentrope.core.method import Method
@@ -24,6 +26,7 @@ class HigherTemperature(Method):
     paper = "a baseline of ActRe"
     options_class = HigherTemperatureOptions
     options: HigherTemperatureOptions
+    off: ClassVar[Mapping[str, Any]] = {"temperature": 1.0}  # what `rollout.temperature` is without a recipe
 
     def plan(self, step: int, plan: RolloutPlan) -> RolloutPlan:
         return replace(plan, temperature=self.options.temperature)

@@ -17,8 +17,9 @@ where the advantage is not negative, so that a group that failed as a whole coun
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -64,6 +65,7 @@ class Seal(Method):
     paper = "SEAL, arXiv:2605.27954"
     options_class = SealOptions
     options: SealOptions
+    off: ClassVar[Mapping[str, Any]] = {"alpha": 0}
     metrics = (
         Metric("seal/bce", "Cross-entropy of SEAL's classifier, mean over tokens.", "nats"),
         Metric("seal/accuracy", "Share of the tokens whose episode's outcome SEAL's classifier tells right.", "share"),
