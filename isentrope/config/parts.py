@@ -135,13 +135,21 @@ def _values(value: object, parts: Sequence[str], path: str) -> Iterable[tuple[st
         yield from _values(inner, parts[1:], f"{path}.{parts[0]}" if path else parts[0])
 
 
+def _named_again(path: str, name: str, recorded: Mapping[str, Any]) -> str:
+    """How a command names the recorded code again. All methods at once: the setting is one list."""
+    listed = recorded.get("methods")
+    if path == "methods" and isinstance(listed, list):
+        return f"--set methods={','.join(str(method) for method in cast('list[object]', listed))}"
+    return f"--set {path}={'switch:' if path == 'instruments.on_alarm' else ''}{name}"
+
+
 def refuse_foreign(recorded: Mapping[str, Any], named: Mapping[str, Any], source: str) -> None:
     """Stop if the table of a run folder names code that the user has not named too. `named` are the user's settings."""
     known = {name for _, name in code_names(named)}
     foreign = [(path, name) for path, name in code_names(recorded) if name not in known]
     if foreign:
         told = "; ".join(f"{path} = {name!r} would import {name.partition(':')[0]}" for path, name in foreign)
-        again = " ".join(f"--set {path}={name}" for path, name in foreign)
+        again = " ".join(dict.fromkeys(_named_again(path, name, recorded) for path, name in foreign))
         raise ConfigError(
             f"{source} names code that is not part of isentrope: {told}. A run folder may be somebody else's, so its "
             f"code is not run unless you say so: --trust, or name it again ({again}; in Python trust=True)"
