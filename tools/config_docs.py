@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from pathlib import Path
 
 from isentrope.config.describe import SettingInfo, describe_settings
@@ -33,10 +32,15 @@ The value is read as TOML; quotes may be left out where the setting is text. A n
 value of the wrong type or out of its limits, and combinations that cannot be run are refused, all at once, before
 anything starts. `isentrope config RECIPE` shows what a recipe comes to; a run folder's `config.toml` has every value.
 
-A recipe laid over another merges table by table, with three exceptions that keep recipes short: a layer that changes
-`task.world` drops the options of the world before, one that sets `methods` drops the tables of methods no longer
-listed, and one that changes `learn.algorithm` drops the values that were the old algorithm's own. So `--set methods=[]`
-turns any recipe into its baseline, and `--set learn.algorithm=dapo` a recorded GRPO run into DAPO.
+A recipe laid over another merges table by table, with four exceptions that keep recipes short: a layer that changes
+`task.world` drops the options of the world before, one that changes the `kind` of a part the settings of the kind
+before, one that sets `methods` the tables of methods no longer listed, and one that changes `learn.algorithm` the
+values that were the old algorithm's own. So `--set methods=[]` turns any recipe into its baseline, and
+`--set learn.algorithm=dapo` a recorded GRPO run into DAPO.
+
+`[learn.advantage]`, `[learn.loss]`, `[engine]` and `[task.sampler]` name a part of the run, their `kind`, beside the
+settings that this kind reads; `--set learn.loss=sequence` sets the kind alone. A kind is one of ours, one that an
+installed package offers, or `package.module:Class` for your own.
 
 `learn.algorithm` lays the defaults of that algorithm under the recipe ([algorithms](algorithms/README.md)): what is
 set beside it wins.
@@ -49,7 +53,10 @@ them all, those left at their defaults too.
 
 def render() -> str:
     parts = [_INTRODUCTION]
-    for section, rows in groupby(describe_settings(), key=_section):
+    sections: dict[str, list[SettingInfo]] = {}
+    for info in describe_settings():
+        sections.setdefault(_section(info), []).append(info)
+    for section, rows in sections.items():
         parts.append(f"\n## {f'[{section}]' if section else 'Top level'}\n\n| setting | default | allowed | meaning |")
         parts.append("|---|---|---|---|")
         parts += [_row(info) for info in rows]

@@ -122,7 +122,8 @@ def _read_choice(value: Any, path: str, default: Any, problems: list[str], elsew
     kind, known = table.pop("kind", default().kind), KINDS[path]
     if not isinstance(kind, str) or not (kind in known or ":" in kind or is_offered(path, kind)):
         guess = nearest(kind, known) if isinstance(kind, str) else None
-        hint_ = other_kind(str(kind)) or (f"; did you mean {guess}?" if guess else "")
+        other = other_kind(str(kind)) if plain_name(str(kind)) not in known else None
+        hint_ = other or (f"; did you mean {guess}?" if guess else "")
         problems.append(f"{path}.kind = {_shown(kind)}: expected one of {', '.join(known)}, or module:Class{hint_}")
         return _BAD
     if kind in known:

@@ -157,7 +157,8 @@ def _override_value(text: str, kind: Any) -> Any:
         parsed = tomllib.loads(f"value = {text}")
     except (tomllib.TOMLDecodeError, RecursionError):
         parsed = {}
-    if set(parsed) == {"value"} and (kind not in (str, Choice) or isinstance(parsed["value"], str)):
+    as_text = kind in (str, Choice) and not isinstance(parsed.get("value"), str | dict if kind is Choice else str)
+    if set(parsed) == {"value"} and not as_text:
         return parsed["value"]
     if get_origin(kind) is tuple and get_args(kind)[0] is str and not text.startswith("["):
         return [part.strip() for part in text.split(",")]

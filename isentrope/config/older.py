@@ -1,7 +1,7 @@
 """Reads settings of older versions: what the files of older runs mean today.
 
-`learn.step_std` said whether GiGPO's step part is divided; today `learn.divide_by_std` says it for both parts. Until
-then a plain `gigpo` divided the episode part alone, which is called `gigpo_mixed` now. A file of ours has every setting
+`learn.step_std` said whether GiGPO's step part is divided; today `divide_by_std` says it for both parts. Until then a
+plain `gigpo` divided the episode part alone, which is called `gigpo_mixed` now. A file of ours has every setting
 written out, so what it ran can be told. One without the setting is younger: it came with GiGPO itself.
 
 Settings that only one advantage estimator or loss reads stood in [learn] itself; today they stand in [learn.advantage]
@@ -105,14 +105,16 @@ def gone(path: str, table: Mapping[str, Any]) -> str | None:
     """What to do about the setting `path`, if it is one that is gone. `table` is the section it stands in."""
     if path != f"learn.{_STEP_STD}":
         return None
-    if table.get(_STEP_STD) is True and table.get("divide_by_std") is False:
+    advantage = table.get("advantage")
+    said = cast("Mapping[str, Any]", advantage) if isinstance(advantage, Mapping) else table
+    if table.get(_STEP_STD) is True and said.get("divide_by_std") is False:
         return (
             " any more, and GiGPO with its step part alone divided, which no paper has, is gone; "
-            "learn.divide_by_std = true divides both parts, false neither"
+            "learn.advantage.divide_by_std = true divides both parts, false neither"
         )
     return (
-        " any more; leave it out: both parts of GiGPO follow learn.divide_by_std. What earlier versions ran by "
-        'default, the episode part alone divided, is learn.algorithm = "gigpo_mixed"'
+        " any more; leave it out: both parts of GiGPO follow learn.advantage.divide_by_std. What earlier versions ran "
+        'by default, the episode part alone divided, is learn.algorithm = "gigpo_mixed"'
     )
 
 

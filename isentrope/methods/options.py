@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from isentrope.config.convert import parse_choice, parse_section, read_options, read_section
 from isentrope.config.kinds import KINDS
+from isentrope.config.parts import is_offered
 from isentrope.config.schema import Choice, RunConfig
 from isentrope.config.text import as_table
 from isentrope.config.validate import switched_in, switched_method
@@ -86,8 +87,8 @@ def _part_problems(table: Mapping[str, Any], path: str, problems: list[str]) -> 
     for name in path.split("."):
         inner = cast("Mapping[str, Any]", inner).get(name) if isinstance(inner, Mapping) else None
     kind = cast("Mapping[str, Any]", inner).get("kind") if isinstance(inner, Mapping) else None
-    if not isinstance(kind, str) or kind in KINDS[path]:
-        return
+    if not isinstance(kind, str) or kind in KINDS[path] or not (":" in kind or is_offered(path, kind)):
+        return  # the config's own check says what is wrong with a name that is none
     try:
         options = _options_of_part(path, kind)
     except ConfigError as error:

@@ -253,6 +253,7 @@ def _of_our_parts(key: str) -> dict[str, Metric]:
     from isentrope.methods.registry import METHODS
 
     name = key.split("/")[0]
+    name = "actre" if name == "plan" else name  # the one method of ours whose plan has notes
     for parts in (METHODS, ADVANTAGES):
         if name in parts.inside:
             return {metric.key: metric for metric in parts.load(name).metrics}

@@ -17,6 +17,7 @@ from typing import cast
 from isentrope.config.parts import Parts
 from isentrope.core.errors import ConfigError
 from isentrope.core.types import FAILURES, Episode
+from isentrope.worlds.pool.sanitize import in_words
 
 REWARDS = Parts("reward function", "isentrope.rewards")
 LARGEST_REWARD = 1e6
@@ -40,14 +41,14 @@ def rewarded(episode: Episode, function: RewardFunction | None) -> Episode:
     try:
         rewards = _rewards(function(episode), len(episode.turns))
     except Exception as error:  # somebody's code, which may raise anything
-        detail = f"the reward function raised {type(error).__name__}: {error}"
+        detail = f"the reward function raised {in_words(error)}"
         return replace(episode, stop="task_error", detail=detail, success=False)
     turns = tuple(replace(turn, reward=reward) for turn, reward in zip(episode.turns, rewards, strict=True))
     return replace(episode, turns=turns)
 
 
 def _rewards(given: object, turns: int) -> list[float]:
-    if isinstance(given, int | float) or (hasattr(given, "__float__") and not hasattr(given, "__len__")):
+    if hasattr(given, "__float__") and getattr(given, "ndim", 0) == 0:  # arrays and tensors of one number too
         values = [0.0] * (turns - 1) + [float(cast(float, given))]
     else:
         values = [float(value) for value in cast("Sequence[float]", given)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from operator import index as index_of
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def pick_instances(sampler: TaskSampler, world: World, count: int, step: int, at
     """The tasks of one step."""
     size = world.size("train")
     with calling(sampler, "pick"):
-        picked = [int(index) for index in sampler.pick(size, count, step, attempt)]
+        picked = [index_of(index) for index in sampler.pick(size, count, step, attempt)]
         wrong = [index for index in picked if index < 0 or (size is not None and index >= size)]
         if wrong or len(picked) != count:
             there = "any number" if size is None else f"0 to {size - 1}"

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isentrope.config.kinds import ClipOptions, GaeOptions, GigpoOptions
 from isentrope.config.schema import RunConfig
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.registry import make_engine
@@ -36,7 +37,8 @@ CASES: dict[str, tuple[str, ...]] = {
     "gigpo": ("learn.algorithm=gigpo",),
     "gspo": ("learn.algorithm=gspo",),
     "gspo kl corrected": ("learn.algorithm=gspo", "learn.kl=0.05", *_CORRECTED),
-    "ppo": ("learn.algorithm=ppo", "learn.discount=0.99", "learn.gae_lambda=0.95", "critic.lr=1e-3"),
+    "ppo": ("learn.algorithm=ppo", "learn.advantage.discount=0.99", "learn.advantage.gae_lambda=0.95",
+            "critic.lr=1e-3"),
     "epo": ("methods=['epo']", *(f"method.epo.{x}" for x in _EPO)),
     "seal": ("methods=['seal']", "method.seal.alpha=0.5"),
     "aem": ("methods=['aem']",),
@@ -154,7 +156,7 @@ def _methods(config: RunConfig, methods: Sequence[Any], dtype: torch.dtype, devi
 
 def truth(learner: Learner, config: RunConfig, episodes: Sequence[Episode], dtype: torch.dtype, device: str) -> Truth:
     """The update that the equations ask for, from the learner's weights as they are now."""
-    s, model = config.learn, learner.policy.model
+    s, model, clip = config.learn, learner.policy.model, ClipOptions(**config.learn.loss.options)
     assert isinstance(model, Llama)
     form, tokens = naive.form_of(model.shape), naive.tokens_of(episodes)
     w = naive.weights_of(model, dtype, device)
@@ -162,7 +164,7 @@ def truth(learner: Learner, config: RunConfig, episodes: Sequence[Episode], dtyp
     with torch.no_grad():
         if s.old_logprobs == "recompute":
             old = _numbers(naive.look(w, form, tokens).logp)
-            by = tokens.response if s.loss == "sequence" else None
+            by = tokens.response if s.loss.kind == "sequence" else None
             weight = naive.corrected(old, tokens.recorded, CAP, by)
         if learner.reference is not None:
             theirs = naive.weights_of(learner.reference.module, dtype, device)
@@ -175,16 +177,17 @@ def truth(learner: Learner, config: RunConfig, episodes: Sequence[Episode], dtyp
                  for n, p in learner.critic.head.named_parameters()}  # fmt: skip
         with torch.no_grad():
             value = _numbers(_values(body, form, tokens))
-        advantage, returns = naive.gae(episodes, tokens, value, s.discount, s.gae_lambda)
-    elif s.advantage == "gigpo":
-        advantage = naive.gigpo(episodes, tokens, s.discount)
+        gae = GaeOptions(**s.advantage.options)
+        advantage, returns = naive.gae(episodes, tokens, value, gae.discount, gae.gae_lambda)
+    elif s.advantage.kind == "gigpo":
+        advantage = naive.gigpo(episodes, tokens, GigpoOptions(**s.advantage.options).discount)
     else:
         advantage = naive.grpo(episodes, tokens)
     if "aem" in config.methods:
         advantage = naive.aem(tokens, advantage)
     extra = _methods(config, learner.methods, dtype, device)
-    aim = naive.Aim(advantage, old, s.aggregation, "sequence" if s.loss == "sequence" else "clip", s.clip_low,
-                    s.clip_high, weight, s.kl, reference, extra)  # fmt: skip
+    aim = naive.Aim(advantage, old, s.aggregation, "sequence" if s.loss.kind == "sequence" else "clip", clip.clip_low,
+                    clip.clip_high, weight, s.kl, reference, extra)  # fmt: skip
     found = Truth(*naive.gradient(w, form, tokens, aim))
     if returns is not None:
         mine = naive.learning(body)

@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 
 from isentrope.charts.text import filled
-from isentrope.cli.method_sheets import ADVANTAGES, LOSSES, Sheet, sheets
-from isentrope.config.algorithms import ALGORITHMS
+from isentrope.cli.method_sheets import Sheet, sheets
+from isentrope.config.algorithms import ALGORITHMS, merge
+from isentrope.config.kinds import KINDS
 from isentrope.config.load import load_config
 from isentrope.config.schema import LearnSettings, RunConfig
+from isentrope.config.text import as_table
 from isentrope.core.token_weights import MODES, token_weights
+from isentrope.learning.registry import ADVANTAGES, LOSSES
 from isentrope.loop.train import train
 from isentrope.methods.registry import METHODS, make_methods
 from isentrope.metrics.glossary import GLOSSARY
@@ -64,7 +67,7 @@ def test_only_what_stands_between_its_markers_is_written() -> None:
 def test_every_algorithm_and_method_has_a_page_and_no_other_has() -> None:
     written = {path.relative_to(DOCS).as_posix() for path in [*DOCS.glob("algorithms/*"), *DOCS.glob("methods/*")]}
     assert written == set(blocks())
-    assert {sheet.name for sheet in SHEETS} == {*ALGORITHMS, *METHODS, "sft-and-rft"}
+    assert {sheet.name for sheet in SHEETS} == {*ALGORITHMS, *METHODS.inside, "sft-and-rft"}
 
 
 @every_sheet
@@ -131,17 +134,21 @@ def test_commands_can_be_run(page: Path) -> None:
 def test_the_command_runs_the_algorithm_and_not_half_of_it(name: str) -> None:
     learn = config_of(shlex.split(sheets()[name].command)[1:]).learn
     wanted = {"algorithm": name, **ALGORITHMS[name].settings}
-    assert {key: getattr(learn, key) for key in wanted} == wanted
+    table = as_table(learn)
+    assert merge(table, wanted) == table
+    parts = [wanted.get(part, {}).get("kind", getattr(LearnSettings(), part).kind) for part in ("advantage", "loss")]
+    assert [learn.advantage.kind, learn.loss.kind] == parts
 
 
 def test_every_learn_setting_has_an_owner() -> None:
-    """A new one has to be given to an estimator, to a loss, to all of them or to the optimiser."""
+    """A new one has to be given to all algorithms or to the optimiser; or to an estimator or a loss, in its table."""
     owned = {"algorithm", "advantage", "loss", *SHARED, *OPTIMISER}
-    owned |= {name for names in (*ADVANTAGES.values(), *LOSSES.values()) for name in names}
     assert owned == {item.name for item in fields(LearnSettings)}
-    choices = {item.name: item.metadata["choices"] for item in fields(LearnSettings)}
-    assert set(ADVANTAGES) == set(choices["advantage"])
-    assert set(LOSSES) == set(choices["loss"])
+    for path, parts in (("learn.advantage", ADVANTAGES), ("learn.loss", LOSSES)):
+        assert set(KINDS[path]) == set(parts.inside)
+        for name, options in KINDS[path].items():
+            assert parts.load(name).options_class is options
+            assert parts.load(name).name == name
 
 
 def test_the_example_of_aggregation() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from isentrope.config.load import load_config
-from isentrope.config.schema import RunConfig
+from isentrope.config.schema import Choice, RunConfig
 from isentrope.core.errors import ConfigError
 
 
@@ -41,7 +41,14 @@ def test_a_recipe_and_overrides(tmp_path: Path) -> None:
         ("eval.splits=seen", ("eval", "splits", ("seen",))),
         ("eval.splits=['a', 'b']", ("eval", "splits", ("a", "b"))),
         ("eval.splits=a,b", ("eval", "splits", ("a", "b"))),
-        ("learn.divide_by_std=false", ("learn", "divide_by_std", False)),
+        ("learn.advantage.divide_by_std=false", ("learn", "advantage", Choice("grpo", {"divide_by_std": False}))),
+        ("learn.divide_by_std=false", ("learn", "advantage", Choice("grpo", {"divide_by_std": False}))),
+        ("learn.advantage=rloo", ("learn", "advantage", Choice("rloo"))),
+        (
+            "learn.advantage={kind = 'rloo', stats = 'steps'}",
+            ("learn", "advantage", Choice("rloo", {"stats": "steps"})),
+        ),
+        ("task.sampler=in_turn", ("task", "sampler", Choice("in_turn"))),
         (" run.seed = 3 ", ("run", "seed", 3)),
         ("learn.lr=1e-3", ("learn", "lr", 1e-3)),
         ("learn={lr = 1e-3}", ("learn", "lr", 1e-3)),
@@ -68,7 +75,7 @@ def test_values_of_overrides(override: str, expected: tuple[str, str, object]) -
         ("learn.lr=1" + "0" * 400, ["learn.lr = 1000"]),
         ("learn.warmup=1.5", ["from 0 to 1"]),
         ("task.invalid_reward=1", ["a number of at most 0"]),
-        ("learn.divide_by_std=1", ["learn.divide_by_std = 1: expected true or false"]),
+        ("learn.divide_by_std=1", ["learn.advantage.divide_by_std = 1: expected true or false"]),
         ("agent.order=think", ['agent.order = "think": expected one of think_act, act_think, act', "did you mean"]),
         ("eval.splits=[1]", ["eval.splits[0] = 1: expected text"]),
         ("eval.splits=[1", ["eval.splits"]),

@@ -12,7 +12,7 @@ from isentrope.methods.registry import METHODS
 
 
 def test_the_list_of_methods_is_that_of_the_registry() -> None:
-    assert tuple(METHODS) == METHOD_NAMES
+    assert tuple(METHODS.inside) == METHOD_NAMES
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,11 @@ def test_the_list_of_methods_is_that_of_the_registry() -> None:
         ("learn.algorithm=Dr. GRPO", "did you mean dr_grpo?"),
         ("learn.algorithm=grpo-plus", "did you mean grpo_plus?"),
         ("learn.algorithm=GRPO+", "did you mean grpo_plus?"),
+        ("learn.loss=epo", "epo is a method: --set methods=epo"),
+        ("learn.advantage=dapo", "dapo is an algorithm: --set learn.algorithm=dapo"),
+        ("learn.advantage=GRPO", "did you mean grpo?"),
+        ("learn.advantage.kind=gigpo-mixed", "did you mean gigpo_mixed?"),
+        ("engine=VLLM", "did you mean vllm?"),
         ("methods=ppo", "ppo is an algorithm: --set learn.algorithm=ppo"),
         ("methods=Dr-GRPO", "dr_grpo is an algorithm: --set learn.algorithm=dr_grpo"),
         ("methods=EPO", "did you mean epo?"),
@@ -44,9 +49,11 @@ def test_where_a_name_belongs(change: str, hint: str) -> None:
 
 
 def test_other_settings_are_not_told_about_algorithms() -> None:
-    with pytest.raises(ConfigError) as refused:
-        load_config(None, ["learn.loss=epo"])
-    assert "is a method" not in str(refused.value)
+    for change in ("learn.kl_in=epo", "agent.order=ppo"):
+        with pytest.raises(ConfigError) as refused:
+            load_config(None, [change])
+        assert "is a method" not in str(refused.value)
+        assert "is an algorithm" not in str(refused.value)
 
 
 def test_plain_names() -> None:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isentrope.config.convert import field_kinds
+from isentrope.config.kinds import KINDS
 from isentrope.config.load import config_from_table
-from isentrope.config.schema import RunConfig
+from isentrope.config.schema import Choice, RunConfig
 from isentrope.config.text import config_to_toml, table_to_toml
 from isentrope.core.errors import ConfigError
 
@@ -44,18 +45,34 @@ def leaf(kind: Any, limits: Any) -> st.SearchStrategy[Any]:
 
 
 @st.composite
+def parts(draw: st.DrawFn, path: str) -> Choice:
+    """A kind with all its options, as a run records it."""
+    kind = draw(st.sampled_from(sorted(KINDS[path])))
+    options = KINDS[path][kind]
+    kinds = field_kinds(options)
+    drawn = {item.name: draw(leaf(kinds[item.name], item.metadata)) for item in fields(options)}
+    return Choice(kind, drawn | ({"key_env": "SOME_KEY"} if "key_env" in drawn else {}))
+
+
+@st.composite
 def configs(draw: st.DrawFn) -> RunConfig:
     """Every leaf anything within its limits, apart from those that `check.py` ties together."""
     config = RunConfig()
     for section in ("run", "task", "agent", "learn", "rollout", "critic", "sft", "eval", "instruments"):
         old = getattr(config, section)
         kinds = field_kinds(type(old))
-        new = {item.name: draw(leaf(kinds[item.name], item.metadata)) for item in fields(old)}
+        new = {
+            item.name: draw(
+                parts(f"{section}.{item.name}") if kinds[item.name] is Choice else leaf(kinds[item.name], item.metadata)
+            )
+            for item in fields(old)
+        }
         tied = {"device", "world", "mini_batches", "group_size", "max_response", "max_context", "beta1", "beta2"}
         tied |= {"where", "key_env", "action_tags", "on_alarm", "track"}
         tied |= {"epochs", "warmup", "source", "mismatch", "ahead"}
         config = replace(config, **{section: replace(old, **{k: v for k, v in new.items() if k not in tied})})
     names = draw(st.lists(text, max_size=3, unique=True))
+    config = replace(config, engine=draw(parts("engine")))
     return replace(config, methods=tuple(names), method={name: draw(tables) for name in names})
 
 

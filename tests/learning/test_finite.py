@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
+from isentrope.config.kinds import ClipOptions
+from isentrope.config.schema import Choice, CriticSettings, LearnSettings, RunConfig, RunSettings
 from isentrope.core.errors import TrainError
 from isentrope.core.method import Method
 from isentrope.core.types import Episode, Floats, StepTokens
@@ -77,25 +78,25 @@ def gradient_and_update(learner: Learner, episodes: list[Episode]) -> tuple[torc
 
 def written_down(episodes: list[Episode], s: LearnSettings, left_out: set[int]) -> torch.Tensor:
     """The loss over the other tokens in plain loops, from the log-probs of all of them."""
-    policy, reference = small_policy(), small_policy(seed=9)
+    policy, reference, clip = small_policy(), small_policy(seed=9), ClipOptions()
     sequences, tokens = flatten(episodes)
     (batch,) = micro_batches(sequences, tokens, micro_tokens=10**6)
     place = np.argsort(batch.number_N)
     logp, ref = policy.stats(batch).logp_N[place], reference.stats(batch).logp_N[place].detach()
-    advantage = grpo(np.array([e.ret for e in episodes]), np.array([e.group for e in episodes]), s.divide_by_std)
+    advantage = grpo(np.array([e.ret for e in episodes]), np.array([e.group for e in episodes]))
     kept = [n for n in range(len(place)) if n not in left_out]
     losses: list[Any] = []
     for n in kept:
         a, old = float(advantage[tokens.episode_N[n]]), torch.from_numpy(tokens.logp_N)
-        if s.loss == "policy_gradient":
+        if s.loss.kind == "policy_gradient":
             loss = -a * logp[n]
         else:
             ratio = torch.exp(logp[n] - old[n])
-            if s.loss == "sequence":
+            if s.loss.kind == "sequence":
                 mates = [m for m in kept if tokens.turn_N[m] == tokens.turn_N[n]]
                 mean = torch.stack([logp[m].detach() - old[m] for m in mates]).mean()
                 ratio = torch.exp(mean) * torch.exp(logp[n] - logp[n].detach())
-            loss = -torch.minimum(ratio * a, ratio.clamp(1 - s.clip_low, 1 + s.clip_high) * a)
+            loss = -torch.minimum(ratio * a, ratio.clamp(1 - clip.clip_low, 1 + clip.clip_high) * a)
         d = logp[n] - ref[n]
         losses.append(loss + s.kl * (torch.exp(-d) - 1 + d))
     where = ([int(tokens.episode_N[n]) for n in kept], [int(tokens.turn_N[n]) for n in kept])
@@ -103,12 +104,12 @@ def written_down(episodes: list[Episode], s: LearnSettings, left_out: set[int]) 
     return torch.cat([g.flatten() for g in torch.autograd.grad(total, list(policy.module.parameters()))])
 
 
-@pytest.mark.parametrize("loss", ["clipped", "policy_gradient", "sequence"])
+@pytest.mark.parametrize("loss", ["clip", "policy_gradient", "sequence"])
 @pytest.mark.parametrize("aggregation", ["token", "turn", "sequence", "episode"])
 @pytest.mark.parametrize(("field", "value"), [("logprobs", np.nan), ("logprobs", -np.inf), ("entropies", np.nan)])
 def test_the_gradient_is_that_of_the_other_tokens(loss: str, aggregation: str, field: str, value: float) -> None:
     episodes = make_episodes(3)
-    s = replace(SETTINGS, loss=loss, aggregation=aggregation)
+    s = replace(SETTINGS, loss=Choice(loss), aggregation=aggregation)
     ours, metrics = gradient(learner_with(s, []), poisoned(episodes, field, value))
     theirs = written_down(episodes, s, {BAD})
     assert float(theirs.norm()) > 0.01
@@ -129,10 +130,10 @@ METHODS: dict[str, Callable[[], Method]] = {
 }
 CHANGES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "critic": {"advantage": "gae", "divide_by_std": True},
+    "critic": {"advantage": Choice("gae", {"divide_by_std": True})},
     "kl-in-reward": {"kl_in": "reward"},
     "corrected": {"old_logprobs": "recompute", "mismatch": "truncate"},
-    "corrected-by-response": {"old_logprobs": "recompute", "mismatch": "truncate", "loss": "sequence"},
+    "corrected-by-response": {"old_logprobs": "recompute", "mismatch": "truncate", "loss": Choice("sequence")},
     "shared": {"share_prefixes": "on", "row_tokens": 120},
     "minis": {"mini_batches": 2, "epochs": 2},
 }

@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.config.schema import LearnSettings
+from isentrope.config.kinds import ClipOptions
 from isentrope.core.errors import TrainError
 from isentrope.core.method import Method
+from isentrope.core.metric import Metric
 from isentrope.core.types import Shaped, Term
+from isentrope.learning.hooks import clipped
+from isentrope.learning.losses.clipped import Clip
 from tests.methods.helpers import one_update, sampled_by, sharp_policy, usual
 
 
-def method_with(**hooks: Callable[..., Any]) -> Method:
+def method_with(**hooks: Any) -> Method:
     return type("Mine", (Method,), {"name": "mine", **hooks})()
 
 
@@ -88,6 +91,7 @@ def test_what_is_recorded() -> None:
     method = method_with(
         begin=lambda self, step, tokens: {"mine/begun": step},
         shape=lambda self, step, tokens, advantage_N: Shaped(advantage_N, {"mine/shaped": 2.0}),
+        metrics=(Metric("mine/begun", "which step it is"), Metric("mine/shaped", "two")),
     )
     metrics = updated(method).metrics
     assert (metrics["mine/begun"], metrics["mine/shaped"]) == (1, 2)
@@ -98,12 +102,28 @@ def test_a_controller_sets_the_upper_clip() -> None:
         self.clip_high = 0.1
         return {}
 
-    from isentrope.learning.hooks import clip_high
-
+    loss = Clip(ClipOptions(clip_low=0.25, clip_high=0.3))
     method = method_with(begin=begin)
-    assert clip_high([Method(), method], 0.3) == 0.3
+    assert clipped([Method(), method], loss) is loss
     method.begin(1, None)  # type: ignore[arg-type]
-    assert clip_high([Method(), method, Method()], 0.3) == 0.1
-    method.clip_high = float("nan")
-    with pytest.raises(TrainError, match="method mine, hook begin: clip_high = nan: expected a number above 0"):
-        clip_high([method], LearnSettings().clip_high)
+    assert clipped([Method(), method, Method()], loss).clip == (0.25, 0.1)
+    assert loss.clip == (0.25, 0.3)
+    for value, said in ((float("nan"), "nan"), (0, "0"), (-0.1, "-0.1"), (float("inf"), "inf"), ("high", "'high'")):
+        method.clip_high = value  # type: ignore[assignment]
+        with pytest.raises(TrainError, match=f"method mine, hook begin: clip_high = {said}: expected a number above 0"):
+            clipped([method], loss)
+
+
+@pytest.mark.parametrize("hook", ["begin", "shape", "loss"])
+def test_a_metric_that_the_class_does_not_declare_is_an_error(hook: str) -> None:
+    gives: dict[str, Callable[..., Any]] = {
+        "begin": lambda self, step, tokens: {"mine/x": 1.0, "mine/y": 2.0},
+        "shape": lambda self, step, tokens, advantage_N: Shaped(advantage_N, {"mine/x": 1.0, "mine/y": 2.0}),
+        "loss": lambda self, batch, stats: Term(stats.logp_N.sum() * 0, {"mine/x": 1.0, "mine/y": 2.0}),
+    }
+    declared = (Metric("mine/x", "one"),)
+    said = f"method mine, hook {hook}: gave the metric 'mine/y', which `metrics` of its class does not declare"
+    with pytest.raises(TrainError, match=said + r" \(there: mine/x\)"):
+        updated(method_with(**{hook: gives[hook]}, metrics=declared))
+    both = (*declared, Metric("mine/{name}", "any other"))
+    assert updated(method_with(**{hook: gives[hook]}, metrics=both)).metrics["mine/y"] == 2

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from isentrope.config.kinds import ClipOptions, GrpoOptions
 from isentrope.config.schema import LearnSettings, RunConfig, RunSettings
 from isentrope.core.errors import TrainError
 from isentrope.core.method import Method
@@ -51,9 +52,9 @@ def gradient(policy: Policy, settings: LearnSettings, episodes: list[Episode], m
 
 def written_down(policy: Policy, episodes: list[Episode], s: LearnSettings, bonus: float = 0.0) -> torch.Tensor:
     """Σ over tokens in plain loops, one whole forward pass per episode, autograd of all logits."""
-    reference = small_policy(seed=9)
+    reference, clip = small_policy(seed=9), ClipOptions(**s.loss.options)
     returns, groups = np.array([e.ret for e in episodes]), np.array([e.group for e in episodes])
-    advantage = grpo(returns, groups, s.divide_by_std)
+    advantage = grpo(returns, groups, GrpoOptions(**s.advantage.options).divide_by_std)
     losses, entropies, episode_of, turn_of = [], [], [], []
     number = -1
     for e, episode in enumerate(episodes):
@@ -72,7 +73,7 @@ def written_down(policy: Policy, episodes: list[Episode], s: LearnSettings, bonu
                 now = torch.log_softmax(words[j] / float(turn.temperatures[j]), -1)
                 then = torch.log_softmax(other[j] / float(turn.temperatures[j]), -1).detach()
                 ratio = torch.exp(now[token] - float(turn.logprobs[j]))
-                limited = ratio.clamp(1 - s.clip_low, 1 + s.clip_high)
+                limited = ratio.clamp(1 - clip.clip_low, 1 + clip.clip_high)
                 d = now[token] - then[token]
                 loss = -torch.minimum(ratio * advantage[e], limited * advantage[e]) + s.kl * (torch.exp(-d) - 1 + d)
                 losses.append(loss)

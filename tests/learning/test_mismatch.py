@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.config.schema import LearnSettings, RunConfig
+from isentrope.config.schema import Choice, LearnSettings, RunConfig
 from isentrope.config.validate import impossible
 from isentrope.core.types import Episode, TokenBatch
 from isentrope.learning.learner import Learner, policy_loss
@@ -94,7 +94,7 @@ def test_batch_carries_the_weights_of_a_plain_form() -> None:
 
 
 def test_sequence_weights_are_one_per_response() -> None:
-    batch = batch_of(learner_of(replace(SETTINGS, loss="sequence")))
+    batch = batch_of(learner_of(replace(SETTINGS, loss=Choice("sequence"))))
     _, tokens = flatten(games(0))
     apart = batch.old_logp_N.numpy() - tokens.logp_N[batch.number_N]
     assert batch.mismatch_N is not None
@@ -105,7 +105,7 @@ def test_sequence_weights_are_one_per_response() -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_gradient_of_each_token_is_its_weight_times_the_uncorrected_one(loss: str) -> None:
-    settings = replace(SETTINGS, loss=loss)
+    settings = replace(SETTINGS, loss=Choice(loss))
     learner = learner_of(settings)
     batch = batch_of(learner)
     stats = learner.policy.stats(batch)
@@ -114,7 +114,7 @@ def test_gradient_of_each_token_is_its_weight_times_the_uncorrected_one(loss: st
     def per_token(corrected: bool) -> torch.Tensor:
         chosen = batch if corrected else replace(batch, mismatch_N=None)
         logp_N = stats.logp_N.detach().requires_grad_()
-        policy_loss(chosen, replace(stats, logp_N=logp_N), settings).sum().backward()
+        policy_loss(chosen, replace(stats, logp_N=logp_N), learner.loss).sum().backward()
         assert logp_N.grad is not None
         return logp_N.grad
 
@@ -127,14 +127,14 @@ def test_gradient_of_each_token_is_its_weight_times_the_uncorrected_one(loss: st
 @pytest.mark.parametrize("loss", LOSSES)
 def test_without_a_cap_it_is_plain_importance_weighting(loss: str) -> None:
     """With π_old = π the corrected gradient is that of -(π/μ) · A, the ratio to the sampler itself."""
-    settings = replace(SETTINGS, loss=loss, mismatch_cap=1e30)
+    settings = replace(SETTINGS, loss=Choice(loss), mismatch_cap=1e30)
     learner = learner_of(settings)
     batch = batch_of(learner)
     _, tokens = flatten(games(0))
     sampler = torch.from_numpy(tokens.logp_N[batch.number_N])
     logp_N = learner.policy.stats(batch).logp_N.detach().requires_grad_()
     stats = replace(learner.policy.stats(batch), logp_N=logp_N)
-    policy_loss(batch, stats, settings).sum().backward()
+    policy_loss(batch, stats, learner.loss).sum().backward()
     turn_N = batch.turn_N if loss == "sequence" else None
     expected = -mismatch_ratio(logp_N.detach(), sampler, turn_N) * batch.advantage_N
     torch.testing.assert_close(logp_N.grad, expected, rtol=1e-4, atol=1e-5)
@@ -142,11 +142,11 @@ def test_without_a_cap_it_is_plain_importance_weighting(loss: str) -> None:
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_sampler_that_agrees_changes_nothing_and_keep_is_the_loss_without_weights(loss: str) -> None:
-    kept = gradient(learner_of(replace(SETTINGS, loss=loss, mismatch="keep")))
-    corrected = gradient(learner_of(replace(SETTINGS, loss=loss)))
+    kept = gradient(learner_of(replace(SETTINGS, loss=Choice(loss), mismatch="keep")))
+    corrected = gradient(learner_of(replace(SETTINGS, loss=Choice(loss))))
     assert float((kept - corrected).norm()) > 1e-3 * float(kept.norm())
-    assert batch_of(learner_of(replace(SETTINGS, loss=loss, mismatch="keep"))).mismatch_N is None
-    learner = learner_of(replace(SETTINGS, loss=loss))
+    assert batch_of(learner_of(replace(SETTINGS, loss=Choice(loss), mismatch="keep"))).mismatch_N is None
+    learner = learner_of(replace(SETTINGS, loss=Choice(loss)))
     learner.mismatch.weigh = lambda trainer_N, tokens: (np.ones_like(trainer_N), {})  # type: ignore[method-assign]
     torch.testing.assert_close(gradient(learner), kept, rtol=0, atol=0)
 
@@ -166,7 +166,7 @@ def test_metrics_of_an_update_with_and_without_recomputed_log_probs() -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_mismatch_of_the_first_update_alone_is_said(loss: str) -> None:
     """Later updates differ from the sampler because they have learnt, which is no mismatch."""
-    settings = replace(SETTINGS, loss=loss, old_logprobs="sampler", mismatch="keep", mini_batches=1)
+    settings = replace(SETTINGS, loss=Choice(loss), old_logprobs="sampler", mismatch="keep", mini_batches=1)
     once = learner_of(settings).learn(0, games(1)).metrics
     often = learner_of(replace(settings, epochs=3)).learn(0, games(1)).metrics
     assert {key: often[key] for key in often if key.startswith("mismatch/")} == {

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.config.schema import CriticSettings, LearnSettings, RunConfig, RunSettings
+from isentrope.config.schema import Choice, CriticSettings, LearnSettings, RunConfig, RunSettings
+from isentrope.core.loss import Loss
 from isentrope.core.method import Method
 from isentrope.core.token_weights import MODES
 from isentrope.core.types import Episode, Floats, Scores, StepTokens, Term, TokenBatch, TokenStats
@@ -85,7 +86,7 @@ def test_what_was_not_learnt_from_has_no_ratio() -> None:
     scores, _ = update(cut, replace(SETTINGS, mask_truncated=True))
     lost = np.concatenate([np.full(length, e % 3 == 0) for e, _, length in scores.responses()])
     np.testing.assert_array_equal(np.isnan(scores.ratio_N), lost)
-    waiting, _ = update(episodes, replace(SETTINGS, advantage="gae"), critic=2)  # only the critic learns
+    waiting, _ = update(episodes, replace(SETTINGS, advantage=Choice("gae")), critic=2)  # only the critic learns
     assert np.isnan(waiting.ratio_N).all()
 
 
@@ -113,10 +114,10 @@ def test_weights_are_those_of_the_loss(aggregation: str, correction: str, monkey
     """What each piece of a batch multiplies its policy losses with, gathered in the loss itself."""
     seen = dict[int, float]()
 
-    def listening(batch: TokenBatch, stats: TokenStats, s: LearnSettings) -> torch.Tensor:
-        weight_N = batch.weights[s.aggregation] * (1 if batch.mismatch_N is None else batch.mismatch_N)
+    def listening(batch: TokenBatch, stats: TokenStats, loss: Loss) -> torch.Tensor:
+        weight_N = batch.weights[aggregation] * (1 if batch.mismatch_N is None else batch.mismatch_N)
         seen.update(zip(batch.number_N.tolist(), weight_N.tolist(), strict=True))
-        return policy_loss(batch, stats, s)
+        return policy_loss(batch, stats, loss)
 
     monkeypatch.setattr(objective_of, "policy_loss", listening)
     old = "recompute" if correction == "truncate" else "sampler"

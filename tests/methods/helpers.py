@@ -12,6 +12,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from isentrope.config.kinds import ClipOptions
 from isentrope.config.schema import LearnSettings, RunConfig, RunSettings
 from isentrope.core.method import Method
 from isentrope.core.types import Episode, StepTokens, TokenBatch, TokenStats, Turn
@@ -258,8 +259,9 @@ class Written:
         return torch.cat([gradient.flatten() for gradient in found]).float()
 
     def policy_loss(self, advantages: Sequence[float], s: LearnSettings = SETTINGS) -> Tensor:
+        clip = ClipOptions(**s.loss.options)
         losses = [
-            naive.clipped_at(torch.exp(logp - old), advantage, s.clip_low, s.clip_high)
+            naive.clipped_at(torch.exp(logp - old), advantage, clip.clip_low, clip.clip_high)
             for logp, old, advantage in zip(self.logp, self.old, advantages, strict=True)
         ]
         zero = 0.0 * torch.stack(self.logp).sum()  # a clipped loss is a plain number

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from isentrope.cli.main import app
+from isentrope.config.kinds import ServerOptions
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.core.types import Episode, RolloutPlan
@@ -126,7 +126,7 @@ def test_an_answer_longer_than_max_response_in_bytes_is_taken() -> None:
     thought = "because " * 30
     config = load_config(None, [*TOY, "agent.max_response=16", "agent.max_context=4096"])
     with faulty(say(f"<think>{thought}</think><action>add one</action>")) as server:
-        engine = OpenAIEngine(replace(config.engine, url=server.url, model="m"))
+        engine = OpenAIEngine(ServerOptions(**config.engine.options, url=server.url, model="m"))
         [episode] = play(config, engine, games=1)
     assert episode.success
     assert server.bodies[0]["max_tokens"] == 16

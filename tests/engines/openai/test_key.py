@@ -11,6 +11,7 @@ from isentrope.cli.main import app
 from isentrope.config.load import load_config
 from isentrope.config.text import config_to_toml
 from isentrope.core.errors import ConfigError, EngineError
+from isentrope.methods.options import with_options
 from isentrope.runs.writer import differences
 from tests.builders.toy_runs import make_model, toy_config
 from tests.net.faulty import faulty, refuse, say
@@ -27,7 +28,7 @@ def invoke(*arguments: object) -> tuple[int, str]:
 def foreign(tmp_path: Path) -> Path:
     """A folder as one downloads it: its config would have a secret of ours sent to its own server."""
     config = toy_config(make_model(tmp_path / "run"), "engine.kind=openai", "engine.key_env=SOME_SECRET")
-    (tmp_path / "run" / "config.toml").write_text(config_to_toml(config))
+    (tmp_path / "run" / "config.toml").write_text(config_to_toml(with_options(config)))
     return tmp_path / "run"
 
 
@@ -56,11 +57,11 @@ def test_the_rest_of_the_engine_is_still_taken_from_a_run(foreign: Path) -> None
     from isentrope.cli.options import recipe_or_run
 
     path = foreign / "config.toml"
-    path.write_text(
-        path.read_text().replace('kind = "openai"', 'kind = "vllm"').replace("memory = 0.4", "memory = 0.7")
-    )
+    path.write_text(path.read_text().replace('kind = "openai"', 'kind = "vllm"\nmemory = 0.7'))
+    assert 'key_env = "SOME_SECRET"' in path.read_text()
     engine = recipe_or_run(None, foreign, ["engine.model=mine"]).engine
-    assert (engine.kind, engine.memory, engine.model, engine.key_env) == ("vllm", 0.7, "mine", "auto")
+    assert (engine.kind, engine.options["memory"], engine.options["model"]) == ("vllm", 0.7, "mine")
+    assert not {"key_env", "url"} & engine.options.keys()
 
 
 @pytest.mark.parametrize(("url", "sent"), [

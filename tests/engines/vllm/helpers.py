@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from isentrope.config.schema import AgentSettings, EngineSettings, RolloutSettings, RunConfig
+from isentrope.config.schema import AgentSettings, Choice, RolloutSettings, RunConfig
 from isentrope.core.engine import Request, Sampled
 from isentrope.engines.registry import make_engine
 from isentrope.engines.torch import TorchEngine
@@ -25,7 +25,7 @@ def never(tail: bytes) -> bool:
 def config_of(batch: int = 16, length: int = 512) -> RunConfig:
     return RunConfig(
         agent=AgentSettings(max_response=64, max_context=length),
-        engine=EngineSettings(kind="vllm", memory=0.2),
+        engine=Choice("vllm", {"memory": 0.2}),
         rollout=RolloutSettings(batch=batch),
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.config.schema import EngineSettings
+from isentrope.config.kinds import ServerOptions
 from isentrope.core.engine import Request
 from isentrope.core.errors import EngineError
 from isentrope.engines.openai.engine import ByteTokens, OpenAIEngine
@@ -75,8 +75,8 @@ def url(folder: Path) -> Generator[str]:
             it.wait(60)
 
 
-def settings_of(url: str, **more: object) -> EngineSettings:
-    return EngineSettings(kind="openai", url=url, key_env="VLLM_KEY", **more)  # type: ignore[arg-type]
+def settings_of(url: str, **more: object) -> ServerOptions:
+    return ServerOptions(url=url, key_env="VLLM_KEY", **more)  # type: ignore[arg-type]
 
 
 def request(prompt: list[int]) -> Request:
