@@ -93,6 +93,8 @@ def read_section(
     `elsewhere` holds full paths of other settings, for the user who wrote `lr` and meant `learn.lr`.
     """
     before = len(problems)
+    if not is_dataclass(cls):
+        raise ConfigError(f"{path}: its settings are {cls!r:.60}, expected a dataclass")
     kinds = field_kinds(cls)
     for key in table:
         if key not in kinds:
@@ -113,7 +115,13 @@ def read_section(
                 values[item.name] = _read_value(kind, found, where, item.metadata, problems)
         elif item.default is MISSING and item.default_factory is MISSING:
             problems.append(f"{where}: missing; expected {allowed_values(kinds[item.name], item.metadata)}")
-    return cls(**values) if len(problems) == before else None
+    if len(problems) > before:
+        return None
+    try:
+        return cls(**values)
+    except ValueError as error:  # the dataclass has a check of its own
+        problems.append(f"{path}: {error}")
+        return None
 
 
 def _read_choice(value: Any, path: str, default: Any, problems: list[str], elsewhere: Iterable[str]) -> Any:
@@ -138,7 +146,7 @@ def read_options(
     cls: type[T], options: Mapping[str, Any], path: str, problems: list[str], elsewhere: Iterable[str] = ()
 ) -> T | None:
     """The options of a part. Those that older versions took with any kind, and this one does not read, are left out."""
-    names, shared = field_kinds(cls), SHARED.get(path, frozenset[str]())
+    names, shared = field_kinds(cls) if is_dataclass(cls) else {}, SHARED.get(path, frozenset[str]())
     for key in options:
         if key in shared and key not in names:
             hint(f"{path}.{key} = {_shown(options[key])} changes nothing here: only other kinds read it")

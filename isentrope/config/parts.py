@@ -115,6 +115,7 @@ def name_of(part: object) -> str:
 _CODE = (
     "task.world", "task.sampler", "task.sampler.kind", "task.reward", "methods.*", "engine", "engine.kind",
     "learn.advantage", "learn.advantage.kind", "learn.loss", "learn.loss.kind", "instruments.on_alarm",
+    "task.options.describe", "task.options.opponent", "task.options.env_id",
 )  # fmt: skip
 
 
@@ -135,12 +136,12 @@ def _values(value: object, parts: Sequence[str], path: str) -> Iterable[tuple[st
         yield from _values(inner, parts[1:], f"{path}.{parts[0]}" if path else parts[0])
 
 
-def _named_again(path: str, name: str, recorded: Mapping[str, Any]) -> str:
-    """How a command names the recorded code again. All methods at once: the setting is one list."""
-    listed = recorded.get("methods")
-    if path == "methods" and isinstance(listed, list):
-        return f"--set methods={','.join(str(method) for method in cast('list[object]', listed))}"
-    return f"--set {path}={'switch:' if path == 'instruments.on_alarm' else ''}{name}"
+def _said(table: Mapping[str, Any], path: str) -> str:
+    """A setting as `--set` takes it: all of a list, and `switch:` before a method."""
+    value: Any = table
+    for part in path.split("."):
+        value = value[part]
+    return ",".join(map(str, cast("list[object]", value))) if isinstance(value, list | tuple) else str(value)
 
 
 def refuse_foreign(recorded: Mapping[str, Any], named: Mapping[str, Any], source: str) -> None:
@@ -149,7 +150,7 @@ def refuse_foreign(recorded: Mapping[str, Any], named: Mapping[str, Any], source
     foreign = [(path, name) for path, name in code_names(recorded) if name not in known]
     if foreign:
         told = "; ".join(f"{path} = {name!r} would import {name.partition(':')[0]}" for path, name in foreign)
-        again = " ".join(dict.fromkeys(_named_again(path, name, recorded) for path, name in foreign))
+        again = " ".join(dict.fromkeys(f"--set {path}={_said(recorded, path)}" for path, _ in foreign))
         raise ConfigError(
             f"{source} names code that is not part of isentrope: {told}. A run folder may be somebody else's, so its "
             f"code is not run unless you say so: --trust, or name it again ({again}; in Python trust=True)"

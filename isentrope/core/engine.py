@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from isentrope.core.errors import EngineError, IsentropeError
-from isentrope.core.tokenizer import ChatTokenizer
-from isentrope.core.types import Floats, Ints, TokenTemperature
+
+if TYPE_CHECKING:  # keeps `isentrope --help` free of numpy
+    from isentrope.core.tokenizer import ChatTokenizer
+    from isentrope.core.types import Floats, Ints, TokenTemperature
 
 TAIL_BYTES = 64  # the end of a response that a stop rule is shown
 

@@ -43,5 +43,6 @@ class Loss(Part, ABC):
     def with_clip_high(self, value: float) -> Self:
         """The same loss with another upper clip."""
         if getattr(self.options, "clip_high", None) is None:
-            raise ValueError(f"set clip_high = {value}, but the loss {self.name!r} has no clip_high to change")
+            name = self.name or type(self).__name__
+            raise ValueError(f"set clip_high = {value}, but the loss {name!r} has no clip_high to change")
         return type(self)(replace(self.options, clip_high=value))

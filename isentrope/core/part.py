@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 from isentrope.core.errors import IsentropeError, TrainError
 from isentrope.core.metric import Metric
-from isentrope.core.types import Metrics
+
+if TYPE_CHECKING:  # keeps `isentrope --help` free of numpy
+    from isentrope.core.types import Metrics
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def numbers(part: Part, metrics: object) -> Metrics:
     if not isinstance(metrics, Mapping):
         raise ValueError(f"gave {shape_of(metrics)}: expected metrics, a dict of names and numbers")
     for key, value in metrics.items():  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(key, str) or not isinstance(value, (int, float, np.number)):
+        if not isinstance(key, str) or not isinstance(value, Real):
             raise ValueError(f"gave the metric {key!r} = {value!r:.60}: expected a name and a number")
     plain = {str(key): float(value) for key, value in metrics.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     check_declared(part, plain)

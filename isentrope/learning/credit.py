@@ -101,6 +101,8 @@ def assign_credit(
         return_N = estimate.return_N
         if advantage.needs_critic:
             return_N = _for_each_token(estimate.return_N, len(tokens.logp_N), "returns for the critic")
+        if np.isfinite(outcomes.return_E).all() and (value_N is None or np.isfinite(value_N).all()):
+            _finite(advantage_N)
     returns_E = per_episode(given_U, outcomes.episode_U, len(episodes))  # as the task gave them
     return Credit(
         advantage_N.astype(np.float32),
@@ -114,6 +116,13 @@ def _for_each_token(value: object, count: int, what: str) -> Vector:
     if not isinstance(value, np.ndarray) or array_N.shape != (count,) or array_N.dtype.kind != "f":
         raise ValueError(f"gave {shape_of(array_N)} as {what}: expected {count} floats, one for each token")
     return array_N
+
+
+def _finite(advantage_N: Vector) -> None:
+    wrong_N = ~np.isfinite(advantage_N)
+    if wrong_N.any():
+        said = f"gave {int(wrong_N.sum())} advantages like {advantage_N[wrong_N][0]}"
+        raise ValueError(f"{said}, from finite rewards: expected finite ones")
 
 
 def _outcomes(

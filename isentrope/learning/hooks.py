@@ -6,7 +6,7 @@ the hook. The run can be resumed from its last checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -42,10 +42,13 @@ def clipped(methods: Sequence[Method], loss: Loss) -> Loss:
         return loss.with_clip_high(float(value))
 
 
-def extremes(parts: Sequence[Part]) -> Extremes:
-    """The metrics of which the smallest or largest value counts, those that the parts declare included."""
+def extremes(parts: Sequence[Part], records: Iterable[Mapping[str, object]]) -> Extremes:
+    """Those metrics of the records of which the smallest or largest value counts, as the parts declare it."""
     ways = {"min": min, "max": max}
-    return {**EXTREMES, **{m.key: ways[m.reduction] for part in parts for m in part.metrics if m.reduction in ways}}
+    declared = [metric for part in parts for metric in part.metrics if metric.reduction in ways]
+    keys = {key for record in records for key in record} if declared else set[str]()
+    found = {key: ways[metric.reduction] for key in keys for metric in declared if metric.match(key) is not None}
+    return {**EXTREMES, **found}
 
 
 def shaped(methods: Sequence[Method], step: int, tokens: StepTokens, advantage_N: Floats) -> tuple[Floats, Metrics]:

@@ -145,7 +145,7 @@ class Learner:
         scores = scores_of(credited.table, targets, first_logp_N, weight_N, credited.keep_N)
         for _ in range(self.settings.epochs * self.settings.mini_batches - len(seen)):  # groups may be missing
             self._pass_by(lost)
-        metrics |= merged(seen, hooks.extremes([*self.methods, self.loss])) | {
+        metrics |= merged(seen, hooks.extremes([*self.methods, self.loss], seen)) | {
             "update/skipped": self.optimiser.skipped,
             "update/count": len(seen),
         }
@@ -264,7 +264,7 @@ class Learner:
                 figures.append(seen)
                 torch.autograd.backward([*both, loss])
         sums: Metrics = {}
-        extremes = hooks.extremes([*self.methods, policy_loss])
+        extremes = hooks.extremes([*self.methods, policy_loss], figures)
         for each in brought(figures):
             accumulate(sums, each, extremes)
         write_values(first_logp_N, first)
@@ -313,6 +313,8 @@ def policy_loss(batch: TokenBatch, stats: TokenStats, loss: Loss) -> Tensor:
         loss_N = loss.per_token(batch, stats)
         if not isinstance(cast(object, loss_N), Tensor) or loss_N.shape != stats.logp_N.shape:
             raise ValueError(f"gave {shape_of(loss_N)}: expected a tensor of shape {tuple(stats.logp_N.shape)}")
+        if stats.logp_N.requires_grad and not loss_N.requires_grad:
+            raise ValueError("gave a loss without gradient: expected one that is computed from `stats.logp_N`")
     return loss_N if batch.mismatch_N is None else batch.mismatch_N * loss_N
 
 

@@ -1,7 +1,7 @@
 """The run folder: written and read here only.
 
-`isentrope.runs` is this package, and `isentrope.runs(folder)` lists the runs in a folder (api.py): the package can be
-called.
+`isentrope.runs` is this package, and `isentrope.runs(folder)` lists the runs in a folder: the package can be called, as
+the public function of this name (api.py).
 """
 
 from __future__ import annotations
@@ -9,17 +9,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from isentrope.api import Run
+import isentrope
 
 
 class _Package(ModuleType):
-    def __call__(self, folder: str | Path = "runs") -> list[Run]:
-        from isentrope.api import runs
-
-        return runs(folder)
+    def __call__(self, folder: str | Path = "runs") -> list[Any]:
+        return isentrope.__getattr__("runs")(folder)
 
 
 sys.modules[__name__].__class__ = _Package

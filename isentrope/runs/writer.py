@@ -17,8 +17,20 @@ from isentrope.config.validate import switched_method
 from isentrope.core.errors import RunError, writing
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.runs.atomic import write_atomically
+from isentrope.runs.checkpoints import latest_checkpoint
 from isentrope.runs.folder import leaves, read_about
-from isentrope.runs.layout import ABOUT, CHECKPOINTS, CONFIG, EPISODES, LOCK, METRICS, REFERENCE, TOKENS, WARMUP
+from isentrope.runs.layout import (
+    ABOUT,
+    CHECKPOINTS,
+    CONFIG,
+    EPISODES,
+    LOCK,
+    METRICS,
+    REFERENCE,
+    TOKENS,
+    WARMUP,
+    checkpoint_step,
+)
 from isentrope.runs.lock import hold
 
 Completion = Callable[[RunConfig], RunConfig]
@@ -67,6 +79,13 @@ class RunFolder:
                     "Resume without changing them, or begin a new run in another folder"
                 )
             if before.run.steps != now.run.steps:
+                last = latest_checkpoint(self.checkpoints)
+                done = (checkpoint_step(last.name) or 0) if last else 0
+                if self.kind == "train" and now.run.steps < done:
+                    raise RunError(
+                        f"{self.path} has {done} of its {before.run.steps} steps behind it, and run.steps is now "
+                        f"{now.run.steps}. Resume it with {done} or more"
+                    )
                 self.steps_before = before.run.steps
                 write_atomically(recorded, config_to_toml(now).encode())
         else:

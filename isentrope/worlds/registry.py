@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
@@ -48,6 +49,8 @@ def install_command(extra: str) -> str:
 
 def require(module: str, extra: str, what: str) -> ModuleType:
     """The module, or an error that says how to install it."""
+    if module.split(".")[0] == "bm25s":
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # it starts JAX, which would take most of a GPU's memory
     try:
         return importlib.import_module(module)
     except ImportError as error:

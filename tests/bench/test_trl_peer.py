@@ -11,7 +11,7 @@ import pytest
 from isentrope.bench.against_trl import Compared, compare, rows_of
 from isentrope.bench.trl_peer import TrlPeer, missing
 from isentrope.bench.work import Ours, Spent, Work
-from isentrope.rollout.collector import pick_instances
+from isentrope.rollout.sampler import InTurn, pick_instances
 
 WORK = Work("pocket", groups=2, group_size=2, turns=4, response=6, rooms="small", prompt="brief")
 
@@ -30,7 +30,7 @@ class Generator:
 
 def played() -> tuple[TrlPeer, Generator, dict[str, list[list[int]]]]:
     peer, generator = TrlPeer(WORK, WORK.config(), 2), Generator()
-    instances = pick_instances(peer.world, "train", WORK.groups, WORK.seed, 1)
+    instances = pick_instances(InTurn(seed=WORK.seed), peer.world, WORK.groups, 1)
     prompts = [str(instance.index) for instance in instances for _ in range(WORK.group_size)]
     return peer, generator, peer.rollout(prompts, generator)
 

@@ -197,7 +197,7 @@ def test_interrupting_a_real_process() -> None:
 
 def test_config_lists_settings_and_values(tmp_path: Path) -> None:
     everything = invoke("config").stdout
-    assert "learn.clip_high" in everything
+    assert "learn.loss.clip_high" in everything
     assert "peak learning rate" in everything
     resolved = invoke("config", "--set", "learn.lr=0.25").stdout
     assert "0.25" in resolved

@@ -123,7 +123,7 @@ def test_the_first_episode_of_a_game_is_the_one_played_alone(recipe: Path, tmp_p
 
 def test_checkpoints_of_a_run(run: Path, tmp_path: Path) -> None:
     def steps(*options: object) -> list[int | None]:
-        record, _ = evaluated(tmp_path, run, "--games", 2, *options)
+        record, _ = evaluated(tmp_path, run, "--trust", "--games", 2, *options)
         assert (record.seed, record.name) == (7, "run")  # its own settings
         return [evaluation.step for evaluation in record.evaluations]
 
@@ -137,7 +137,7 @@ def test_checkpoints_of_a_run(run: Path, tmp_path: Path) -> None:
 
 def test_how_the_checkpoint_was_chosen_is_recorded(run: Path, recipe: Path, tmp_path: Path) -> None:
     def chosen(*arguments: object) -> str | None:
-        return evaluated(tmp_path, *arguments, "--games", 1)[0].settings.get("eval.checkpoint")
+        return evaluated(tmp_path, *arguments, "--trust", "--games", 1)[0].settings.get("eval.checkpoint")
 
     best = int(json.loads((run / "checkpoints" / "best.json").read_text())["name"].removeprefix("step-"))
     assert chosen(run) == chosen(run, "--checkpoint", "best") == chosen(run, "--step", best) == "best"
@@ -191,7 +191,7 @@ def test_an_evaluation_in_which_every_game_broke_is_no_result(recipe: Path, tmp_
 
 
 def test_a_checkpoint_does_as_it_did_in_the_run(run: Path, tmp_path: Path) -> None:
-    record, _ = evaluated(tmp_path, run, "--step", 2, "--save-episodes", tmp_path)
+    record, _ = evaluated(tmp_path, run, "--trust", "--step", 2, "--save-episodes", tmp_path)
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     logged = [line for line in lines if line["kind"] == "eval" and line["step"] == 2]
     seen = record.evaluations[0].splits["seen"]
@@ -229,7 +229,7 @@ def _without_reference(run: Path, copy: Path) -> Path:
 
 
 def test_runs_without_the_checkpoint(run: Path, tmp_path: Path) -> None:
-    done = invoke("eval", run, "--step", 9)
+    done = invoke("eval", run, "--trust", "--step", 9)
     assert done.exit_code == 2
     assert "it kept 1, 2" in done.stderr
     with pytest.raises(RunError, match=r"evaluate its policy\.model"):  # a run with adapters keeps none

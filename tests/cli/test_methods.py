@@ -6,14 +6,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from isentrope.cli.main import app
-from isentrope.cli.method_sheets import ADVANTAGES, sheets
+from isentrope.cli.method_sheets import sheets
 from isentrope.config.algorithms import ALGORITHMS
+from isentrope.config.kinds import KINDS
 from isentrope.config.schema import CriticSettings
 from isentrope.methods.registry import METHODS
 from isentrope.metrics.glossary import sentence
+from isentrope.runs.folder import leaves
 
 
-def invoke(*arguments: str, columns: int = 250) -> Result:
+def invoke(*arguments: str, columns: int = 300) -> Result:
     return CliRunner().invoke(app, ["methods", *arguments], env={"COLUMNS": str(columns), "NO_COLOR": "1"})
 
 
@@ -27,14 +29,15 @@ def test_the_list() -> None:
     done = invoke()
     assert done.exit_code == 0, done.output
     found = rows(done.stdout)
-    assert set(found) == {*ALGORITHMS, *METHODS}
+    assert set(found) == {*ALGORITHMS, *METHODS.inside}
     for name, algorithm in ALGORITHMS.items():
         assert found[name] == [algorithm.summary, algorithm.paper]
-    for name, kind in METHODS.items():
+    for name in METHODS.inside:
+        kind = METHODS.load(name)
         assert found[name] == [kind.summary, kind.paper]
 
 
-@pytest.mark.parametrize("name", [*ALGORITHMS, *METHODS])
+@pytest.mark.parametrize("name", [*ALGORITHMS, *METHODS.inside])
 def test_one_of_them(name: str) -> None:
     done = invoke(name)
     assert done.exit_code == 0, done.output
@@ -50,7 +53,7 @@ def test_one_of_them(name: str) -> None:
     assert len(found) == len(sheet.knobs) + len(sheet.metrics)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", METHODS.inside)
 def test_every_option_of_a_method_is_a_knob(name: str) -> None:
     options = {f"method.{name}.{item.name}" for item in fields(METHODS[name].options_class)}
     assert {info.path for info, _ in sheets()[name].knobs} == options
@@ -60,14 +63,16 @@ def test_every_option_of_a_method_is_a_knob(name: str) -> None:
 def test_what_an_algorithm_changes_is_shown_beside_the_default(name: str) -> None:
     values = {info.path.removeprefix("learn."): (value, info.default) for info, value in sheets()[name].knobs}
     changed = {key for key, (value, default) in values.items() if value != default}
-    assert changed <= set(ALGORITHMS[name].settings)
-    assert set(ALGORITHMS[name].settings) <= set(values)
-    assert set(ADVANTAGES[values["advantage"][0].strip('"')]) <= set(values)
+    settings = set(leaves(ALGORITHMS[name].settings))
+    assert changed <= settings <= set(values)
+    for part in ("advantage", "loss"):
+        options = KINDS[f"learn.{part}"][values[f"{part}.kind"][0].strip('"')]
+        assert {f"{part}.{item.name}" for item in fields(options)} <= set(values)
 
 
 def test_dapo() -> None:
     found = rows(invoke("dapo").stdout)
-    assert found["learn.clip_high"][:2] == ["0.28", "0.2"]
+    assert found["learn.loss.clip_high"][:2] == ["0.28", "0.2"]
     assert found["learn.kl"][:2] == ["0.0", "0.01"]
     assert "learn.resample_by" in found  # comes with learn.resample
     assert "learn.kl_estimator" not in found  # there is no KL to estimate
@@ -88,7 +93,7 @@ def test_names_stay_whole_on_a_narrow_terminal() -> None:
     assert sheets()["higher_temperature"].command in done.stdout
 
 
-@pytest.mark.parametrize("name", [*ALGORITHMS, *METHODS])
+@pytest.mark.parametrize("name", [*ALGORITHMS, *METHODS.inside])
 def test_nothing_is_cut_off_at_80_columns(name: str) -> None:
     done = invoke(name, columns=80)
     assert done.exit_code == 0

@@ -475,7 +475,7 @@ FEW_KNOWN = [None] * 32
     ("learn", "remedy"),
     [
         ({"aggregation": "turn"}, (WEIGHING, OVERLONG)),
-        ({"aggregation": "turn", "divide_by_std": False}, (WEIGHING + DIVIDE, OVERLONG)),
+        ({"aggregation": "turn", "advantage": {"divide_by_std": False}}, (WEIGHING + DIVIDE, OVERLONG)),
         ({"aggregation": "sequence"}, (WEIGHING, OVERLONG)),
         ({"aggregation": "sequence", "overlong": 0.2}, (WEIGHING,)),
         ({"aggregation": "token"}, (OVERLONG,)),

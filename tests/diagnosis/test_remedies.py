@@ -13,13 +13,20 @@ from isentrope.diagnosis.remedies import DIVIDE, PENALTY, WEIGHING, Finding, to_
 from isentrope.runs.folder import Run
 
 LEARN = {"lr": 1e-3, "kl": 0.01}
-UNDIVIDED, TURNS = {"divide_by_std": False}, {"aggregation": "turn"}
+TURNS = {"aggregation": "turn"}
 CONFIG: dict[str, Any] = {
     "run": {"steps": 60},
     "learn": LEARN,
     "rollout": {"groups": 4, "group_size": 4, "temperature": 1.0},
     "methods": [],
 }
+
+
+def undivided(kind: str = "grpo") -> dict[str, Any]:
+    return {"advantage": {"kind": kind, "divide_by_std": False}}
+
+
+UNDIVIDED = undivided()
 SLOWER = "a smaller learning rate (learn.lr is 0.001)"
 
 
@@ -50,11 +57,14 @@ def finding(diagnosis: Diagnosis, name: str) -> Finding:
         ({"rollout": {"temperature": 1.5}}, ("a lower sampling temperature (it is 1.5)", SLOWER, "seal")),
         ({"learn": LEARN | UNDIVIDED | {"aggregation": "turn"}}, (WEIGHING + DIVIDE, SLOWER, "seal")),
         ({"learn": LEARN | UNDIVIDED | {"aggregation": "sequence"}}, (WEIGHING, SLOWER, "seal")),
-        ({"learn": LEARN | {"aggregation": "turn", "divide_by_std": True}}, (WEIGHING, SLOWER, "seal")),
+        (
+            {"learn": LEARN | {"aggregation": "turn", "advantage": {"kind": "grpo", "divide_by_std": True}}},
+            (WEIGHING, SLOWER, "seal"),
+        ),
         ({"learn": LEARN | UNDIVIDED | {"aggregation": "token"}}, (SLOWER, "seal")),
         ({"learn": LEARN | UNDIVIDED | {"aggregation": "episode"}}, (SLOWER, "seal")),
         # RLOO never divides, and dividing without a penalty did not help
-        ({"learn": LEARN | UNDIVIDED | {"aggregation": "turn", "advantage": "rloo"}}, (WEIGHING, SLOWER, "seal")),
+        ({"learn": LEARN | TURNS | undivided("rloo")}, (WEIGHING, SLOWER, "seal")),
         (
             {"learn": LEARN | UNDIVIDED | {"aggregation": "turn"}, "task": {"invalid_reward": 0.0}},
             (WEIGHING, PENALTY, SLOWER, "seal"),
@@ -73,8 +83,8 @@ def test_against_an_eruption(config: dict[str, Any], remedies: tuple[str, ...]) 
     [
         ({"learn": LEARN | {"aggregation": "turn"}}, (WEIGHING, SLOWER, "seal")),
         ({"learn": LEARN | UNDIVIDED | {"aggregation": "turn"}}, (WEIGHING + DIVIDE, SLOWER, "seal")),
-        ({"learn": LEARN | UNDIVIDED | TURNS | {"advantage": "gigpo"}}, (WEIGHING + DIVIDE, SLOWER, "seal")),
-        ({"learn": LEARN | UNDIVIDED | TURNS | {"advantage": "gigpo_mixed"}}, (WEIGHING, SLOWER, "seal")),
+        ({"learn": LEARN | TURNS | undivided("gigpo")}, (WEIGHING + DIVIDE, SLOWER, "seal")),
+        ({"learn": LEARN | TURNS | undivided("gigpo_mixed")}, (WEIGHING, SLOWER, "seal")),
         ({"learn": LEARN | {"aggregation": "token"}}, (SLOWER, "seal")),
         ({"learn": LEARN | {"aggregation": "token"}, "methods": ["seal"]}, (SLOWER,)),
     ],

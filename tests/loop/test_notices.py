@@ -14,6 +14,7 @@ from isentrope.core.errors import ConfigError, TaskError
 from isentrope.loop.imitate import warm_up
 from isentrope.loop.messages import summary
 from isentrope.loop.train import train
+from isentrope.methods.aem import Aem
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.log import read_records
 from isentrope.worlds.contract import Instance, View
@@ -179,7 +180,8 @@ def test_a_run_folder_holds_what_was_recorded(model: Path, tmp_path: Path) -> No
     record = json.loads((tmp_path / "a/run.json").read_text())
     assert record.pop("begun").endswith("Z")  # when, which rules of claims may be older or younger than
     assert record.pop("start")  # what of: tests/loop/test_start.py
-    assert record == {"kind": "train", "version": __version__, "parameters": PARAMETERS}
+    declared = {metric.key: [metric.unit, metric.meaning] for metric in Aem.metrics}
+    assert record == {"kind": "train", "version": __version__, "parameters": PARAMETERS, "metrics": declared}
     # a folder of an earlier version, without the options, is still taken up
     (tmp_path / "a/config.toml").write_text(config_to_toml(toy_config(model, *SHORT, "methods=['aem']")))
     train(toy_config(model, *SHORT, "methods=['aem']"), tmp_path / "a", resume=True, quiet=True)

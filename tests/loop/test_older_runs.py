@@ -11,9 +11,10 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import RunError
 from isentrope.loop.train import train
+from tests.builders.older import in_older_words
 from tests.builders.toy_runs import make_model, toy_config
 
-SHORT = ("run.steps=4", "run.eval_every=0", "rollout.group_size=6", "learn.discount=0.95")
+SHORT = ("run.steps=4", "run.eval_every=0", "rollout.group_size=6", "learn.advantage.discount=0.95")
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "whole", folder / "cut")
     shutil.rmtree(folder / "cut" / "checkpoints" / "step-000004")
     recorded = folder / "cut" / "config.toml"
-    text = recorded.read_text().replace('"gigpo_mixed"', '"gigpo"')
+    text = in_older_words(recorded.read_text()).replace('"gigpo_mixed"', '"gigpo"')
     recorded.write_text(text.replace("\nstep_weight", "\nstep_std = false\nstep_weight"))
     return folder
 
@@ -54,7 +55,7 @@ def test_it_goes_on_with_a_recipe_that_names_the_form(begun: Path, tmp_path: Pat
 
 def test_it_does_not_become_the_published_form_halfway(begun: Path, tmp_path: Path) -> None:
     out = copied(begun, tmp_path / "a")
-    with pytest.raises(RunError, match=r"learn\.advantage was 'gigpo_mixed', now 'gigpo'"):
+    with pytest.raises(RunError, match=r"learn\.advantage\.kind was 'gigpo_mixed', now 'gigpo'"):
         train(mixed(begun, "gigpo"), out, resume=True, quiet=True)
 
 

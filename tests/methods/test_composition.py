@@ -210,6 +210,8 @@ def test_packing_accumulation_and_order_of_episodes() -> None:
     class Together(Method):
         """All of them as one."""
 
+        metrics = tuple(metric for part in chosen(*names) for metric in part.metrics)
+
         def __init__(self) -> None:
             super().__init__()
             self.parts = chosen(*names)

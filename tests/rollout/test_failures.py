@@ -110,20 +110,20 @@ def test_nothing_is_sent_where_somebody_elses_run_says(tmp_path: Path) -> None:
     [("search_qa", "retriever = 'HTTP://evil.example:1'"), ("openenv", "url = 'wss://evil.example'")],
 )
 def test_no_option_of_somebody_elses_run_names_a_server(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], world: str, value: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, world: str, value: str
 ) -> None:
     name = value.split()[0]
     (tmp_path / "config.toml").write_text(f"[task]\nworld = '{world}'\noptions = {{{value}}}\n")
     assert name not in recipe_or_run(None, tmp_path, []).task.options
-    assert f"task.options.{name} of the run's config.toml is not used" in capsys.readouterr().err
+    assert f"task.options.{name} of the run's config.toml is not used" in caplog.text
     given = recipe_or_run(None, tmp_path, [f"task.options.{name}=http://127.0.0.1:8"])
     assert given.task.options[name] == "http://127.0.0.1:8"
 
 
-def test_options_that_name_no_server_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_name_no_server_stay(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "config.toml").write_text("[task]\nworld = 'search_qa'\noptions = {retriever = 'bm25', topk = 5}\n")
     assert recipe_or_run(None, tmp_path, []).task.options == {"retriever": "bm25", "topk": 5}
-    assert capsys.readouterr().err == ""
+    assert caplog.text == ""
     nested = "[task]\nworld = 'gym'\noptions = {env_id = 'x', kwargs = {places = ['http://evil.example:1']}}\n"
     (tmp_path / "config.toml").write_text(nested)
     assert recipe_or_run(None, tmp_path, []).task.options == {"env_id": "x"}

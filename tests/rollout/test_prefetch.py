@@ -17,6 +17,7 @@ from isentrope.rollout.collector import Collector, Rollout
 from isentrope.rollout.dynamic_sampling import Groups
 from isentrope.rollout.episode import EpisodesEnded
 from isentrope.rollout.prefetch import Prefetch
+from isentrope.rollout.sampler import InTurn
 
 
 class Policies:
@@ -34,6 +35,7 @@ class Game(Collector):
     def __init__(self, last: int = 5) -> None:
         config = RunConfig()
         self.config = replace(config, run=replace(config.run, steps=last))
+        self.sampler = InTurn()
         self.weights = self.held = 0
         self.played: dict[int, int] = {}
         self.planned: dict[int, int] = {}

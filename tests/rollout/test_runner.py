@@ -13,9 +13,10 @@ from isentrope.core.engine import Request, Sampled
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Episode, RolloutPlan
 from isentrope.engines.torch import TorchEngine
-from isentrope.rollout.collector import Runner, pick_instances
+from isentrope.rollout.collector import Runner
 from isentrope.rollout.demonstrations import demonstrations, longest_sequence
 from isentrope.rollout.episode import Seat
+from isentrope.rollout.sampler import InTurn, pick_instances
 from isentrope.worlds.contract import Step
 from isentrope.worlds.pool.open import LocalTasks
 from isentrope.worlds.pool.processes import WorkerTasks
@@ -186,10 +187,8 @@ def test_the_longest_sequence_of_a_demonstration() -> None:
 
 
 def test_instances_of_a_step() -> None:
-    world = ToyWorld()
-    picked = pick_instances(world, "train", 4, seed=0, step=3)
+    world, sampler = ToyWorld(), InTurn(seed=0)
+    picked = pick_instances(sampler, world, 4, step=3)
     assert [p.index - picked[0].index for p in picked] == [0, 1, 2, 3]
-    assert picked == pick_instances(world, "train", 4, seed=0, step=3)
-    assert picked != pick_instances(world, "train", 4, seed=0, step=4)
-    once = [p.index for step in range(5) for p in pick_instances(world, "seen", 2, seed=0, step=step)]
-    assert sorted(once) == list(range(10))  # a limited split is gone through whole
+    assert picked == pick_instances(sampler, world, 4, step=3)
+    assert picked != pick_instances(sampler, world, 4, step=4)  # more of it: test_sampler.py

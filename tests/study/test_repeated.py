@@ -14,6 +14,7 @@ from isentrope.study.plan import laid_over, read_plan
 from isentrope.study.read import DONE
 from isentrope.study.run import check_begun, done_before
 from tests.builders.kept_studies import kept_study
+from tests.builders.older import in_older_words
 
 ROOT = Path(__file__).parents[2]
 STUDIES = ("household", "alfworld")  # those with GiGPO, whose runs were made in the form that is called mixed now
@@ -30,8 +31,8 @@ def test_a_recipe_repeats_its_kept_runs(name: str, tmp_path: Path) -> None:
     assert done_before(jobs, kept) == {run.name for run in kept.runs if run.status == DONE}  # raises where they differ
     forms = {cell.tags["algorithm"] for cell in study.cells if "learn.algorithm=gigpo_mixed" in cell.settings}
     assert forms == {"gigpo"}
-    asked = {checked.config.learn.advantage for checked in jobs if checked.name.startswith("gigpo")}
-    made = {run.config["learn.advantage"] for run in kept.runs if run.tags["algorithm"] == "gigpo"}
+    asked = {checked.config.learn.advantage.kind for checked in jobs if checked.name.startswith("gigpo")}
+    made = {run.config["learn.advantage.kind"] for run in kept.runs if run.tags["algorithm"] == "gigpo"}
     assert asked == made == {"gigpo_mixed"}
 
 
@@ -40,11 +41,11 @@ def test_a_study_goes_on_in_the_folder_of_an_earlier_version(tmp_path: Path) -> 
     (tmp_path / "study.toml").write_text("seeds = 1\n[cells.a]\nset = ['learn.algorithm=gigpo_mixed']\n")
     (tmp_path / "other.toml").write_text("seeds = 1\n[cells.a]\nset = ['learn.algorithm=gigpo']\n")
     jobs, other = (make_jobs(read_plan(tmp_path / f"{name}.toml"), tmp_path / "out") for name in ("study", "other"))
-    recorded = config_to_toml(with_options(jobs[0].config)).replace('"gigpo_mixed"', '"gigpo"')
+    recorded = in_older_words(config_to_toml(with_options(jobs[0].config))).replace('"gigpo_mixed"', '"gigpo"')
     folder = jobs[0].folder
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(recorded.replace("\nstep_weight", "\nstep_std = false\nstep_weight"))
     (folder / "metrics.jsonl").write_text("")
     check_begun(jobs)
-    with pytest.raises(RunError, match=r"learn\.advantage was 'gigpo_mixed', now 'gigpo'"):
+    with pytest.raises(RunError, match=r"learn\.advantage\.kind was 'gigpo_mixed', now 'gigpo'"):
         check_begun(other)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -83,3 +85,16 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(TaskError, match=rf"pip install 'isentrope\[{extra}\]'"):
             make_world(name)
+
+
+def test_bm25s_leaves_the_gpu_to_the_trainer(tmp_path: Path) -> None:
+    """bm25s asks JAX for a top-k as it is imported, and JAX takes three quarters of a GPU unless it is told not to."""
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").write_text("import os\nprint('platforms', os.environ.get('JAX_PLATFORMS'))\n")
+    (tmp_path / "jax" / "lax.py").write_text("raise ImportError('only looked at')\n")
+    code = "from isentrope.worlds.registry import require; require('bm25s', 'search', 'a search')"
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    pytest.importorskip("bm25s")
+    told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout == "platforms cpu\n"

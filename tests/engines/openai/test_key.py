@@ -37,9 +37,9 @@ def test_a_run_folder_cannot_have_anything_sent_anywhere(foreign: Path) -> None:
         config = (foreign / "config.toml").read_text()
         (foreign / "config.toml").write_text(config.replace("http://127.0.0.1:8000/v1", server.url))
         assert server.url in (foreign / "config.toml").read_text()
-        code, output = invoke("eval", foreign, "--games", 2)
+        code, output = invoke("eval", foreign, "--games", 2, "--trust")
         assert code == 0, output
-        code, output = invoke("eval", foreign, "--set", "engine.kind=openai", "--set", "engine.retries=0")
+        code, output = invoke("eval", foreign, "--trust", "--set", "engine.kind=openai", "--set", "engine.retries=0")
         assert "127.0.0.1:8000/v1" in output  # the default address, not the folder's
         assert server.headers == []
 
@@ -59,7 +59,7 @@ def test_the_rest_of_the_engine_is_still_taken_from_a_run(foreign: Path) -> None
     path = foreign / "config.toml"
     path.write_text(path.read_text().replace('kind = "openai"', 'kind = "vllm"\nmemory = 0.7'))
     assert 'key_env = "SOME_SECRET"' in path.read_text()
-    engine = recipe_or_run(None, foreign, ["engine.model=mine"]).engine
+    engine = recipe_or_run(None, foreign, ["engine.model=mine"], trust=True).engine
     assert (engine.kind, engine.options["memory"], engine.options["model"]) == ("vllm", 0.7, "mine")
     assert not {"key_env", "url"} & engine.options.keys()
 
