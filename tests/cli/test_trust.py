@@ -19,6 +19,7 @@ from isentrope.config.load import read_recipe
 from isentrope.config.parts import code_names
 from isentrope.config.text import table_to_toml
 from isentrope.loop.train import train
+from isentrope.net.server import Server
 from tests.builders.toy_runs import make_model, toy_config
 
 ROOT = Path(__file__).parents[2]
@@ -135,6 +136,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def place(request: pytest.FixtureRequest, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     made = Place(tmp_path, finished, request.param)
     monkeypatch.chdir(made.here)
+    monkeypatch.setattr(Server, "run_until_interrupted", lambda *_: None)  # where a server is not refused it ends
     monkeypatch.setattr(sys, "path", list(sys.path))  # a module of the current folder may be allowed in the end
     return made
 
