@@ -214,7 +214,7 @@ class Run:
         records = self._folder.of_kind(kind or ("train" if self.kind == "train" else "sft"))
         keys = ["step", *sorted({key for record in records for key in record} - {"step", "kind", "nonfinite"})]
         rows = [[record.get(key) for key in keys] for record in records]
-        table = np.array([[np.nan if v is None else float(v) for v in row] for row in rows], dtype=np.float64)
+        table = np.array([[v if isinstance(v, int | float) else np.nan for v in row] for row in rows], dtype=np.float64)
         return {key: table[:, place] if len(rows) else np.zeros(0) for place, key in enumerate(keys)}
 
     def frame(self, kind: str = "") -> Any:
@@ -274,7 +274,7 @@ class Run:
 
 
 class Picture:
-    """An SVG picture, which notebooks show; `save` writes it to a file."""
+    """An SVG picture, which notebooks show: `run.show()`. `run.show().svg` is its text."""
 
     def __init__(self, svg: str) -> None:
         self.svg = svg

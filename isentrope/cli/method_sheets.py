@@ -21,7 +21,7 @@ from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 from isentrope.learning.registry import ADVANTAGES
 from isentrope.methods.registry import METHODS, method_class
-from isentrope.metrics.glossary import GLOSSARY
+from isentrope.metrics.glossary import GLOSSARY, declare
 
 _ALWAYS = ("kl", "aggregation")
 # settings that count only where the first one is switched on
@@ -43,7 +43,7 @@ class Sheet:
     paper: str
     knobs: tuple[Knob, ...]
     metrics: tuple[str, ...]  # keys of the glossary
-    page: str  # below docs/
+    page: str  # below docs/; empty for a method from outside
     command: str
 
 
@@ -53,10 +53,13 @@ def sheets() -> dict[str, Sheet]:
 
 
 def sheet(name: str) -> Sheet:
+    """Of an algorithm or a method, one that an installed package offers or a `module:Class` included."""
     known = sheets()
-    if name not in known:
-        raise ConfigError(f"no algorithm or method is called {name!r}{did_you_mean(name, known)}")
-    return known[name]
+    if name in known:
+        return known[name]
+    if name not in METHODS and ":" not in name:
+        raise ConfigError(f"no algorithm or method is called {name!r}{did_you_mean(name, [*known, *METHODS])}")
+    return _method(name)
 
 
 def _algorithm(name: str) -> Sheet:
@@ -76,11 +79,13 @@ def _algorithm(name: str) -> Sheet:
 
 def _method(name: str) -> Sheet:
     kind = method_class(name)
-    metrics = [f"loss/{name}"] if kind.loss is not Method.loss else []
+    declare(kind.metrics)
+    metrics = [f"loss/{kind.name}"] if kind.loss is not Method.loss else []
     metrics += [metric.key for metric in kind.metrics]
-    knobs = tuple(plain_knobs(kind.options_class, f"method.{name}"))
-    command = f"isentrope train demo --out runs/{name} --set methods={name}"
-    return Sheet(name, "method", kind.summary, kind.paper, knobs, tuple(metrics), f"methods/{name}.md", command)
+    knobs = tuple(plain_knobs(kind.options_class, f"method.{kind.name}"))
+    page = f"methods/{name}.md" if name in METHODS.inside else ""
+    command = f"isentrope train demo --out runs/{kind.name} --set methods={name}"
+    return Sheet(kind.name, "method", kind.summary, kind.paper, knobs, tuple(metrics), page, command)
 
 
 def _algorithm_knobs(learn: LearnSettings) -> Iterator[Knob]:

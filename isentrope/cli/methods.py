@@ -19,11 +19,13 @@ TITLES = {"algorithm": "Algorithms: --set learn.algorithm=NAME", "method": "Meth
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="An algorithm or a method.", show_default=False)
+        str | None,
+        typer.Argument(metavar="[NAME]", help="An algorithm, a method or a module:Class.", show_default=False),
     ] = None,
 ) -> None:
     """List the algorithms and the entropy methods; with a NAME, its settings, its metrics and a command to try."""
     from isentrope.cli.method_sheets import sheet, sheets
+    from isentrope.methods.registry import METHODS
 
     console = terminal()
     if name is not None:
@@ -35,7 +37,10 @@ def methods(
             if one.kind == kind:
                 table.add_row(shown(one.name, "cyan"), shown(one.summary), shown(one.paper))
         console.print(table)
-    console.print("isentrope methods NAME says more. Imitation: isentrope sft, isentrope rft.")
+    installed = [method for method in METHODS if method not in METHODS.inside]
+    if installed:
+        console.print(shown(f"Methods of installed packages: {', '.join(installed)}."))
+    console.print("isentrope methods NAME says more, of a module:Class too. Imitation: isentrope sft, isentrope rft.")
 
 
 def _show(sheet: Sheet, console: Console) -> None:
@@ -43,9 +48,9 @@ def _show(sheet: Sheet, console: Console) -> None:
     from isentrope.metrics.glossary import entry_of, sentence
 
     console.print(shown(f"{sheet.name} ({sheet.kind})", "bold"))
-    console.print(shown(f"{sheet.summary[0].upper()}{sheet.summary[1:]}."))
+    console.print(shown(f"{sheet.summary[0].upper()}{sheet.summary[1:]}." if sheet.summary else "It has no summary."))
     source = "Evidence" if sheet.paper.startswith("docs/") else "Paper"
-    console.print(shown(f"{source}: {sheet.paper}\n"))
+    console.print(shown(f"{source}: {sheet.paper}\n" if sheet.paper else ""))
     algorithm = sheet.kind == "algorithm"
     settings = table_of_names("setting", *(["with it"] if algorithm else []), "default", "allowed", "meaning")
     for info, value in sheet.knobs:
@@ -56,5 +61,6 @@ def _show(sheet: Sheet, console: Console) -> None:
     for key in sheet.metrics:
         metrics.add_row(shown(key, "cyan"), shown(entry_of(key).unit), shown(sentence(key)))
     console.print(metrics if sheet.metrics else shown("It adds no metrics.\n"))
-    console.print(shown(f"Page: docs/{sheet.page}"))
+    if sheet.page:
+        console.print(shown(f"Page: docs/{sheet.page}"))
     console.print("Try:  ", shown(sheet.command, "bold"), soft_wrap=True, sep="")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 from isentrope.config.kinds import KINDS
 from isentrope.config.older import SHARED, gone, hint
-from isentrope.config.parts import is_offered
+from isentrope.config.parts import is_offered, offered_names
 from isentrope.config.schema import Choice
 from isentrope.config.suggest import nearest, other_kind, plain_name
 from isentrope.config.text import value_to_toml
@@ -129,10 +129,11 @@ def _read_choice(value: Any, path: str, default: Any, problems: list[str], elsew
     table = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {"kind": value}
     kind, known = table.pop("kind", default().kind), KINDS[path]
     if not isinstance(kind, str) or not (kind in known or ":" in kind or is_offered(path, kind)):
-        guess = nearest(kind, known) if isinstance(kind, str) else None
+        names = [*known, *offered_names(path)]
+        guess = nearest(kind, names) if isinstance(kind, str) else None
         other = other_kind(str(kind)) if plain_name(str(kind)) not in known else None
         hint_ = other or (f"; did you mean {guess}?" if guess else "")
-        problems.append(f"{path}.kind = {_shown(kind)}: expected one of {', '.join(known)}, or module:Class{hint_}")
+        problems.append(f"{path}.kind = {_shown(kind)}: expected one of {', '.join(names)}, or module:Class{hint_}")
         return _BAD
     if kind in known:
         before = len(problems)

@@ -84,6 +84,11 @@ GROUPS = {
 }
 
 
+def offered_names(path: str) -> list[str]:
+    """The parts that installed packages offer for the table at `path`."""
+    return list(_offered(GROUPS[path]))
+
+
 def is_offered(path: str, kind: str) -> bool:
     """Whether an installed package offers a part of this name, for the table at `path`."""
     return kind in _offered(GROUPS[path])

@@ -7,9 +7,12 @@ same on a GPU, for Llama-shaped models; engine.kind = "fast"), vLLM, and any ser
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from isentrope.core.errors import EngineError, IsentropeError
 
 if TYPE_CHECKING:  # keeps `isentrope --help` free of numpy
     from isentrope.core.tokenizer import ChatTokenizer
@@ -99,3 +102,18 @@ class Streaming(Protocol):
     def collect(self) -> dict[int, Sampled]:
         """Work until at least one response is complete, and give all that are, by slot; nothing if none waits."""
         ...
+
+
+@contextmanager
+def calling_engine(engine: object, hook: str) -> Generator[None]:
+    """Errors of an engine from outside name it and the hook; those that speak for themselves, and a full card, pass."""
+    try:
+        yield
+    except IsentropeError:
+        raise
+    except Exception as error:
+        kind = type(engine)
+        if kind.__module__.split(".")[0] == "isentrope" or type(error).__name__ == "OutOfMemoryError":
+            raise
+        said = str(error) if type(error) is ValueError else f"raised {type(error).__name__}: {error}"
+        raise EngineError(f"engine {kind.__module__}:{kind.__qualname__}, hook {hook}: {said}") from error

@@ -1,7 +1,8 @@
 """Engines by name: what each can do, and the one that a config asks for.
 
 An engine from outside is a class that is made with the policy (None if it does not load one), the config and its own
-options, keeps the protocol of core/engine.py, and says in `capabilities` and `options_class` what it can do and reads.
+options, keeps the protocol of core/engine.py, and says in `capabilities`, `options_class` and `metrics` what it can do,
+reads and notes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from isentrope.config.parts import GROUPS, Parts
 from isentrope.config.schema import RunConfig
 from isentrope.core.engine import Capabilities, Engine
 from isentrope.core.errors import ConfigError, EngineError, IsentropeError
+from isentrope.core.metric import Metric
 
 if TYPE_CHECKING:  # what an engine can do is asked before torch is loaded
     from isentrope.models.policy import Policy
@@ -36,6 +38,12 @@ def capabilities(config: RunConfig) -> Capabilities:
     if not isinstance(found, Capabilities):
         raise ConfigError(f"engine.kind = {kind!r}: its `capabilities` is {found!r:.60}, expected Capabilities(...)")
     return found
+
+
+def engine_metrics(config: RunConfig) -> tuple[Metric, ...] | None:
+    """What an engine from outside declares to note: `engine/NAME`; None for ours, whose metrics the glossary has."""
+    kind = config.engine.kind
+    return None if kind in CAPABILITIES else tuple(getattr(ENGINES.load(kind), "metrics", ()))
 
 
 def check_training(config: RunConfig) -> None:

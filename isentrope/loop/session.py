@@ -22,7 +22,7 @@ from isentrope.config.validate import trackers_of
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 from isentrope.core.process import usable_cores
-from isentrope.engines.registry import make_engine
+from isentrope.engines.registry import engine_metrics, make_engine
 from isentrope.learning.registry import make_advantage, make_loss, part_problems
 from isentrope.loop.messages import check_prompt, say_extended, say_start, warn_of_rate
 from isentrope.loop.progress import Progress
@@ -77,6 +77,7 @@ class RunSession(Session):
         log = MetricsLog(self.folder.path, trackers_of(self.config.run.track), self.progress.say)
         for part in parts:
             log.declare(part)
+        log.declare(engine_metrics(self.config) or ())
         return log
 
     def training_collector(self) -> Collector | Prefetch:

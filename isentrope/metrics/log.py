@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.core.errors import writing
+from isentrope.core.metric import Metric
 from isentrope.core.part import Part
 from isentrope.metrics.glossary import declare, entry_of
 from isentrope.metrics.trackers import Trackers, say_on_stderr
@@ -31,11 +32,12 @@ class MetricsLog:
         self._board: Any = None
         self._trackers = Trackers(self.run, track, say)
 
-    def declare(self, part: Part) -> None:
+    def declare(self, part: Part | Sequence[Metric]) -> None:
         """What the part declares may be written from now on."""
-        declare(part.metrics)
-        if part.metrics:
-            add_to_about(self.run, "metrics", {metric.key: [metric.unit, metric.meaning] for metric in part.metrics})
+        metrics = part.metrics if isinstance(part, Part) else part
+        declare(metrics)
+        if metrics:
+            add_to_about(self.run, "metrics", {metric.key: [metric.unit, metric.meaning] for metric in metrics})
 
     def write(self, step: int, metrics: Mapping[str, float], kind: str = "train") -> None:
         """Append one record; a key that the glossary does not know is refused."""

@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any, cast
 
 from isentrope.config.schema import AgentSettings, RunConfig, TaskSettings
-from isentrope.core.engine import Engine, Streaming
+from isentrope.core.engine import Engine, Streaming, calling_engine
 from isentrope.core.errors import TaskError
 from isentrope.core.method import Method
 from isentrope.core.part import calling, check_declared
 from isentrope.core.types import FAILURES, Episode, RolloutPlan
+from isentrope.engines.registry import engine_metrics
 from isentrope.rollout.dynamic_sampling import Groups, sample_groups
 from isentrope.rollout.episode import EpisodesEnded, Play, Rules, Seat
 from isentrope.rollout.reward import load_reward, rewarded
@@ -164,7 +165,12 @@ class Collector:
 
     def notes(self) -> dict[str, float]:
         """What the engine and the tasks have to tell since this was asked last, under the names of metrics."""
-        engine = {f"engine/{name}": value for name, value in self.engine.notes().items()}
+        with calling_engine(self.engine, "notes"):
+            engine = {f"engine/{name}": float(value) for name, value in self.engine.notes().items()}
+            declared = engine_metrics(self.config)
+            for key in engine if declared is not None else ():
+                if all(metric.match(key) is None for metric in declared or ()):
+                    raise ValueError(f"gave the metric {key!r}, which `metrics` of its class does not declare")
         return engine | {f"tasks/{name}": value for name, value in self.tasks.notes().items()}
 
     def close(self) -> None:
@@ -235,8 +241,10 @@ class Runner:
         requests = [request for slot, play in live.items() if (request := rules.request(slot, play)) is not None]
         if not requests:
             return
-        with self.clock("engine", "tasks_idle"):
+        with self.clock("engine", "tasks_idle"), calling_engine(self.engine, "sample"):
             sampled = self.engine.sample(requests)
+            if len(sampled) != len(requests):
+                raise ValueError(f"gave {len(sampled)} responses to {len(requests)} requests")
         answers = dict(zip([request.slot for request in requests], sampled, strict=True))
         for slot, answer in answers.items():
             if answer.stop == "error":

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from isentrope.agent.response_format import Parsed
-from isentrope.core.engine import Engine, Request, Sampled, Streaming
+from isentrope.core.engine import Engine, Request, Sampled, Streaming, calling_engine
 from isentrope.core.types import Episode
 from isentrope.rollout.episode import EpisodesEnded, Play, Rules, Seat
 from isentrope.rollout.timings import Clock
@@ -67,11 +67,12 @@ class StreamingRollout:
         """Hand over what waits for a response; send the actions of the responses that are complete to their tasks."""
         if self._requests:
             requests, self._requests = self._requests, []
-            with self.clock("engine"):
+            with self.clock("engine"), calling_engine(self.engine, "submit"):
                 self.engine.submit(requests)
         if not self.engine.waiting:
             return
-        with self.clock("engine", *(() if self.tasks.waiting else ("tasks_idle",))):
+        idle = () if self.tasks.waiting else ("tasks_idle",)
+        with self.clock("engine", *idle), calling_engine(self.engine, "collect"):
             answers = self.engine.collect()
         actions: dict[int, str] = {}
         for slot, answer in answers.items():

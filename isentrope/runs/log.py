@@ -100,9 +100,14 @@ def last_records(path: Path) -> list[Record]:
     return [record for line in lines if (record := _parse(line)) is not None]
 
 
+def _whole_number(digits: str) -> int | float:
+    """One that fits into 64 bits; a longer one, which no run writes, is a float, infinite perhaps."""
+    return int(digits) if len(digits) <= 18 else float(digits)
+
+
 def _parse(line: bytes) -> Record | None:
     try:
-        record = json.loads(line)
+        record = json.loads(line, parse_int=_whole_number)
     except (ValueError, RecursionError):  # ValueError: neither JSON nor, perhaps, UTF-8
         return None
     if not isinstance(record, dict):

@@ -6,10 +6,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from isentrope.cli.main import app
-from isentrope.cli.method_sheets import sheets
+from isentrope.cli.method_sheets import sheet, sheets
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.kinds import KINDS
 from isentrope.config.schema import CriticSettings
+from isentrope.core.method import Method
+from isentrope.core.metric import Metric
 from isentrope.methods.registry import METHODS
 from isentrope.metrics.glossary import sentence
 from isentrope.runs.folder import leaves
@@ -129,3 +131,17 @@ def test_the_config_command_checks_what_only_a_method_knows() -> None:
     both = CliRunner().invoke(app, ["config", "--set", "methods=actre,no_think"])
     assert both.exit_code != 0
     assert CliRunner().invoke(app, ["config", "--set", "methods=actre,epo", "--toml"]).exit_code == 0
+
+
+class FromOutside(Method):
+    name = "from_outside"
+    metrics = (Metric("from_outside/weight", "Mean weight given to a response.", "weight"),)
+
+
+def test_a_method_from_outside_is_explained() -> None:
+    told = sheet(f"{__name__}:FromOutside")
+    assert (told.name, told.page, told.metrics) == ("from_outside", "", ("from_outside/weight",))
+    result = invoke(f"{__name__}:FromOutside")
+    assert result.exit_code == 0, result.output
+    assert "Mean weight given to a response." in result.output
+    assert "docs/" not in result.output
