@@ -64,7 +64,10 @@ def for_world(recipe: Path | None, world: str | None, sets: Sequence[str] | None
 # -- arguments that several commands share
 
 RecipeArgument = Annotated[
-    Path | None, typer.Argument(metavar="[RECIPE]", help="A TOML recipe, or the name of one of ours: demo; all defaults without it.")
+    Path | None,
+    typer.Argument(
+        metavar="[RECIPE]", help="A TOML recipe, or the name of one of ours: demo; without it all defaults."
+    ),
 ]
 RecipeOption = Annotated[Path | None, typer.Option("--recipe", help="A TOML recipe, or the name of one of ours: demo.")]
 SetOption = Annotated[

@@ -120,7 +120,7 @@ def commands(page: Path) -> list[list[str]]:
 
 def config_of(command: list[str]) -> RunConfig:
     sets = [command[at + 1] for at, word in enumerate(command) if word == "--set"]
-    return load_config(ROOT / command[1], sets)
+    return load_config(command[1], sets)
 
 
 @every_page
