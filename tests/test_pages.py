@@ -51,7 +51,7 @@ def recipe() -> str:
     return next(text for _, text in blocks_of(EXTEND / "README.md") if text.startswith("# tiny.toml"))
 
 
-@pytest.mark.slow(8)
+@pytest.mark.slow(12)
 @pytest.mark.parametrize("page", [DOCS / "python.md", *sorted(EXTEND.glob("*.md"))], ids=lambda page: page.name)
 def test_the_examples_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
