@@ -125,7 +125,7 @@ def evaluate(
     chosen = {name: value for name, value in wanted.items() if value is not None}
     splits = (split,) if isinstance(split, str) else tuple(split)
     settings = replace(config.eval, **chosen, **({"splits": splits} if splits else {}))
-    config = replace(config, eval=settings, policy=replace(config.policy, model=str(path)))
+    config = replace(config, eval=settings)
     record = evaluate_model(config, str(path), Exam(checkpoint=checkpoint), quiet=quiet)
     return dict(record.evaluations[-1].splits)
 

@@ -57,7 +57,7 @@ def imitation_sheet() -> Sheet:
         knobs=tuple(plain_knobs(SftSettings, "sft")),
         metrics=("sft/loss", "sft/epoch", "rft/solved", "grad_norm", "lr"),
         page=f"algorithms/{IMITATION}.md",
-        command="isentrope sft recipes/demo.toml --out runs/warm",
+        command="isentrope sft demo --out runs/warm",
     )
 
 

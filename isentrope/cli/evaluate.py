@@ -83,13 +83,8 @@ def evaluate(
     if split:
         config = replace(config, eval=replace(config.eval, splits=tuple(split)))
     from isentrope.analysis.record import write_record
-    from isentrope.engines.registry import capabilities
     from isentrope.loop.evaluate import Exam, evaluate_model
-    from isentrope.loop.messages import check_prompt
 
-    if capabilities(config).loads_policy:
-        config = replace(config, policy=replace(config.policy, model=model or config.policy.model))
-        check_prompt(config)
     which = step if step is not None else checkpoint.value if checkpoint else None
     exam = Exam(games == "all", episodes, order.value if order else None, which, save_episodes)
     record = evaluate_model(config, model, exam, name)

@@ -65,9 +65,7 @@ def for_world(recipe: Path | None, world: str | None, sets: Sequence[str] | None
 
 RecipeArgument = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="[RECIPE]", help="A TOML recipe, or the name of one of ours: demo; without it all defaults."
-    ),
+    typer.Argument(metavar="[RECIPE]", help="A TOML recipe, or the name of one of ours: demo; without: all defaults."),
 ]
 RecipeOption = Annotated[Path | None, typer.Option("--recipe", help="A TOML recipe, or the name of one of ours: demo.")]
 SetOption = Annotated[

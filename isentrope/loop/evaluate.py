@@ -12,7 +12,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.core.errors import ConfigError, RunError, TaskError
 from isentrope.core.types import FAULTS, RolloutPlan
 from isentrope.engines.registry import capabilities
-from isentrope.loop.messages import check_tasks
+from isentrope.loop.messages import check_prompt, check_tasks
 from isentrope.loop.progress import Progress
 from isentrope.loop.session import model_session, prepared
 from isentrope.methods.options import with_options
@@ -62,11 +62,14 @@ def evaluate_model(
     config: RunConfig, model: str | None, exam: Exam, name: str | None = None, quiet: bool = False
 ) -> Record:
     """Evaluate a model, checkpoints of a run, or (engine.kind = openai) a model behind a server."""
+    elsewhere = not capabilities(config).loads_policy
+    if not elsewhere:
+        config = replace(config, policy=replace(config.policy, model=model or config.policy.model))
+        check_prompt(config)
     config = prepared(with_options(config))  # all written out, as runs record them: so that results can be compared
     plan = evaluation_plan(config)
     if exam.order is not None:
         plan = replace(plan, order=exam.order)
-    elsewhere = not capabilities(config).loads_policy
     if elsewhere and model is not None:
         config = replace(config, engine=replace(config.engine, options={**config.engine.options, "model": model}))
     evaluations: list[Evaluation] = []
