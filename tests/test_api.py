@@ -44,6 +44,7 @@ Advantage(options=None)
     paper: attribute
     options_class: attribute
     metrics: attribute
+    off: attribute
     declares(key)
     compares_groups: attribute
     needs_critic: attribute
@@ -74,6 +75,7 @@ Loss(options=None)
     paper: attribute
     options_class: attribute
     metrics: attribute
+    off: attribute
     declares(key)
     by_response: attribute
     on_policy: attribute
@@ -87,6 +89,7 @@ Method(options=None, steps=1, seed=0)
     paper: attribute
     options_class: attribute
     metrics: attribute
+    off: attribute
     declares(key)
     orders: attribute
     clip_high: attribute
@@ -148,6 +151,7 @@ TaskSampler(options=None, seed=0)
     paper: attribute
     options_class: attribute
     metrics: attribute
+    off: attribute
     declares(key)
     pick(size, count, step, attempt)
     played(step, episodes)
