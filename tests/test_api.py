@@ -296,7 +296,7 @@ def test_settings_with_classes_and_functions() -> None:
         ({"run.steps": object()}, "run.steps"),
         (["run.steps"], "run.steps"),
     ],
-    ids=str,
+    ids=range(8),
 )
 def test_settings_that_are_wrong(settings: Any, said: str) -> None:
     with pytest.raises(it.ConfigError, match=said):

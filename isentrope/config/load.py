@@ -14,7 +14,7 @@ from isentrope.config.describe import describe_settings
 from isentrope.config.kinds import KINDS
 from isentrope.config.older import read_settings, upgraded
 from isentrope.config.schema import Choice, RunConfig
-from isentrope.config.suggest import METHOD_NAMES, nearest
+from isentrope.config.suggest import METHOD_CLASSES, nearest
 from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import impossible, switched_in
 from isentrope.core.errors import ConfigError
@@ -87,7 +87,7 @@ def lay_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
         merged["method"] = {
             name: table
             for name, table in cast(Table, tables).items()
-            if name in kept or (outside and name not in METHOD_NAMES)
+            if name in kept or (outside and name not in METHOD_CLASSES)
         }
     return merged
 

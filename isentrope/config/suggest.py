@@ -30,15 +30,24 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; there is: {', '.join(names)}" if names else ""
 
 
-# The methods' own registry is too heavy to import here; a test compares the two.
-METHOD_NAMES = ("entropy_bonus", "higher_temperature", "epo", "ea", "seal", "aem", "actre", "no_think")
+# The methods of this package: name -> module:Class. They are imported where they are used (methods/registry.py).
+METHOD_CLASSES = {
+    "entropy_bonus": "isentrope.methods.entropy_bonus:EntropyBonus",
+    "higher_temperature": "isentrope.methods.higher_temperature:HigherTemperature",
+    "epo": "isentrope.methods.epo:Epo",
+    "ea": "isentrope.methods.ea:Ea",
+    "seal": "isentrope.methods.seal:Seal",
+    "aem": "isentrope.methods.aem:Aem",
+    "actre": "isentrope.methods.actre:ActRe",
+    "no_think": "isentrope.methods.no_think:NoThink",
+}
 COMMANDS = ("sft", "rft")
 
 
 def other_kind(name: str) -> str | None:
     """`; epo is a method: --set methods=epo` and the like; None for a name that is nothing at all."""
     plain = plain_name(name)
-    if plain in METHOD_NAMES:
+    if plain in METHOD_CLASSES:
         return f"; {plain} is a method: --set methods={plain}"
     if plain in ALGORITHMS:
         return f"; {plain} is an algorithm: --set learn.algorithm={plain}"

@@ -8,25 +8,12 @@ from typing import Any, cast
 from isentrope.config.convert import read_section
 from isentrope.config.parts import Parts
 from isentrope.config.schema import RunConfig
-from isentrope.config.suggest import did_you_mean, nearest, other_kind, plain_name
+from isentrope.config.suggest import METHOD_CLASSES, did_you_mean, nearest, other_kind, plain_name
 from isentrope.config.validate import switched_in, switched_method
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 
-METHODS = Parts(
-    "method",
-    "isentrope.methods",
-    {
-        "entropy_bonus": "isentrope.methods.entropy_bonus:EntropyBonus",
-        "higher_temperature": "isentrope.methods.higher_temperature:HigherTemperature",
-        "epo": "isentrope.methods.epo:Epo",
-        "ea": "isentrope.methods.ea:Ea",
-        "seal": "isentrope.methods.seal:Seal",
-        "aem": "isentrope.methods.aem:Aem",
-        "actre": "isentrope.methods.actre:ActRe",
-        "no_think": "isentrope.methods.no_think:NoThink",
-    },
-)
+METHODS = Parts("method", "isentrope.methods", METHOD_CLASSES)
 
 
 def method_class(name: str) -> type[Method]:

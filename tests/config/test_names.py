@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 from isentrope.config.load import load_config
-from isentrope.config.suggest import METHOD_NAMES, nearest, other_kind, plain_name
+from isentrope.config.suggest import nearest, other_kind, plain_name
 from isentrope.core.errors import ConfigError
 from isentrope.methods.options import option_problems
-from isentrope.methods.registry import METHODS
-
-
-def test_the_list_of_methods_is_that_of_the_registry() -> None:
-    assert tuple(METHODS.inside) == METHOD_NAMES
 
 
 @pytest.mark.parametrize(
