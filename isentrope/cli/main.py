@@ -86,12 +86,14 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("evaluate:evaluate", "isentrope eval runs/first\n\n"
         "isentrope eval models/small --recipe household --split unseen --games 128 --out eval.json"),
     "table": ("table:table", "isentrope table react.json --row 'GRPO=runs/grpo-*' --against GRPO\n\n"
-        "isentrope table --row 'GRPO=runs/grpo-*' --rows recipes/papers/rows.toml --paper aem --format latex"),
+        "isentrope table --row 'GRPO=runs/grpo-*' --rows papers/rows --paper aem --format latex"),
     "serve": ("serve:serve", "isentrope serve runs/first --port 8000\n\n"
         "isentrope eval --recipe demo --set engine.kind=openai "
         "--set engine.url=http://127.0.0.1:8000/v1"),
     "export": ("export:export", "isentrope export runs/first --out models/first\n\n"
         "isentrope export runs/first --step 40 --dtype float32 --out models/first-40"),
+    "recipes": ("recipes:recipes", "isentrope recipes\n\nisentrope recipes demo\n\n"
+        "isentrope recipes demo --copy mine.toml"),
     "study": ("study:study", "isentrope study studies/quick\n\n"
         "isentrope study studies/quick --dry-run\n\n"
         "isentrope study studies/quick --tables"),

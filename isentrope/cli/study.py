@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from isentrope.config.load import find_recipe
+from isentrope.config.recipes import find_recipe
 
 if TYPE_CHECKING:
     from isentrope.study.plan import Study
@@ -88,7 +88,7 @@ def study(
     """
     if only and (tables or compact or form):
         raise typer.BadParameter("it says what to run; tables and the compact form have all cells", param_hint="--only")
-    file = find_recipe(file)
+    file = file if file.is_dir() else find_recipe(file)
     if file.suffix != ".toml":
         _check_read_only(file, out, tables, form, compact)
         _results(file, form, compact, earlier, out)

@@ -48,7 +48,7 @@ def table(
     ] = None,
     rows: Annotated[
         Path | None,
-        typer.Option("--rows", metavar="FILE.toml", help="The papers' figures, e.g. recipes/papers/rows.toml."),
+        typer.Option("--rows", metavar="FILE.toml", help="The papers' figures: papers/rows are ours."),
     ] = None,
     paper: Annotated[str | None, typer.Option("--paper", help="Of --rows, this paper alone, e.g. aem.")] = None,
     paper_task: Annotated[str | None, typer.Option("--paper-task", help="Of --rows, this task alone.")] = None,
@@ -68,11 +68,12 @@ def table(
     from isentrope.analysis.result_table import read_printed, render, with_papers
     from isentrope.analysis.rows import read_rows
     from isentrope.analysis.success import Window
+    from isentrope.config.recipes import find_recipe
 
     choices = Choices(tuple(split or ()), at.value, Window(last, from_step), against, mixed, more)
     tables = make_tables(read_rows(sources or (), row or ()), choices)
     if rows is not None:
-        printed = read_printed(rows, paper=paper, task=paper_task, model=paper_model)
+        printed = read_printed(find_recipe(rows), paper=paper, task=paper_task, model=paper_model)
         tables = [with_papers(one, printed) for one in tables]
     elif paper or paper_task or paper_model:
         raise typer.BadParameter("give the papers' figures with --rows FILE.toml", param_hint="--paper")

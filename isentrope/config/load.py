@@ -13,6 +13,7 @@ from isentrope.config.convert import field_kinds, parse_section, read_section
 from isentrope.config.describe import describe_settings
 from isentrope.config.kinds import KINDS
 from isentrope.config.older import read_settings, upgraded
+from isentrope.config.recipes import find_recipe, recipe_beside, recipe_names
 from isentrope.config.schema import Choice, RunConfig
 from isentrope.config.suggest import METHOD_CLASSES, nearest
 from isentrope.config.text import as_table, config_to_toml
@@ -20,22 +21,6 @@ from isentrope.config.validate import impossible, switched_in
 from isentrope.core.errors import ConfigError
 
 Table = dict[str, Any]
-_PACKAGE = Path(__file__).resolve().parents[1]
-
-# Package data in a wheel; beside the package in a checkout.
-RECIPES = next((folder for folder in (_PACKAGE / "recipes", _PACKAGE.parent / "recipes") if folder.is_dir()), _PACKAGE)
-
-
-def recipe_names() -> list[str]:
-    """The recipes that come with the package, by name: `demo`, `studies/quick`."""
-    return sorted(path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.rglob("*.toml"))
-
-
-def find_recipe(recipe: Path | str) -> Path:
-    """A file, or the name of a recipe that comes with the package."""
-    path = Path(recipe)
-    ours = RECIPES / path.with_suffix(".toml")
-    return ours if not path.exists() and not path.is_absolute() and ours.is_file() else path
 
 
 def read_recipe(path: Path | str, above: tuple[Path, ...] = ()) -> Table:
@@ -49,8 +34,8 @@ def read_recipe(path: Path | str, above: tuple[Path, ...] = ()) -> Table:
     if base is None:
         return table
     if not isinstance(base, str):
-        raise ConfigError(f"{path}: extends = {base!r}: expected the file name of another recipe")
-    return lay_over(read_recipe(path.parent / base, (*above, path)), table)
+        raise ConfigError(f"{path}: extends = {base!r}: expected the name or the file of another recipe")
+    return lay_over(read_recipe(recipe_beside(path, base), (*above, path)), table)
 
 
 def _read_toml(path: Path) -> Table:

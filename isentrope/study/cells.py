@@ -24,6 +24,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
+from isentrope.config.recipes import recipe_beside
 from isentrope.config.suggest import did_you_mean
 
 NONE = "none"  # a level that adds nothing to a cell's name
@@ -47,17 +48,17 @@ class Cell:
     rank: int = 0  # all runs of a lower rank come first
 
 
-def expand(tables: Mapping[str, Any], common: Cell, folder: Path, problems: list[str]) -> list[Cell]:
+def expand(tables: Mapping[str, Any], common: Cell, file: Path, problems: list[str]) -> list[Cell]:
     """All cells, grids first. What is wrong is added to `problems`."""
     levels: dict[str, dict[str, Cell]] = {}
     for axis, entries in table_of(tables["levels"], "levels", problems).items():
         levels[axis] = {}
         for name, entry in table_of(entries, f"levels.{axis}", problems).items():
             where, below = f"levels.{axis}.{name}", Cell(tags={axis: name})
-            levels[axis][name] = _read_cell(entry, where, below, folder, problems, ("set", "tags"))
+            levels[axis][name] = _read_cell(entry, where, below, file, problems, ("set", "tags"))
     cells: dict[str, Cell] = {}
     for number, grid in enumerate(list_of(tables["grids"], "grids", problems), start=1):
-        for cell in _of_grid(grid, f"grids, number {number}", levels, common, folder, problems):
+        for cell in _of_grid(grid, f"grids, number {number}", levels, common, file, problems):
             _add(cells, cell, problems)
     waiting = dict(table_of(tables["cells"], "cells", problems))
     while waiting:
@@ -72,15 +73,15 @@ def expand(tables: Mapping[str, Any], common: Cell, folder: Path, problems: list
                 problems.append(f'{where}: extends = "{base}": no such cell{did_you_mean(base, cells)}')
                 continue
             below = cells[base] if base else common
-            cell = _read_cell(entry, where, below, folder, problems, (*_KEYS, "extends"))
+            cell = _read_cell(entry, where, below, file, problems, (*_KEYS, "extends"))
             _add(cells, replace(cell, name=name, tags=cell.tags or {"cell": name}), problems)
     return [_compared(cell, cells, problems) for cell in cells.values()]
 
 
 def _of_grid(
-    grid: Any, where: str, levels: Mapping[str, Mapping[str, Cell]], common: Cell, folder: Path, problems: list[str]
+    grid: Any, where: str, levels: Mapping[str, Mapping[str, Cell]], common: Cell, file: Path, problems: list[str]
 ) -> Iterator[Cell]:
-    group = _read_cell(grid, where, common, folder, problems, (*_KEYS, "over", "suffix"))
+    group = _read_cell(grid, where, common, file, problems, (*_KEYS, "over", "suffix"))
     table = cast("dict[str, Any]", grid) if isinstance(grid, dict) else {}
     own, over = group.settings[len(common.settings) :], table_of(table.get("over", {}), f"{where}: over", problems)
     choices: list[list[tuple[str, Cell]]] = []
@@ -144,7 +145,7 @@ def _compared(cell: Cell, cells: Mapping[str, Cell], problems: list[str]) -> Cel
 # -- how the tables of a study file are read
 
 
-def _read_cell(entry: Any, where: str, below: Cell, folder: Path, problems: list[str], known: Sequence[str]) -> Cell:
+def _read_cell(entry: Any, where: str, below: Cell, file: Path, problems: list[str], known: Sequence[str]) -> Cell:
     """What a table lays over the cell `below`."""
     table = table_of(entry, where, problems)
     for key in table:
@@ -167,7 +168,7 @@ def _read_cell(entry: Any, where: str, below: Cell, folder: Path, problems: list
         cell = replace(cell, rank=table.get("rank", cell.rank))
     else:
         problems.append(f"{where}.rank: expected a whole number; lower ones are run first")
-    return replace(cell, recipe=folder / str(table["recipe"])) if table.get("recipe") else cell
+    return replace(cell, recipe=recipe_beside(file, str(table["recipe"]))) if table.get("recipe") else cell
 
 
 def seed_list(value: Any, where: str, problems: list[str]) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from typing import Any, cast
 
 from isentrope.charts.text import file_name
 from isentrope.config.convert import read_section
+from isentrope.config.recipes import recipe_beside
 from isentrope.config.schema import setting
 from isentrope.core.errors import ConfigError, RunError
 from isentrope.runs.atomic import write_atomically
@@ -39,7 +40,7 @@ class Plan:
     """The settings of a study beside its cells."""
 
     name: str = setting("", "the study's name; by default the file's")
-    recipe: str = setting("", "the recipe that all runs begin from, beside the study file; empty: the defaults")
+    recipe: str = setting("", "the recipe that all runs begin from: a file beside the study's, or one of ours by name; empty: the defaults")
     seeds: tuple[int, ...] = setting((0, 1, 2), "seeds of a cell that names none; a number n stands for 0 to n - 1")
     warmup: str = setting("", "the warm-up that cells begin from if they name none; empty: policy.model as it is")
     against: str = setting(
@@ -103,7 +104,7 @@ def read_plan(path: Path) -> Study:
     common = Cell("", {}, tuple(settings), plan.seeds, recipe, plan.warmup, plan.against)
     warmups = _warmups(path, table.get("warmups", {}), common, problems)
     tables = {name: table.get(name, [] if name == "grids" else {}) for name in ("levels", "grids", "cells")}
-    cells = expand(tables, common, path.parent, problems)
+    cells = expand(tables, common, path, problems)
     for cell in cells:
         if cell.warmup and cell.warmup not in warmups:
             problems.append(f"{cell.name}: there is no [warmups.{cell.warmup}]")
@@ -116,7 +117,7 @@ def read_plan(path: Path) -> Study:
 
 
 def _beside(path: Path, recipe: str) -> Path | None:
-    return path.parent / recipe if recipe else None
+    return recipe_beside(path, recipe) if recipe else None
 
 
 def _texts(value: Any, where: str, problems: list[str]) -> list[str]:
