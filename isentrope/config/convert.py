@@ -16,7 +16,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 from isentrope.config.kinds import KINDS
 from isentrope.config.older import SHARED, gone, hint
 from isentrope.config.parts import is_offered, offered_names
-from isentrope.config.schema import Choice
+from isentrope.config.schema import Auto, Choice
 from isentrope.config.suggest import nearest, other_kind, plain_name
 from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError
@@ -40,6 +40,8 @@ def inside_optional(kind: Any) -> Any | None:
 
 def allowed_values(kind: Any, limits: Mapping[str, Any]) -> str:
     """What a setting may be, in words."""
+    if "auto" in limits:
+        return f"{allowed_values(kind, {key: value for key, value in limits.items() if key != 'auto'})}, or auto"
     choices = limits.get("choices")
     bounds = _bounds_in_words(limits)
     if choices and kind is str:
@@ -165,6 +167,8 @@ def parse_choice(cls: type[T], choice: Choice, path: str) -> T:
 
 
 def _read_value(kind: Any, value: Any, path: str, limits: Mapping[str, Any], problems: list[str]) -> Any:
+    if "auto" in limits and (isinstance(value, Auto) or value == "auto"):
+        return limits["auto"]
     inner = inside_optional(kind)
     if inner is not None:
         return None if value is None else _read_value(inner, value, path, limits, problems)

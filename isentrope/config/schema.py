@@ -12,6 +12,26 @@ from typing import Any, cast
 from isentrope.config.algorithms import ALGORITHMS
 
 
+class Auto:
+    """Marks a value that follows the model: "auto" in a recipe. Until the model is known it is the value that a large
+    language model has; `models/auto.py` says what it comes to."""
+
+    def plain(self) -> Any:
+        return next(kind for kind in (float, int, str) if isinstance(self, kind))(cast("Any", self))
+
+
+class AutoFloat(Auto, float):
+    pass
+
+
+class AutoInt(Auto, int):
+    pass
+
+
+class AutoText(Auto, str):
+    pass
+
+
 def setting(
     default: Any,
     doc: str,
@@ -23,6 +43,8 @@ def setting(
 ) -> Any:
     """A dataclass field with its meaning and its limits (`low`, `high` included, `above` excluded)."""
     limits = {"doc": doc, "choices": choices, "low": low, "high": high, "above": above}
+    if isinstance(default, Auto):
+        limits["auto"] = default
     if isinstance(default, dict):
         table = cast("dict[str, Any]", default)
         return field(default_factory=lambda: dict(table), metadata=limits)
@@ -114,7 +136,11 @@ class AgentSettings:
         choices=("full", "window"),
     )
     window: int = setting(2, "turns shown in window context", low=0)
-    prompt: str = setting("full", "wording of the prompt; brief suits the pocket model", choices=("full", "brief"))
+    prompt: str = setting(
+        AutoText("full"),
+        "wording of the prompt; auto: brief for the pocket model, which can read no other, else full",
+        choices=("full", "brief"),
+    )
     action_tags: tuple[str, ...] = setting(
         ("action",),
         "tags that hold the action of a response; with others than action, such as search and answer, the task is "
@@ -122,8 +148,15 @@ class AgentSettings:
     )
     max_action: int = setting(1000, "bytes of one action; a longer one is invalid", low=1, high=10_000)
     show_admissible: bool = setting(False, "list the admissible actions in each observation")
-    max_response: int = setting(512, "tokens of one response", low=1)
-    max_context: int = setting(4096, "tokens of a conversation, the next response included", low=16)
+    max_response: int = setting(
+        AutoInt(512), "tokens of one response; auto: 512, for the pocket model 32, at most half of max_context", low=1
+    )
+    max_context: int = setting(
+        AutoInt(4096),
+        "tokens of a conversation, the next response included; auto: 4096, or the model's positions if it has fewer, "
+        "for the pocket model 1536",
+        low=16,
+    )
     overflow: str = setting(
         "drop",
         "a conversation that outgrows max_context: drop leaves its oldest turns out, end ends the episode",
@@ -170,7 +203,9 @@ class LearnSettings:
         "clip",
         "clip: ratio per token, clipped; sequence: ratio per response, clipped; policy_gradient: no ratio",
     )
-    lr: float = setting(1e-6, "peak learning rate", above=0)
+    lr: float = setting(
+        AutoFloat(1e-6), "peak learning rate; auto: by the model's size, see docs/training-models.md", above=0
+    )
     warmup: float = setting(0.1, "share of the updates in which the learning rate rises", low=0, high=1)
     floor: float = setting(0.2, "the cosine ends at this share of the peak", low=0, high=1)
     weight_decay: float = setting(0.0, "AdamW's weight decay", low=0)
@@ -258,7 +293,9 @@ class SftSettings:
         (), "response forms to imitate each game in; empty: agent.order", choices=("think_act", "act_think", "act")
     )
     epochs: float = setting(10.0, "passes over them", above=0)
-    lr: float = setting(1e-3, "peak learning rate", above=0)
+    lr: float = setting(
+        AutoFloat(1e-3), "peak learning rate; auto: by the model's size, see docs/training-models.md", above=0
+    )
     batch_games: int = setting(8, "games per update", low=1)
     first_game: int = setting(0, "index of the first game in the train split", low=0)
     all_tokens: bool = setting(False, "learn to predict the observations too, not only the responses")

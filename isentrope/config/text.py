@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date, time
 from typing import Any, cast
 
-from isentrope.config.schema import Choice, RunConfig
+from isentrope.config.schema import Auto, Choice, RunConfig
 from isentrope.core.errors import ConfigError
 
 Table = Mapping[str, Any]
@@ -54,6 +54,8 @@ def _write_table(table: Table, path: tuple[str, ...], lines: list[str]) -> None:
 
 def value_to_toml(value: object) -> str:
     """One value as it would stand behind `key =`."""
+    if isinstance(value, Auto):
+        return '"auto"'
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -19,6 +19,7 @@ from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
 from isentrope.metrics.entropy import key_part
 from isentrope.metrics.episodes import eval_metrics
+from isentrope.models.auto import follow_model, plain_defaults
 from isentrope.rollout.collector import Collector
 from isentrope.runs.checkpoints import best_checkpoint, best_step, kept_checkpoints
 from isentrope.runs.episodes import write_episodes
@@ -65,8 +66,11 @@ def evaluate_model(
     elsewhere = not capabilities(config).loads_policy
     if not elsewhere:
         config = replace(config, policy=replace(config.policy, model=model or config.policy.model))
+        config = follow_model(config)
         check_prompt(config)
-    config = prepared(with_options(config))  # all written out, as runs record them: so that results can be compared
+    config = prepared(
+        with_options(plain_defaults(config))
+    )  # all written out, as runs record them: so that results can be compared
     plan = evaluation_plan(config)
     if exam.order is not None:
         plan = replace(plan, order=exam.order)

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from isentrope.config.schema import RunConfig
+from isentrope.config.text import as_table
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.core.types import FAILURES, Episode
 from isentrope.learning.optimiser import learning_rate
@@ -104,9 +105,9 @@ def check_prompt(config: RunConfig) -> None:
     if config.policy.model == "pocket" and config.agent.prompt == "full":
         raise ConfigError(
             'agent.prompt = "full" with policy.model = "pocket": the pocket model can read the brief prompt alone, so '
-            "none of its answers would be valid. Name a language model (--set policy.model=smollm2, a model folder or "
-            "a name on the Hugging Face hub), or keep the pocket model: with its own recipe (for eval: "
-            "--recipe demo) or with --set agent.prompt=brief"
+            "none of its answers would be valid. Leave agent.prompt out, or set it to auto or brief "
+            "(--set agent.prompt=brief); or name a language model (--set policy.model=smollm2, a model folder or a "
+            "name on the Hugging Face hub)"
         )
 
 
@@ -120,8 +121,16 @@ def warn_of_rate(progress: Progress, policy: Policy, rate: float) -> None:
         )
 
 
-def say_start(progress: Progress, config: RunConfig, policy: Policy, folder: RunFolder, found: Path | None) -> None:
-    """Who learns what, by which means and where; `found` is the checkpoint that the run goes on from."""
+def say_start(
+    progress: Progress,
+    config: RunConfig,
+    policy: Policy,
+    folder: RunFolder,
+    found: Path | None,
+    autos: Sequence[str] = (),
+) -> None:
+    """Who learns what, by which means and where; `found` is the checkpoint that the run goes on from, `autos` are the
+    settings that followed the model."""
     if folder.kind == "train" and found and (checkpoint_step(found.name) or 0) >= config.run.steps:
         return  # there is nothing left to do
     if folder.resumed and not found:
@@ -136,6 +145,7 @@ def say_start(progress: Progress, config: RunConfig, policy: Policy, folder: Run
     if folder.kind != "train":
         whose = "its own successes" if folder.kind == "rft" else "an expert's games"
         progress.say(f"{folder.kind}: {what} imitates {whose}; folder {folder.path}")
+        _say_autos(progress, config, [name for name in autos if name != "learn.lr"])
         return
     methods = f" with {', '.join(config.methods)}" if config.methods else ""
     rollout, steps = config.rollout, config.run.steps
@@ -143,6 +153,15 @@ def say_start(progress: Progress, config: RunConfig, policy: Policy, folder: Run
         f"train: {what} by {config.learn.algorithm}{methods}; {steps} step{'' if steps == 1 else 's'} of "
         f"{rollout.groups} × {rollout.group_size} episodes; folder {folder.path}"
     )
+    _say_autos(progress, config, [name for name in autos if name != "sft.lr"])
+
+
+def _say_autos(progress: Progress, config: RunConfig, names: Sequence[str]) -> None:
+    if names:
+        table = as_table(config)
+        values = [(name, *name.split(".")) for name in names]
+        told = ", ".join(f"{name} = {table[section][key]}" for name, section, key in values)
+        progress.say(f"auto, for this model: {told}")
 
 
 def say_extended(progress: Progress, config: RunConfig, before: int, checkpoint: Path | None) -> None:

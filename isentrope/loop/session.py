@@ -29,6 +29,7 @@ from isentrope.loop.progress import Progress
 from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
 from isentrope.metrics.log import MetricsLog
+from isentrope.models.auto import autos, follow_model, plain_defaults
 from isentrope.models.load import choose_device, load_folder, load_policy
 from isentrope.models.lora import reference_of
 from isentrope.models.policy import Policy, snapshot
@@ -37,7 +38,7 @@ from isentrope.rollout.prefetch import Prefetch
 from isentrope.rollout.sampler import make_sampler
 from isentrope.runs.checkpoints import CheckpointRetention, latest_checkpoint
 from isentrope.runs.layout import POLICY
-from isentrope.runs.writer import RunFolder
+from isentrope.runs.writer import RunFolder, begun_config
 from isentrope.worlds.pool.open import open_world
 
 
@@ -94,7 +95,7 @@ def open_run(
     config: RunConfig, out: Path, resume: bool = False, quiet: bool = False, kind: str = "train"
 ) -> Generator[RunSession]:
     """A session in the run folder `out`, which no other process may write to while it lasts."""
-    config = prepared(config)
+    asked, config = config, prepared(follow_model(config, begun_config(out)))
     check_prompt(config)
     methods = make_methods(config)  # a fault in their settings is to be found before anything is written
     if kind == "train" and (problems := part_problems(config)):
@@ -105,7 +106,7 @@ def open_run(
         reference = _reference(config, folder, policy)
         if kind != "train":
             warn_of_rate(progress, policy, config.sft.lr)
-        say_start(progress, config, policy, folder, checkpoint)
+        say_start(progress, config, policy, folder, checkpoint, autos(asked))
         if folder.steps_before is not None and kind == "train":
             say_extended(progress, config, folder.steps_before, checkpoint)
         yield RunSession(config, policy, reference, methods, folder, checkpoint, progress)
@@ -114,9 +115,9 @@ def open_run(
 def model_session(config: RunConfig, model: str | None) -> Session:
     """A session to play with a model: a folder or a name, or (None) the one behind the engine's server."""
     if model is None:
-        return Session(config, None)
+        return Session(plain_defaults(config), None)
     # adapters of the folder are taken into the weights: nothing learns here, so no new ones are wanted
-    config = replace(config, policy=replace(config.policy, model=model, lora_rank=0))
+    config = follow_model(replace(config, policy=replace(config.policy, model=model, lora_rank=0)))
     return Session(config, load_policy(config.policy, config.run, max_context=config.agent.max_context))
 
 

@@ -64,7 +64,7 @@ class RunFolder:
 
     def _prepare(self, config: RunConfig, resume: bool, complete: Completion) -> None:
         recorded = self.path / CONFIG
-        self.resumed, self.fresh = resume, not (recorded.exists() and self._begun())
+        self.resumed, self.fresh = resume, not begun(self.path)
         if not self.fresh:
             self._same_kind()
             if not resume:
@@ -91,8 +91,8 @@ class RunFolder:
         else:
             if not recorded.exists():
                 self._must_be_empty()
-            begun = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # what rules are older or younger than
-            self._write_about({"kind": self.kind, "begun": begun, "version": __version__})
+            moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # what rules are older or younger than
+            self._write_about({"kind": self.kind, "begun": moment, "version": __version__})
             write_atomically(recorded, config_to_toml(complete(config)).encode())
         for name in (EPISODES, CHECKPOINTS):
             with writing(self.path / name):
@@ -111,10 +111,6 @@ class RunFolder:
         others = sorted(p.name for p in self.path.iterdir() if p.name not in ours and p.name[0] != ".")
         if others:
             raise RunError(f"{self.path} is not empty (it has {', '.join(others[:3])}); choose another folder")
-
-    def _begun(self) -> bool:
-        """Whether anything was measured, played or learnt here. A run that failed before that may begin anew."""
-        return any(next(self.path.glob(pattern), None) for pattern in (METRICS, f"{EPISODES}/*", f"{CHECKPOINTS}/*"))
 
     def _same_kind(self) -> None:
         kind = read_about(self.path).get("kind", self.kind)
@@ -151,6 +147,17 @@ class RunFolder:
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+
+def begun(path: Path) -> bool:
+    """Whether a run in this folder measured, played or learnt anything. One that failed before that may begin anew."""
+    patterns = (METRICS, f"{EPISODES}/*", f"{CHECKPOINTS}/*")
+    return (path / CONFIG).exists() and any(next(path.glob(pattern), None) for pattern in patterns)
+
+
+def begun_config(path: Path) -> RunConfig | None:
+    """The settings of the run that was begun in this folder, if one was. Nothing that they name is imported."""
+    return load_config(path / CONFIG) if begun(path) else None
 
 
 def add_to_about(run: Path, name: str, entries: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from isentrope.core.errors import ConfigError
 from isentrope.engines.registry import capabilities, make_engine
 from isentrope.loop.evaluate import evaluation_plan
 from isentrope.loop.session import use_threads
+from isentrope.models.auto import follow_model
 from isentrope.models.load import load_policy
 from isentrope.models.sources.find import find_folder
 from isentrope.net.app import WITHOUT_KEY, Door, Guarded, Refusal, json_app, json_object, path_of
@@ -43,6 +44,7 @@ def serve(config: RunConfig, model: str, host: str, port: int, key_env: str, nam
         )
     if model != "new":
         find_folder(model, setting="")  # here, as it was no setting that named it
+    config = follow_model(config)
     use_threads(config)
     engine = make_engine(config, load_policy(config.policy, config.run, max_context=config.agent.max_context))
     name = name or Path(model).name or "model"

@@ -40,7 +40,10 @@ class Plan:
     """The settings of a study beside its cells."""
 
     name: str = setting("", "the study's name; by default the file's")
-    recipe: str = setting("", "the recipe that all runs begin from: a file beside the study's, or one of ours by name; empty: the defaults")
+    recipe: str = setting(
+        "",
+        "the recipe that all runs begin from: a file beside the study's, or one of ours by name; empty: the defaults",
+    )
     seeds: tuple[int, ...] = setting((0, 1, 2), "seeds of a cell that names none; a number n stands for 0 to n - 1")
     warmup: str = setting("", "the warm-up that cells begin from if they name none; empty: policy.model as it is")
     against: str = setting(

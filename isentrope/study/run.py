@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
+from isentrope.config.schema import Auto
 from isentrope.config.text import as_table
 from isentrope.core.errors import RunError
 from isentrope.core.process import usable_cores
@@ -68,6 +69,8 @@ def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     record is at its default."""
     told: list[str] = []
     for key in sorted(now.keys() & before.keys() - {*_NOT_COMPARED}):
+        if isinstance(now[key], Auto):  # the run knows what it came to
+            continue
         value = list(cast("tuple[Any, ...]", now[key])) if isinstance(now[key], tuple) else now[key]
         told += [f"{key} was {before[key]!r}, now {value!r}"] if before[key] != value else []
     return "; ".join(told[:3])
