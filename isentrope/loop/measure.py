@@ -17,6 +17,7 @@ from isentrope.core.text import listed
 from isentrope.core.types import Scores
 from isentrope.diagnosis.alarms import Alarm
 from isentrope.learning.learner import Credited
+from isentrope.loop.rate import RateWatch
 from isentrope.loop.session import RunSession
 from isentrope.methods.registry import make_switched
 from isentrope.metrics.means import Metrics
@@ -116,6 +117,7 @@ class Monitor:
         self.observer = Observer(TokenTexts(tokenizer.pieces(range(tokenizer.size))))
         self.probes = Probes(config.instruments, config.learn.micro_tokens)
         self.on_alarm = OnAlarm(config)
+        self.rate = RateWatch(config, run.policy)
 
     def stored(self, step: int) -> bool:
         """Whether the episodes of this step are kept."""
@@ -145,6 +147,8 @@ class Monitor:
         say = self.run.progress.say
         for alarm in seen.alarms:
             say(f"step {step}: ALARM {alarm.name}: {alarm.text} Try: {alarm.remedy}")
+        if told := self.rate.look(step, metrics):
+            say(told)
         for event in response.events:
             if event["kind"] != "pause":  # the loop says that when it has written the checkpoint
                 say(f"step {step}: {event['text']}")

@@ -15,7 +15,6 @@ from isentrope.core.types import FAILURES, Episode
 from isentrope.learning.optimiser import learning_rate
 from isentrope.loop.progress import Progress
 from isentrope.metrics.episodes import ended_by
-from isentrope.models.load import LARGE
 from isentrope.models.policy import Policy
 from isentrope.runs.layout import METRICS, checkpoint_step
 from isentrope.runs.log import read_records
@@ -85,8 +84,6 @@ def crowded(waited: float | None, device: torch.device, threads: int | None = No
     )
 
 
-HIGH_RATE = 2e-4
-"""A learning rate above which large models usually fall apart when all of their weights learn."""
 _DETAIL_LENGTH = 400
 _LINE_LENGTH = 120
 _HAPPENED = {
@@ -108,16 +105,6 @@ def check_prompt(config: RunConfig) -> None:
             "none of its answers would be valid. Leave agent.prompt out, or set it to auto or brief "
             "(--set agent.prompt=brief); or name a language model (--set policy.model=smollm2, a model folder or a "
             "name on the Hugging Face hub)"
-        )
-
-
-def warn_of_rate(progress: Progress, policy: Policy, rate: float) -> None:
-    """For imitation."""
-    learning = sum(p.numel() for p in policy.module.parameters() if p.requires_grad)
-    if learning >= LARGE and rate > HIGH_RATE:
-        progress.say(
-            f"sft.lr = {rate:g} is high for {learning / 1e6:.0f} million weights that learn; 1e-5 is a usual choice "
-            "(the default, 1e-3, is the pocket model's)"
         )
 
 

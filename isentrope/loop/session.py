@@ -24,8 +24,9 @@ from isentrope.core.method import Method
 from isentrope.core.process import usable_cores
 from isentrope.engines.registry import engine_metrics, make_engine
 from isentrope.learning.registry import make_advantage, make_loss, part_problems
-from isentrope.loop.messages import check_prompt, say_extended, say_start, warn_of_rate
+from isentrope.loop.messages import check_prompt, say_extended, say_start
 from isentrope.loop.progress import Progress
+from isentrope.loop.rate import warn_of_rate
 from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
 from isentrope.metrics.log import MetricsLog
@@ -105,7 +106,7 @@ def open_run(
         policy = _policy(config, folder, checkpoint)
         reference = _reference(config, folder, policy)
         if kind != "train":
-            warn_of_rate(progress, policy, config.sft.lr)
+            warn_of_rate(progress, config, policy)
         say_start(progress, config, policy, folder, checkpoint, autos(asked))
         if folder.steps_before is not None and kind == "train":
             say_extended(progress, config, folder.steps_before, checkpoint)

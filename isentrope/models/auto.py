@@ -35,7 +35,7 @@ RATES = (
 )
 ADAPTERS = 10.0
 """Adapters learn at so many times the rate of all weights of their model, bounded by the rates below."""
-ADAPTERS_LEARN, ADAPTERS_SFT = 1e-3, 1e-3
+ADAPTERS_LEARN, ADAPTERS_SFT = 3e-4, 1e-3
 
 POCKET_RESPONSE, POCKET_CONTEXT = 32, 1536  # of the demo: what the pocket model writes and has read
 RESPONSE, CONTEXT = 512, 4096
