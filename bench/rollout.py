@@ -328,7 +328,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", default=["decode", "prompts", "agreement", "episodes"])
     parser.add_argument("--model", default="pocket", help="for episodes: a name or a folder")
-    parser.add_argument("--recipe", type=Path, default=Path("recipes/demo.toml"))
+    parser.add_argument("--recipe", type=Path, default=Path("demo"))
     parser.add_argument("--set", dest="settings", action="append", default=[])
     parser.add_argument("--games", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from isentrope.analysis.measure import Evaluation, Outcome, SplitResult, measure, ordered_kinds
 from isentrope.analysis.record import LARGEST_NUMBER, SAME_TEST, by_section, finite, read_record
+from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, RunError
 from isentrope.core.stats import Share, wilson
 from isentrope.core.types import CUTS
@@ -85,7 +86,7 @@ def _read_run(path: Path) -> Source:
     evaluations = tuple(found[step] for step in sorted(found) if found[step].splits)
     if not evaluations:
         raise RunError(
-            f"the run {path} has no evaluation yet; wait for one, or make one: isentrope eval {path} --out FILE.json"
+            f"the run {path} has no evaluation yet; wait for one, or make one: {command('eval', path)} --out FILE.json"
         )
     try:
         config, about = by_section(read_config(path)[1]), read_about(path)

@@ -15,6 +15,7 @@ from isentrope.bench.results import Result, read_result
 from isentrope.core.errors import ConfigError, RunError, writing
 
 SOURCES = Path(__file__).parents[2]
+SHIPPED = Path(__file__).parent / "scripts"  # in a wheel: what a checkout has in bench/
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ def chosen(names: Sequence[str]) -> list[Bench]:
 def arguments(bench: Bench, machine: Machine, quick: bool) -> list[str] | str:
     """What to call it with here, or why it is left out."""
     given = bench.gpu if machine.cuda else bench.cpu
+    if target(bench.name) is None:
+        return "is a script of the sources: run it from a checkout"
     if given is None:
         return "measures a CPU, and this machine has a GPU" if machine.cuda else "measures a GPU, and there is none"
     if bench.hugging_face and not machine.hugging_face:
@@ -94,10 +97,12 @@ def arguments(bench: Bench, machine: Machine, quick: bool) -> list[str] | str:
 
 
 def target(name: str) -> list[str] | None:
-    """How Python finds the bench: the script in the sources, else the module of the installed package."""
-    script = SOURCES / "bench" / f"{name}.py"
+    """How Python finds the bench: a script of the sources or of the wheel, else a module of the installed package."""
+    script, shipped = SOURCES / "bench" / f"{name}.py", SHIPPED / f"{name}.py"
     if script.is_file() and (SOURCES / "pyproject.toml").is_file():
         return [str(script)]
+    if shipped.is_file():
+        return [str(shipped)]
     if importlib.util.find_spec(f"isentrope.bench.{name}"):
         return ["-m", f"isentrope.bench.{name}"]
     return None
@@ -106,10 +111,8 @@ def target(name: str) -> list[str] | None:
 def run(bench: Bench, machine: Machine, quick: bool, out: Path, limit: float) -> Outcome:
     """Run one bench; its result goes to `out`/NAME.json and what it said to `out`/NAME.log."""
     given, where = arguments(bench, machine, quick), target(bench.name)
-    if isinstance(given, str):
-        return Outcome(bench, reason=given)
-    if where is None:
-        return Outcome(bench, reason="is a script of the sources: run it from a checkout")
+    if isinstance(given, str) or where is None:
+        return Outcome(bench, reason=str(given))
     file, log = out / f"{bench.name}.json", out / f"{bench.name}.log"
     command = [sys.executable, *where, *given, "--json", str(file.resolve())]
     paths = [str(SOURCES), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -119,9 +122,8 @@ def run(bench: Bench, machine: Machine, quick: bool, out: Path, limit: float) ->
         out.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as told:
             try:
-                folder = SOURCES if (SOURCES / "recipes").is_dir() else None  # some read recipes/demo.toml
                 code = subprocess.run(
-                    command, stdout=told, stderr=subprocess.STDOUT, timeout=limit, env=environment, cwd=folder
+                    command, stdout=told, stderr=subprocess.STDOUT, timeout=limit, env=environment
                 ).returncode
             except subprocess.TimeoutExpired:
                 return Outcome(bench, reason=f"took longer than {limit:.0f} s (--limit)", failed=True, seconds=limit)

@@ -12,6 +12,7 @@ from typing import Annotated, ParamSpec, TypeVar
 import typer
 
 from isentrope import __version__
+from isentrope.core.command import command
 from isentrope.core.errors import EngineError, IsentropeError
 
 P = ParamSpec("P")
@@ -26,18 +27,17 @@ _TITLES = {
 }
 _TO_SAVE_MEMORY = (
     "To need less memory: a smaller learn.micro_tokens or learn.gradient_checkpointing=true (both may be changed with "
-    "--resume), a smaller rollout.batch or agent.max_context, or adapters (policy.lora_rank); isentrope models MODEL "
-    "says what a model takes"
+    "--resume), a smaller rollout.batch or agent.max_context, or adapters (policy.lora_rank)"
 )
 
 
-def guarded(command: Callable[P, R]) -> Callable[P, R]:
+def guarded(function: Callable[P, R]) -> Callable[P, R]:
     """Our own errors as one panel and exit code 2, Ctrl-C as one line and 130; a bug keeps its traceback."""
 
-    @functools.wraps(command)
+    @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return command(*args, **kwargs)
+            return function(*args, **kwargs)
         except IsentropeError as error:
             show_error(error)
             raise typer.Exit(2) from None
@@ -45,10 +45,12 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not imported here
                 raise
             first_sentence = str(error).split("\n")[0].split(". ")[0]
-            show_error(EngineError(f"{first_sentence}. {_TO_SAVE_MEMORY}"))
+            show_error(
+                EngineError(f"{first_sentence}. {_TO_SAVE_MEMORY}; {command('models')} MODEL says what a model takes")
+            )
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
-            hint = " The run continues with --resume." if "resume" in inspect.signature(command).parameters else ""
+            hint = " The run continues with --resume." if "resume" in inspect.signature(function).parameters else ""
             typer.echo(f"Stopped.{hint}", err=True)
             raise typer.Exit(130) from None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isentrope.cli.options import table_of_names, terminal
+from isentrope.core.command import command
 from isentrope.core.text import shown
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ def methods(
     installed = [method for method in METHODS if method not in METHODS.inside]
     if installed:
         console.print(shown(f"Methods of installed packages: {', '.join(installed)}."))
-    console.print("isentrope methods NAME says more, of a module:Class too. Imitation: isentrope sft, isentrope rft.")
+    console.print(
+        f"{command('methods')} NAME says more, of a module:Class too. Imitation: {command('sft')}, {command('rft')}."
+    )
 
 
 def _show(sheet: Sheet, console: Console) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isentrope.cli.options import terminal
+from isentrope.core.command import command
 from isentrope.core.errors import ConfigError
 from isentrope.core.text import shown
 
@@ -34,7 +35,7 @@ def models(
     console = terminal()
     if name is None:
         if get:
-            raise ConfigError("--get wants a model: isentrope models smollm2 --get")
+            raise ConfigError(f"--get wants a model: {command('models')} smollm2 --get")
         _show_all(console)
         return
     import torch
@@ -75,7 +76,7 @@ def _show_all(console: Console) -> None:
     found = readers()
     line = f"can be read ({found})." if found else "cannot be read: pip install 'isentrope[hf]'"
     console.print(f"Hugging Face folders and GGUF files {line}", markup=False)
-    console.print("Memory is for float32, without activations. isentrope models MODEL says more.")
+    console.print(shown(f"Memory is for float32, without activations. {command('models')} MODEL says more."))
 
 
 def _millions(count: int) -> str:

@@ -75,7 +75,9 @@ SetOption = Annotated[
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Import code (module:Class) that only the settings of the run folder name.")
 ]
-OutFolder = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The run folder.")]
+OutFolder = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="DIR", help="The run folder; without: a new one below runs.")
+]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")]
 WorldArgument = Annotated[
     str | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isentrope.config.recipes import find_recipe
+from isentrope.core.command import command
 
 if TYPE_CHECKING:
     from isentrope.study.plan import Study
@@ -129,13 +130,15 @@ def _run(plan: Study, folder: Path, how: How, words: str) -> None:
     from isentrope.study.show import Show
 
     show = Show()
-    show.say(f"{plan.name}: folder {folder}; watch it with: isentrope watch {folder}")
+    show.say(f"{plan.name}: folder {folder}; watch it with: {command('watch', folder)}")
     try:
         queue = run_study(plan, folder, how, show)
     except KeyboardInterrupt:
-        show.say(f"to go on: isentrope study {words}")
+        show.say(f"to go on: {command('study')} {words}")
         raise
-    show.say(f"to go on: isentrope study {words}" if queue.of(WAITING) else f"tables: isentrope study {words} --tables")
+    show.say(
+        f"to go on: {command('study')} {words}" if queue.of(WAITING) else f"tables: {command('study')} {words} --tables"
+    )
     if failed := queue.of(FAILED):
         names = ", ".join(entry.job.name for entry in failed[:5]) + (" and others" if len(failed) > 5 else "")
         show.say(f"{len(failed)} failed ({names}): the .log beside each says how; --retry tries them again")

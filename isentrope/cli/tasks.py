@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from isentrope.cli.options import SetOption, WorldArgument, for_world, table_of_names, terminal
+from isentrope.core.command import command
 from isentrope.core.text import shown
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def _list(console: Console) -> None:
         table.add_row(shown(name, "cyan"), shown(f"{known.summary}\n{known.page(name)}"), here)
     console.print(table)
     console.print(
-        "isentrope tasks WORLD says more, isentrope play WORLD plays it. Your own: docs/tasks/your-own.md",
+        shown(
+            f"{command('tasks')} WORLD says more, {command('play')} WORLD plays it. Your own: docs/tasks/your-own.md"
+        ),
         soft_wrap=True,
     )
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
+
+import typer
 
 from isentrope.cli.options import (
     OutFolder,
@@ -15,20 +19,24 @@ from isentrope.cli.options import (
     say_loading_by,
 )
 from isentrope.config.schema import RunConfig
+from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, RunError
 from isentrope.engines.registry import check_training
 from isentrope.runs.layout import recorded_config
+
+_RUNS = Path("runs")
 
 
 def train(
     recipe: RecipeArgument = None,
     *,
-    out: OutFolder,
+    out: OutFolder = None,
     sets: SetOption = None,
     resume: ResumeOption = False,
     trust: TrustOption = False,
 ) -> None:
     """Train a policy by reinforcement learning."""
+    out = _folder(out, recipe, resume, "train")
     config = _settings(recipe, out, sets, resume, trust)
     from isentrope.loop.train import train as run_training
 
@@ -38,12 +46,13 @@ def train(
 def sft(
     recipe: RecipeArgument = None,
     *,
-    out: OutFolder,
+    out: OutFolder = None,
     sets: SetOption = None,
     resume: ResumeOption = False,
     trust: TrustOption = False,
 ) -> None:
     """Warm a policy up on games of the world's expert."""
+    out = _folder(out, recipe, resume, "sft")
     config = _settings(recipe, out, sets, resume, trust)
     from isentrope.loop.imitate import warm_up
 
@@ -53,7 +62,7 @@ def sft(
 def rft(
     recipe: RecipeArgument = None,
     *,
-    out: OutFolder,
+    out: OutFolder = None,
     sets: SetOption = None,
     resume: ResumeOption = False,
     trust: TrustOption = False,
@@ -65,10 +74,25 @@ def rft(
             raise ConfigError(
                 f"--set {change}: isentrope rft imitates the policy's own games; for an expert's use isentrope sft"
             )
+    out = _folder(out, recipe, resume, "rft")
     config = _settings(recipe, out, [*(sets or ()), "sft.source=own"], resume, trust)
     from isentrope.loop.imitate import warm_up
 
     warm_up(config, out, resume=resume)
+
+
+def _folder(out: Path | None, recipe: Path | None, resume: bool, kind: str) -> Path:
+    """The run folder: without --out a new one below runs, named after the recipe, which is said."""
+    if out is not None:
+        return out
+    name = (recipe.stem if recipe is not None else "first") + ("" if kind == "train" else f"-{kind}")
+    free = next(path for n in count(1) if not os.path.lexists(path := _RUNS / (name if n == 1 else f"{name}-{n}")))
+    if resume:
+        begun = sorted(_RUNS.glob("*"), key=lambda path: path.stat().st_mtime, reverse=True)
+        last = next((path for path in begun if recorded_config(path) is not None), free)
+        raise ConfigError(f"--resume: say which run goes on, with --out: {command(kind, '--resume', '--out', last)}")
+    typer.echo(f"no --out was given, so the run goes to {free}: as with --out {free}", err=True)
+    return free
 
 
 def _settings(recipe: Path | None, out: Path, sets: Sequence[str] | None, resume: bool, trust: bool) -> RunConfig:

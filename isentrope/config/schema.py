@@ -42,7 +42,7 @@ def setting(
     above: float | None = None,
 ) -> Any:
     """A dataclass field with its meaning and its limits (`low`, `high` included, `above` excluded)."""
-    limits = {"doc": doc, "choices": choices, "low": low, "high": high, "above": above}
+    limits: dict[str, Any] = {"doc": doc, "choices": choices, "low": low, "high": high, "above": above}
     if isinstance(default, Auto):
         limits["auto"] = default
     if isinstance(default, dict):

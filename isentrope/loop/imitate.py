@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from isentrope.config.schema import RunConfig
+from isentrope.core.command import command
 from isentrope.core.errors import TaskError
 from isentrope.core.seeding import stream
 from isentrope.core.types import Episode
@@ -72,7 +73,7 @@ def _own_games(run: RunSession, collector: Collector) -> list[Episode]:
     if not won:
         raise TaskError(
             f"the policy solved none of its {len(played)} games, so there is nothing to imitate; play more "
-            "(sft.games, sft.samples), or warm it up on expert games first (isentrope sft)"
+            f"(sft.games, sft.samples), or warm it up on expert games first ({command('sft')})"
         )
     write_episodes(path, won)
     return won

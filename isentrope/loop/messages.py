@@ -10,6 +10,7 @@ import torch
 
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table
+from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.core.types import FAILURES, Episode
 from isentrope.learning.optimiser import learning_rate
@@ -183,13 +184,13 @@ def brief(metrics: Mapping[str, float]) -> str:
 
 
 def say_end(progress: Progress, path: Path) -> None:
-    progress.say(f"done: {path}; its page: isentrope report {path}")
+    progress.say(f"done: {path}; its page: {command('report', path)}")
 
 
 def say_pause(progress: Progress, path: Path, step: int, why: str) -> None:
     progress.say(
-        f"paused after step {step} because of an alarm: {why} To go on: isentrope train --out {path} --resume (with "
-        "--set instruments.on_alarm=nothing it does not pause again)"
+        f"paused after step {step} because of an alarm: {why} To go on: {command('train', '--out', path, '--resume')} "
+        "(with --set instruments.on_alarm=nothing it does not pause again)"
     )
 
 
@@ -199,7 +200,7 @@ def finished(progress: Progress, config: RunConfig, path: Path, steps: int) -> d
     last = evaluations[-1] if evaluations else {}
     metrics = {key: float(value) for key, value in last.items() if key.startswith("eval/") and value is not None}
     said = f" Last evaluation, step {last['step']}: {summary(metrics, config.eval.splits)}." if metrics else ""
-    progress.say(f"{path} is finished: all {steps} steps are done.{said} Its page: isentrope report {path}")
+    progress.say(f"{path} is finished: all {steps} steps are done.{said} Its page: {command('report', path)}")
     return metrics
 
 
@@ -212,8 +213,8 @@ def look_at_rollout(progress: Progress, step: int, episodes: Sequence[Episode], 
         progress.say(
             "WARNING: not one response of the first rollout was a valid action. The policy does not know the form of "
             "an answer (tags around its action), so there is nothing yet to learn from. Warm it up on expert games "
-            "(isentrope sft RECIPE --out runs/warm) and train from there (--set policy.model=runs/warm); if it should "
-            "know, see in the report what it writes, and whether agent.max_response is long enough"
+            f"({command('sft')} RECIPE --out runs/warm) and train from there (--set policy.model=runs/warm); if it "
+            "should know, see in the report what it writes, and whether agent.max_response is long enough"
         )
 
 
@@ -241,7 +242,7 @@ def check_tasks(episodes: Sequence[Episode], purpose: str = "learn from", stops:
         advice = {
             "engine_error": "",
             "clock": "; raise it, or play fewer games at once (rollout.batch): it counts from the start of them all",
-        }.get(first.stop, "; isentrope check-task WORLD tests a world alone")
+        }.get(first.stop, f"; {command('check-task')} WORLD tests a world alone")
         raise TaskError(
             f"all {len(failed)} episodes failed, so there is nothing to {purpose}. The first, {first.split} game "
             f"{first.index}, ended as {first.stop}: {first.detail[:_DETAIL_LENGTH] or 'no detail'}{advice}"

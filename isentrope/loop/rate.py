@@ -1,9 +1,9 @@
 """Says when a learning rate does not fit the model: one that moves nothing, and one that ruins the policy.
 
 Each is said once, with the number, the setting and a value to try. The limits come from 626 kept runs (docs/runs). None
-had moved less than 1.5e-3 nats a token by steps 8 to 12. In three, success or validity fell so steeply within twelve steps
-while the policy was far from where it began: two at a rate that is known to be too high, and one that never recovered. Later
-falls have other causes, which the alarms are for.
+had moved less than 1.5e-3 nats a token by steps 8 to 12. In three, success or validity fell so steeply within twelve
+steps while the policy was far from where it began: two at a rate that is known to be too high, and one that never
+recovered. Later falls have other causes, which the alarms are for.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ HIGH_RATE = 2e-4
 """A learning rate above which large models usually fall apart when all of their weights learn."""
 
 UNMOVED = 3e-4  # nats a token to the reference; with bfloat16, rounding alone makes some 5e-5
-STEPS = 10  # of the policy's learning before it can be said to stand still
-NEAR_PEAK = 0.9  # of learn.lr: past the warm-up of the rate
+STEPS = 10  # of the policy's learning before it can be said to stand still, half of them after the rate's warm-up
 EQUAL = 0.8  # share of groups that teach nothing: then it is not the rate
 USUAL_KL = 0.1  # a larger weight of the KL term holds the policy where it is
 
@@ -60,7 +59,8 @@ class RateWatch:
         distance = _median(_values(last, "kl/k3")[-WINDOW:])
         if len(last) < STEPS or step < STEPS + self._config.critic.warmup or learn.kl > USUAL_KL:
             return ""
-        if distance is None or distance >= UNMOVED or min(_values(last, "lr"), default=0.0) < NEAR_PEAK * learn.lr:
+        past_warmup = step - learn.warmup * self._config.run.steps >= STEPS / 2
+        if distance is None or distance >= UNMOVED or not past_warmup:
             return ""
         if any(one.get("advantage/zero_groups", 0.0) > EQUAL or not one.get("update/count") for one in last):
             return ""
@@ -85,7 +85,8 @@ class RateWatch:
         tried = self._fits if 2 * self._fits <= learn.lr else learn.lr / 5
         return (
             f"step {step}: the policy is being ruined: {what} fell from {100 * fall[0]:.0f} to {100 * fall[1]:.0f} %, "
-            f"and {far}. learn.lr = {learn.lr:g} is high for {self._weights}; try a new run with --set learn.lr={tried:g}"
+            f"and {far}. learn.lr = {learn.lr:g} is high for {self._weights}; try a new run with "
+            f"--set learn.lr={tried:g}"
         )
 
     def _far(self) -> str:

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from isentrope.config.suggest import nearest
+from isentrope.core.command import command
 from isentrope.core.errors import EngineError, RunError
 from isentrope.models.sources import smollm2
 from isentrope.models.sources.cache import cache_folder, expanded
@@ -63,7 +64,7 @@ def present_folder(model: str, setting: str = _SETTING) -> Path | None:
     if found is None and Path(owner).is_dir():  # a slip of the pen in a path must not become a download
         raise EngineError(
             f"{named}: there is no folder {model} here, though there is one called {owner}. If a "
-            f"model on the hub is meant, fetch it from elsewhere first: cd / && isentrope models {model} --get"
+            f"model on the hub is meant, fetch it from elsewhere first: cd / && {command('models', model, '--get')}"
         )
     return found
 
@@ -164,8 +165,8 @@ def find_facts(name: str, get: bool) -> tuple[Path | None, Facts, str]:
     if file.is_file():
         return None, gguf_facts(file), "a GGUF file, converted on first use, or now with --get"
     raise EngineError(
-        f"{name} is not in the Hugging Face cache, and there is no folder {name} here; isentrope models {name} --get "
-        "downloads it from the hub"
+        f"{name} is not in the Hugging Face cache, and there is no folder {name} here; "
+        f"{command('models', name, '--get')} downloads it from the hub"
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from isentrope.core.command import command
 from isentrope.core.errors import EngineError
 from isentrope.models.memory import gib
 from isentrope.models.sources.cache import expanded, library
@@ -114,5 +115,5 @@ def _explain(name: str, error: Exception) -> str:
     return (
         f"there is no folder {name} here; {name} is not in {hub_cache()} and the hub could not be reached "
         f"({kind}: {first}); download it where there is a network, then give its folder in place of the name, "
-        "or see what is here: isentrope models"
+        f"or see what is here: {command('models')}"
     )

@@ -15,6 +15,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from isentrope.config.validate import is_local
+from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.net.client import MAX_WORDS, Client, Line, TooLarge, TooLate, Unreachable
 from isentrope.worlds.pool.codec import MAX_MESSAGE, Table, pack, unpack
@@ -102,7 +103,9 @@ class Fleet:
         known = [(server, what) for server, what in zip(self.servers, found, strict=True) if what is not None]
         if not known:
             reasons = "; ".join(server.down for server in self.servers)
-            raise TaskError(f"no task server answers: {reasons}. Start one with isentrope serve-task WORLD --port PORT")
+            raise TaskError(
+                f"no task server answers: {reasons}. Start one with {command('serve-task')} WORLD --port PORT"
+            )
         first, description = known[0]
         for server, other in known[1:]:
             if other != description:
