@@ -15,14 +15,13 @@ if [ $# -lt 3 ]; then
 fi
 model=$1 games=$2 out=$3
 shift 3
-here=$(cd "$(dirname "$0")" && pwd)
 isentrope=${ISENTROPE:-isentrope}
 common=(--set "task.options.games=$games" "$@")
 mkdir -p "$out"
 
 # All 140 and 134 games, 50 turns, temperature 0.4, as the papers evaluate.
 evaluate() {
-    [ -f "$out/$1.json" ] || $isentrope eval "$2" --recipe "$here/alfworld.toml" --games all --split seen --split unseen --temperature 0.4 \
+    [ -f "$out/$1.json" ] || $isentrope eval "$2" --recipe alfworld --games all --split seen --split unseen --temperature 0.4 \
         --name "$1" --out "$out/$1.json" --save-episodes "$out/episodes-$1" "${common[@]}" --set task.max_turns=50
 }
 
@@ -32,12 +31,12 @@ for stage in ${STAGES:-base warmup grpo table}; do
         evaluate base "$model"
         ;;
     warmup)
-        $isentrope sft "$here/alfworld.toml" --resume --out "$out/warmup" "${common[@]}" --set "policy.model=$model" \
+        $isentrope sft alfworld --resume --out "$out/warmup" "${common[@]}" --set "policy.model=$model" \
             --set run.eval_every=0
         evaluate warmup "$out/warmup"
         ;;
     grpo)
-        $isentrope train "$here/alfworld.toml" --resume --out "$out/grpo" "${common[@]}" \
+        $isentrope train alfworld --resume --out "$out/grpo" "${common[@]}" \
             --set "policy.model=$out/warmup"
         evaluate grpo "$out/grpo"
         ;;

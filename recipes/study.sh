@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The next part of a large study on a GPU that is there for a limited time: runs what is not done yet for so many
 # minutes, many runs side by side, then writes all numbers to docs/runs/NAME and makes the pages that show them.
-# Called again, here or on another machine, it goes on.
+# Called again, here or on another machine, it goes on. It needs a checkout: it writes to docs and runs tools.
 #
 #   recipes/study.sh NAME MINUTES [-n RUNS] [--set key=value ...]
 #

@@ -16,7 +16,7 @@ _INTRODUCTION = """\
 A recipe is a TOML file; it holds only what differs from the defaults below:
 
 ```toml
-extends = "base.toml"          # optional: start from another recipe, relative to this one
+extends = "demo"               # optional: start from another recipe, a file beside this one or one of ours by name
 
 [learn]
 lr = 1e-5
@@ -44,6 +44,10 @@ installed package offers, or `package.module:Class` for your own.
 
 `learn.algorithm` lays the defaults of that algorithm under the recipe ([algorithms](algorithms/README.md)): what is
 set beside it wins.
+
+`"auto"` follows the model: what it comes to is said when a run begins and stands in its `config.toml`
+([the table of rates](training-models.md#learning-rates)). `isentrope recipes` lists our recipes; `isentrope recipes demo
+--copy mine.toml` copies one, which then works in any folder.
 
 `[task.options]` belongs to the world and `[method.NAME]` to the method. `isentrope config --world NAME` lists the
 options of a world, `isentrope methods NAME` those of a method; `isentrope config RECIPE` and a run's `config.toml` show

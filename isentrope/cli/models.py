@@ -101,6 +101,7 @@ def _sheet(folder: Path | None, facts: Facts, state: str) -> Table:
         "vocabulary": f"{facts.vocabulary:,} tokens",
         "context": f"{facts.context:,} tokens" if facts.context else "",
         "chat template": template,
+        "rates by auto": _rates(facts),
         "licence": facts.licence or "not stated in its files",
         "on disk": gib(facts.disk) if facts.disk else "",
     }
@@ -109,6 +110,13 @@ def _sheet(folder: Path | None, facts: Facts, state: str) -> Table:
         if value:
             table.add_row(shown(name, "dim"), shown(value))
     return table
+
+
+def _rates(facts: Facts) -> str:
+    from isentrope.models.auto import rates
+
+    (learn, sft), (adapters, adapters_sft) = rates(facts.parameters), rates(facts.parameters, adapters=True)
+    return f"learn.lr {learn:g}, sft.lr {sft:g}; for adapters {adapters:g} and {adapters_sft:g}"
 
 
 def _memory(facts: Facts, free: int | None) -> Table:

@@ -7,7 +7,7 @@ copy of a recipe of ours works wherever it lies: what it builds upon is named, n
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ RECIPES = next((folder for folder in (_PACKAGE / "recipes", _PACKAGE.parent / "r
 
 ROWS = "papers/rows"  # a TOML file too: the numbers that the papers print
 STUDIES, PAPERS = "studies", "papers"
-_LINE = 150  # characters of what a recipe is for
+_LINE = 110  # characters of what a recipe is for
 
 
 class Known(NamedTuple):
@@ -66,17 +66,11 @@ def scripts() -> list[Path]:
 
 
 def meaning_of(path: Path) -> str:
-    """The first sentence of the comment that a recipe begins with, bounded."""
-    return first_sentence([line[1:].strip() for line in _comment(path)])
-
-
-def first_sentence(lines: Sequence[str]) -> str:
-    paragraph: list[str] = []
-    for line in lines:
-        if not line:
-            break
-        paragraph.append(line)
-    sentence = re.split(r"(?<=[^.][.])\s+(?=[A-Z])", " ".join(paragraph), maxsplit=1)[0].rstrip(".")
+    """The first sentence of the comment that a recipe begins with, bounded; of a long one the part before a colon."""
+    paragraph = " ".join(takewhile(bool, (line[1:].strip() for line in _comment(path))))
+    sentence = re.split(r"(?<=[^.][.])\s+(?=[A-Z])", paragraph, maxsplit=1)[0].rstrip(".")
+    if len(sentence) > _LINE:
+        sentence = sentence.partition(": ")[0]
     return sentence if len(sentence) <= _LINE else sentence[: _LINE - 2].rsplit(" ", 1)[0] + " …"
 
 

@@ -260,7 +260,7 @@ def test_a_model_behind_a_server(recipe: Path, tmp_path: Path) -> None:
 
 
 def test_the_pocket_model_and_the_full_prompt() -> None:
-    done = invoke("eval", "pocket")
+    done = invoke("eval", "pocket", "--set", "agent.prompt=full")
     assert done.exit_code == 2
     assert "agent.prompt=brief" in done.stderr
-    assert "--recipe demo" in " ".join(done.stderr.replace("│", " ").split())
+    assert "Leave agent.prompt out" in " ".join(done.stderr.replace("│", " ").split())

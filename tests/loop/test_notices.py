@@ -10,6 +10,7 @@ import pytest
 from isentrope import __version__
 from isentrope.config.load import load_config
 from isentrope.config.text import config_to_toml
+from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.loop.imitate import warm_up
 from isentrope.loop.messages import summary
@@ -109,7 +110,7 @@ def test_imitation_says_whose_games_and_ends_alike(
     first = warm_up(config, tmp_path / "a")
     said = capsys.readouterr().out
     assert "imitates an expert's games" in said
-    assert said.splitlines()[-1] == f"done: {tmp_path / 'a'}; its page: isentrope report {tmp_path / 'a'}"
+    assert said.splitlines()[-1] == f"done: {tmp_path / 'a'}; its page: {command('report', tmp_path / 'a')}"
     assert warm_up(config, tmp_path / "a", resume=True) == first
     assert "is finished: all 2 steps are done" in capsys.readouterr().out
 
@@ -131,7 +132,7 @@ def test_own_games_count_how_many_were_solved(model: Path, tmp_path: Path) -> No
 def test_the_pocket_model_is_not_given_the_full_prompt(run: object, tmp_path: Path) -> None:
     assert callable(run)
     with pytest.raises(ConfigError, match=r"policy\.model=smollm2.*agent\.prompt=brief"):
-        run(load_config(None, []), tmp_path / "a", quiet=True)
+        run(load_config(None, ["agent.prompt=full"]), tmp_path / "a", quiet=True)
     assert not (tmp_path / "a").exists()
 
 
