@@ -47,6 +47,9 @@ def test_a_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         changed = facts.__class__(**{**vars(facts), "context": context, "parameters": 135_000_000})
         monkeypatch.setattr(auto, "read_facts", lambda _, found=changed: found)
         assert chosen(model) == ["full", *told, 3e-5, 1e-4]
+
+
+def test_what_is_said_beside_auto_must_fit_it() -> None:
     with pytest.raises(ConfigError, match=r"agent\.max_response = 2000 must be less than agent\.max_context = 1536"):
         follow_model(load_config(None, ["agent.max_response=2000"]))
 
