@@ -48,7 +48,8 @@ set beside it wins.
 `"auto"` follows the model: what it comes to is said when a run begins and stands in its `config.toml`
 ([the table of rates](training-models.md#learning-rates)).
 
-`isentrope recipes` lists our recipes, `isentrope recipes demo --copy mine.toml` copies one, which then works in any folder.
+`isentrope recipes` lists our recipes; `isentrope recipes demo --copy mine.toml` copies one, and the copy works in any
+folder.
 
 `[task.options]` belongs to the world and `[method.NAME]` to the method. `isentrope config --world NAME` lists the
 options of a world, `isentrope methods NAME` those of a method; `isentrope config RECIPE` and a run's `config.toml` show
