@@ -69,7 +69,7 @@ def test_a_run_says_what_it_does_and_where_the_page_is(
     assert lines[0].endswith(f"folder {out}")
     assert [line.split()[1] for line in lines if line.startswith("train ")] == ["1/2", "2/2"]
     assert any("entropy" in line and line.endswith("left") for line in lines)
-    assert lines[-1] == f"done: {out}; its page: isentrope report {out}"
+    assert lines[-1] == f"done: {out}; its page: {command('report', out)}"
     before = (out / "metrics.jsonl").read_bytes()
     assert train(toy_config(model, *SHORT, "methods=['epo','aem']"), out, resume=True) == first
     (said,) = capsys.readouterr().out.splitlines()
@@ -131,7 +131,7 @@ def test_own_games_count_how_many_were_solved(model: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("run", [train, warm_up])
 def test_the_pocket_model_is_not_given_the_full_prompt(run: object, tmp_path: Path) -> None:
     assert callable(run)
-    with pytest.raises(ConfigError, match=r"policy\.model=smollm2.*agent\.prompt=brief"):
+    with pytest.raises(ConfigError, match=r"agent\.prompt=brief.*policy\.model=smollm2"):
         run(load_config(None, ["agent.prompt=full"]), tmp_path / "a", quiet=True)
     assert not (tmp_path / "a").exists()
 
