@@ -301,7 +301,7 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     for word in (
         "python",
         "torch",
-        "[hf]",
+        "extras",
         "cores",
         "memory",
         "disk",
@@ -310,12 +310,16 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
         "java",
     ):
         assert word in done.stdout
-    monkeypatch.setattr("isentrope.cli.doctor.CORE", ("no-such-package",))
-    monkeypatch.setattr("isentrope.cli.doctor.PURPOSES", {"dream": "dreaming"})
-    monkeypatch.setattr("isentrope.cli.doctor._declared", lambda: {"dream": [Requirement("no-such-package")]})
-    monkeypatch.setattr("isentrope.cli.doctor.PROGRAMS", {"java": (("no-such-program",), "coffee")})
+    monkeypatch.setattr("isentrope.cli.machine.CORE", ("no-such-package",))
+    monkeypatch.setattr("isentrope.cli.machine.PURPOSES", {"dream": "dreaming"})
+    monkeypatch.setattr("isentrope.cli.machine._declared", lambda: {"dream": [Requirement("no-such-package")]})
+    monkeypatch.setattr("isentrope.cli.machine.PROGRAMS", {"java": (("no-such-program",), "coffee")})
+    assert done.stdout.startswith("Training works here.")
     ill = invoke("doctor")
     assert ill.exit_code == 1
+    assert ill.stdout.startswith("Training cannot work here.")
+    narrow = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "80"}).stdout
+    assert any(line.endswith("pip install no-such-package") for line in narrow.splitlines())  # in one piece, to copy
     assert "pip install no-such-package" in ill.stdout
     assert "[dream]'" in ill.stdout
     assert "apt-get install default-jre-headless" in ill.stdout
