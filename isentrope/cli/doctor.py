@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from isentrope.cli.completion import complete_run
 from isentrope.cli.options import terminal
 from isentrope.core.text import plain, shown
 
@@ -14,14 +15,20 @@ from isentrope.core.text import plain, shown
 def doctor(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="RUNS", help="Run folders; none: look at the machine.", show_default=False),
+        typer.Argument(
+            metavar="RUNS",
+            help="Run folders; none: look at the machine.",
+            show_default=False,
+            autocompletion=complete_run,
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings about the runs as JSON.")] = False,
 ) -> None:
-    """Say what happened in a run and what to try; without a run, what works on this machine.
+    """Diagnose runs; without a run: see what works here.
 
-    A run is told from its metrics.jsonl, config.toml, events.jsonl and episodes, as far as they are there. Nothing is
-    written. Exit code 1 only if no run was given and training cannot work here.
+    It says what happened in a run and what to try. A run is told from its metrics.jsonl, config.toml, events.jsonl and
+    episodes, as far as they are there. Nothing is written. Exit code 1 only if no run was given and training cannot
+    work here.
     """
     if runs:
         _look_at_runs(runs, as_json)

@@ -101,7 +101,10 @@ def play(
     recipe: RecipeOption = None,
     sets: SetOption = None,
 ) -> None:
-    """Play a task yourself. Also takes its input from a pipe, one action a line."""
+    """Play a task yourself.
+
+    Also takes its input from a pipe, one action a line.
+    """
     config = for_world(recipe, world, sets)
     from isentrope.worlds.pool.guarded import close_world
     from isentrope.worlds.pool.open import open_world

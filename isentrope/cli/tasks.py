@@ -16,7 +16,10 @@ LONG = 1500  # characters of an example: enough to see what it is like
 
 
 def tasks(name: WorldArgument = None, sets: SetOption = None) -> None:
-    """List the task worlds and what each needs; with a WORLD its splits, kinds, options, rules and an example."""
+    """List the task worlds, or show one.
+
+    The list says what each world needs. With a WORLD: its splits, kinds, options, rules and an example.
+    """
     if name is None:
         _list(terminal())
     else:
@@ -39,7 +42,7 @@ def _list(console: Console) -> None:
 
 
 def _show(name: str, sets: list[str] | None, console: Console) -> None:
-    from isentrope.cli.config import settings_table
+    from isentrope.cli.listing import show_settings
     from isentrope.config.describe import describe
     from isentrope.core.errors import TaskError
     from isentrope.worlds.pool.guarded import close_world
@@ -56,7 +59,9 @@ def _show(name: str, sets: list[str] | None, console: Console) -> None:
     rows = list(describe(options)) if options is not None else []
     if rows:
         console.print(shown("Options: --set task.options.NAME=VALUE, or [task.options] in a recipe"))
-    console.print(settings_table(rows, None) if rows else shown("It has no options."))
+    show_settings(console, [(info, info.default) for info in rows], ("default",))
+    if not rows:
+        console.print(shown("It has no options."))
     try:
         world = make_world(name, for_world(None, name, sets).task.options)
         _show_world(world, console)

@@ -31,6 +31,7 @@ CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/")  # how keys of ti
 NOT_NUMBERS = ("step", "kind", "nonfinite")  # keys of a record that are no metrics
 _END_BYTES = 65536  # that `last_records` reads, several records
 _LOOK_BYTES = 64 << 20  # of one look; the rest comes with the next ones
+_LOOKS = 16  # of `read_columns`: a GiB, far more than any run writes
 _KEY_LIMIT = 4000  # a damaged or hostile log must not fill the memory
 
 
@@ -238,3 +239,15 @@ def _number(value: float | None) -> float:
 def _rounded(value: float) -> float | None:
     """Six digits: more than any screen shows, and a third of the bytes."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def read_columns(path: Path) -> tuple[Columns, int]:
+    """The numbers of a log, and how many lines are no records: damage costs those lines alone."""
+    tail, columns = Tail(path), Columns()
+    for _ in range(_LOOKS):
+        began = tail._offset
+        for record in tail.new_records()[1]:
+            columns.add(record)
+        if tail._offset == began:
+            break
+    return columns, tail.bad

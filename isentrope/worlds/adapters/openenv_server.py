@@ -20,7 +20,7 @@ from isentrope.worlds.registry import require
 PREVIEW = 100  # tasks listed at once
 
 
-def open_server(world: World, host: str, port: int, sessions: int, to_others: bool = False) -> Server:
+def open_server(world: World, host: str, port: int | range, sessions: int, to_others: bool = False) -> Server:
     """Nobody opens such a server to others by accident."""
     if not to_others and not is_local(host):
         raise ConfigError(
