@@ -166,12 +166,12 @@ def complete_setting(ctx: typer.Context, incomplete: str) -> Offers:
     path, equals, value = incomplete.partition("=")
     if equals:
         return [(f"{path}={one}", words) for one, words in _values(ctx, path, value)]
-    found = _fitting(path, _settings(ctx, path))
+    found = list(dict(reversed(_fitting(path, _settings(ctx, path)))).items())[::-1]
     if len(found) != 1:
         return [(f"{name}=", words) for name, words in found]
-    # of one setting alone the values, so that the shell stops behind the sign and adds no space
+    # of one setting alone the values too: a shell stops where several go apart, and adds no space behind the sign
     ((name, words),) = found
-    return [(f"{name}={one}", words) for one, words in _values(ctx, name, "")] or [(f"{name}=", words)]
+    return [(f"{name}=", words), *((f"{name}={one}", about) for one, about in _values(ctx, name, ""))]
 
 
 def _settings(ctx: typer.Context, begun: str) -> Iterator[tuple[str, str]]:
@@ -267,7 +267,8 @@ def joined(text: str, current: int) -> tuple[str, int, str]:
     word stands before the part that bash is asking for."""
     words: list[str] = []
     place, before, glue = current, "", False
-    for number, word in enumerate(text.split(" ")):
+    between = "\n" if "\n" in text else " "
+    for number, word in enumerate(text.split(between)):
         if words and (word == "=" or (glue and word)):
             joint = words[-1] + word
             if number == current:
@@ -278,4 +279,4 @@ def joined(text: str, current: int) -> tuple[str, int, str]:
         if number == current:
             place = len(words) - 1
         glue = word == "="
-    return " ".join(words), place, before
+    return between.join(words), place, before
