@@ -9,6 +9,7 @@ from isentrope.core.text import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from isentrope.config.describe import SettingInfo
 
@@ -27,7 +28,7 @@ def show_settings(console: Console, rows: Iterable[tuple[SettingInfo, str]], hea
             first = Text.assemble(shown(info.path, "cyan"), " = ", shown(value, "bold green" if changed else ""))
             if changed:
                 first.append_text(shown(f"  (default: {info.default or 'none'})", "dim"))
-            show_entry(console, first, f"{info.doc} ({info.allowed})")
+            _show_entry(console, first, f"{info.doc} ({info.allowed})")
         return
     table, section = table_of_names("setting", *headings, "allowed", "meaning"), None
     for info, value in rows:
@@ -39,13 +40,23 @@ def show_settings(console: Console, rows: Iterable[tuple[SettingInfo, str]], hea
     console.print(table)
 
 
-def show_metric(console: Console, key: str, unit: str, meaning: str) -> None:
+def show_metrics(console: Console, rows: Iterable[tuple[str, str, str]]) -> None:
+    """Each with its unit and its meaning."""
     from rich.text import Text
 
-    show_entry(console, Text.assemble(shown(key, "cyan"), "  ", shown(unit, "dim")), meaning)
+    from isentrope.cli.options import table_of_names
+
+    if console.width < WIDE:
+        for key, unit, meaning in rows:
+            _show_entry(console, Text.assemble(shown(key, "cyan"), "  ", shown(unit, "dim")), meaning)
+        return
+    table = table_of_names("metric", "unit", "meaning")
+    for key, unit, meaning in rows:
+        table.add_row(shown(key, "cyan"), shown(unit), shown(meaning))
+    console.print(table)
 
 
-def show_entry(console: Console, head: object, meaning: str) -> None:
+def _show_entry(console: Console, head: Text, meaning: str) -> None:
     """A name with what belongs to it, and its meaning below, set in."""
     from rich.padding import Padding
 

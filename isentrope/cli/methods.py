@@ -56,7 +56,7 @@ def methods(
 
 def _show(sheet: Sheet, console: Console) -> None:
     """For an algorithm, what a setting is with it stands beside what it is otherwise; changed ones are marked."""
-    from isentrope.cli.listing import show_metric, show_settings
+    from isentrope.cli.listing import show_metrics, show_settings
     from isentrope.metrics.glossary import entry_of, sentence
 
     console.print(shown(f"{sheet.name} ({sheet.kind})", "bold"))
@@ -65,8 +65,8 @@ def _show(sheet: Sheet, console: Console) -> None:
     console.print(shown(f"{source}: {sheet.paper}\n" if sheet.paper else ""))
     show_settings(console, sheet.knobs, ("with it", "default") if sheet.kind == "algorithm" else ("default",))
     console.print(shown("" if sheet.knobs else "It has no settings."))
-    for key in sheet.metrics:
-        show_metric(console, key, entry_of(key).unit, sentence(key))
+    if sheet.metrics:
+        show_metrics(console, [(key, entry_of(key).unit, sentence(key)) for key in sheet.metrics])
     console.print(shown("" if sheet.metrics else "It adds no metrics."))
     if sheet.page:
         console.print(shown(f"Page: docs/{sheet.page}"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from isentrope.cli.completion import complete_run
-from isentrope.cli.listing import show_metric
+from isentrope.cli.listing import show_metrics
 from isentrope.cli.options import FindOption, terminal
 from isentrope.core.text import count, mentions, plain, shown
 
@@ -90,8 +90,7 @@ def _list(find: str, form: Form) -> None:
     for source, entries in found.items():
         if entries:
             console.print(shown(f"From {source}", "bold"))
-        for metric in entries:
-            show_metric(console, *_words(metric))
+            show_metrics(console, map(_words, entries))
     console.print("A name in braces stands for any. isentrope metrics RUN shows the numbers of a run.", style="dim")
 
 
@@ -168,8 +167,7 @@ def _show_numbers(rows: list[Numbers], console: Console, with_meanings: bool) ->
             console.print(shown(f"{row.metric[:_KEY_SHOWN]}: {count(row.not_finite, 'value')} not finite", "yellow"))
     if with_meanings:
         console.print()
-        for row in rows:
-            show_metric(console, row.metric[:_KEY_SHOWN], row.unit, row.meaning)
+        show_metrics(console, [(row.metric[:_KEY_SHOWN], row.unit, row.meaning) for row in rows])
     else:
         console.print("--find WORDS shows some of them, with their meanings.", style="dim")
 
