@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import typer
 from typer.core import TyperCommand
 
-_UsageError = cast("type[Any]", typer.BadParameter.__base__)  # has no public name
+_USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__base__)  # has no public name
 _OWN_SECTION = {"sft": "sft", "rft": "sft", "eval": "eval"}  # command -> the section that it reads first
 _MOST = 3  # settings that an answer names
 _SHORT = 3  # letters: what is shorter says nothing
@@ -30,15 +30,16 @@ class Word(NamedTuple):
 
 class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:  # for a shell that completes
-            return super().parse_args(ctx, args)
         params, given = self.get_params(ctx), list(args)
+        if ctx.resilient_parsing:  # for a shell that completes; an option whose value is to come would end the reading
+            begun = bool(args) and any(args[-1] in param.opts and not _is_flag(param) for param in params)
+            return super().parse_args(ctx, given[:-1] if begun else given)
         if not {"-h", "--help"} & set(args):
             _refuse_stray_settings(params, given, ctx)
             args = _with_recipe(params, given)
         try:
             return super().parse_args(ctx, list(args))  # which it empties
-        except _UsageError:
+        except _USAGE_ERROR:
             told = [one for word in split(params, given)[0] if (one := _option_as_setting(params, word, ctx))]
             if not told:
                 raise
@@ -65,9 +66,13 @@ def split(params: Sequence[Any], args: Sequence[str]) -> tuple[list[Word], list[
                 unknown.append(Word(place, name, value if equals else args[place + 1] if takes_next else None))
                 if takes_next:
                     next(left)
-            elif not equals and not getattr(param, "is_flag", False) and name in known:
+            elif not equals and not _is_flag(param) and name in known:
                 next(left, None)
     return unknown, arguments
+
+
+def _is_flag(param: Any) -> bool:
+    return bool(getattr(param, "is_flag", False))
 
 
 def _is_option(word: str) -> bool:
@@ -110,7 +115,7 @@ def _refuse_stray_settings(params: Sequence[Any], args: Sequence[str], ctx: Any)
 
 
 def _told(answers: Sequence[str], ctx: Any) -> Exception:
-    return _UsageError("\n".join(["Settings are changed with --set:", *answers]), ctx)
+    return cast("Any", _USAGE_ERROR)("\n".join(["Settings are changed with --set:", *answers]), ctx)
 
 
 def _sets_a_part(option: Any) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
 from itertools import islice
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, cast
 
 import typer
@@ -23,12 +24,12 @@ Offers = list[tuple[str, str]]  # what may stand there, each with a few words on
 
 _PLAIN = re.compile(r"[\w.,+@%:/-]+")  # names that need no quotes in any shell
 _MOST = 2000  # entries of a folder that are looked at
-_HELP = 100  # characters of a description: shells have one line for it
+_HELP = 70  # characters of a description: shells have one line for it
 _PACKAGE = Path(__file__).parents[1]
 
 
 def _fitting(begun: str, offers: Iterable[tuple[str, str]]) -> Offers:
-    return [(name, " ".join(words.split())[:_HELP]) for name, words in offers if name.startswith(begun)]
+    return [(name, shorten(words, _HELP, placeholder=" …")) for name, words in offers if name.startswith(begun)]
 
 
 # -- names
@@ -248,6 +249,8 @@ def _fields(options: ast.ClassDef) -> Iterator[tuple[str, str]]:
 def run_completed(run: Callable[[], None]) -> None:
     """Run the command line. bash splits words at `=`: for it they are joined again, and what is offered is cut to the
     part behind the sign, which is all that bash will replace."""
+    if "_ISENTROPE_COMPLETE" in os.environ:
+        os.environ["COLUMNS"] = "500"  # no description is broken into lines, each of which would be taken for an offer
     if os.environ.get("_ISENTROPE_COMPLETE") != "complete_bash":
         run()
         return
