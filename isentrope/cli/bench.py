@@ -20,7 +20,7 @@ def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]", help="Which benches; none: all.", show_default=False, autocompletion=complete_bench
+            metavar="NAME", help="Which benches; none: all.", show_default=False, autocompletion=complete_bench
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, fewer rounds: a first look.")] = False,

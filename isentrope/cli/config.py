@@ -21,7 +21,7 @@ def config(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE|SECTION]",
+            metavar="RECIPE|SECTION",
             help=f"{RECIPE} Or a section of the settings, such as learn or learn.loss.",
             show_default=False,
             autocompletion=complete_recipe_or_section,

@@ -96,7 +96,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "isentrope report runs/grpo-* runs/seal-* --out compared.html"),
     "watch": ("Look at runs", "watch:watch",
         "isentrope watch runs\n\n"
-        "isentrope watch runs/grpo-* --port 8400 --open"),
+        "isentrope watch runs/grpo-* --open"),
     "doctor": ("Look at runs", "doctor:doctor",
         "isentrope doctor\n\n"
         "isentrope doctor runs/first\n\n"
@@ -150,20 +150,21 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "isentrope export runs/first --out models/first\n\n"
         "isentrope export runs/first --step 40 --dtype float32 --out models/first-40"),
     "serve": ("Serve", "serve:serve",
-        "isentrope serve runs/first --port 8000\n\n"
+        "isentrope serve runs/first\n\n"
         "isentrope eval --recipe demo --set engine.kind=openai --set engine.url=http://127.0.0.1:8000/v1"),
     "serve-task": ("Serve", "serve:serve_task",
-        "isentrope serve-task household --port 8100 --set task.workers=4\n\n"
+        "isentrope serve-task household --set task.workers=4\n\n"
         "isentrope train demo --out runs/far --set task.where=http://127.0.0.1:8100"),
     "serve-openenv": ("Serve", "serve:serve_openenv",
-        "isentrope serve-openenv household --port 8000\n\n"
-        "isentrope play openenv --set task.options.url=http://127.0.0.1:8000"),
+        "isentrope serve-openenv household\n\n"
+        "isentrope play openenv --set task.options.url=http://127.0.0.1:8200"),
     "retrieve": ("Serve", "serve:retrieve",
-        "isentrope retrieve corpus.jsonl --port 8000\n\n"
+        "isentrope retrieve corpus.jsonl\n\n"
         "isentrope play search_qa -s task.options.data=questions.jsonl "
-        "-s task.options.retriever=http://127.0.0.1:8000"),
+        "-s task.options.retriever=http://127.0.0.1:8300"),
     "config": ("Settings and this machine", "config:config",
-        "isentrope config\n\n"
+        "isentrope config learn\n\n"
+        "isentrope config --find rate\n\n"
         "isentrope config household --set learn.lr=1e-5 --toml"),
     "bench": ("Settings and this machine", "bench:bench",
         "isentrope bench --list\n\n"

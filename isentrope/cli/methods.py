@@ -22,7 +22,7 @@ def methods(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]",
+            metavar="NAME",
             help="An algorithm, a method or a module:Class.",
             show_default=False,
             autocompletion=complete_method,

@@ -49,7 +49,7 @@ def metrics(
     run: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RUN]",
+            metavar="RUN",
             help="A run folder: show its numbers. Without: all that a run can measure.",
             show_default=False,
             autocompletion=complete_run,

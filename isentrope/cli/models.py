@@ -26,7 +26,7 @@ def models(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MODEL]",
+            metavar="MODEL",
             help="What policy.model takes: a name, a folder, a GGUF file.",
             show_default=False,
             autocompletion=complete_model,

@@ -72,7 +72,7 @@ RECIPE = "A recipe: a TOML file, or the name of one of ours such as demo."
 RecipeArgument = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[RECIPE]",
+        metavar="RECIPE",
         help=f"{RECIPE} Without one: all defaults.",
         autocompletion=completion.complete_recipe,
         show_default=False,
@@ -92,7 +92,7 @@ SetOption = Annotated[
     ),
 ]
 FindOption = Annotated[
-    str, typer.Option("--find", metavar="WORDS", help="Those alone with all these words in their name or meaning.")
+    str, typer.Option("--find", metavar="WORDS", help="Show those with all these words in their name or meaning.")
 ]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Import code (module:Class) that only the settings of the run folder name.")
@@ -102,7 +102,7 @@ ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run i
 WorldArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[WORLD]",
+        metavar="WORLD",
         help="A world's name, or module:Class for your own.",
         show_default=False,
         autocompletion=completion.complete_world,
