@@ -15,7 +15,7 @@ names and signatures change only with a new minor version, and an old form works
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _NAMES = {
     "isentrope.api": ("Run", "evaluate", "load_config", "rft", "runs", "train", "warm_up"),

@@ -15,8 +15,13 @@ Locks = set[tuple[int, int]]
 def hold(path: Path, refused: str) -> TextIOWrapper:
     """Hold the lock file at `path` until the file that is given back is closed. If another process holds it, a RunError
     says `refused`, with that process in the place of {owner}."""
-    import fcntl  # not on every system: reading works without
-
+    try:
+        import fcntl
+    except ImportError as error:
+        raise RunError(
+            f"{path.parent} cannot be locked: this system has no file locks of POSIX. Train on Linux or macOS, on "
+            "Windows within WSL 2; reading runs (report, doctor, watch, table) works here"
+        ) from error
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("a+")
