@@ -72,7 +72,7 @@ def _show(name: str, sets: list[str] | None, console: Console) -> None:
 
 def _show_world(world: World, console: Console) -> None:
     def say(title: str, text: str) -> None:
-        console.print(shown(title, "bold"), shown(text), soft_wrap=True)
+        console.print(shown(title, "bold"), shown(text))
 
     def shortened(text: str) -> str:
         return text if len(text) <= LONG else f"{text[:LONG]} … ({len(text)} characters)"
@@ -89,4 +89,4 @@ def _show_world(world: World, console: Console) -> None:
     say("Goal:", shortened(view.goal))
     say("First observation:", shortened(view.text))
     actions = view.admissible
-    say("Actions:", "free text, as the rules say" if actions is None else shortened("; ".join(actions)))
+    say("Actions:", shortened("; ".join(actions)) if actions else "free text, as the rules say")
