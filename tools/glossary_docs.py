@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from isentrope.learning.registry import ADVANTAGES
-from isentrope.methods.registry import METHODS
-from isentrope.metrics.glossary import GLOSSARY
+from isentrope.metrics.glossary import with_parts
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
 
@@ -23,11 +21,7 @@ is `null`, and its key stands in the list `nonfinite`.
 
 def page() -> str:
     parts = [_HEAD]
-    parts_of_ours = [METHODS.load(name) for name in METHODS.inside] + [
-        ADVANTAGES.load(name) for name in ADVANTAGES.inside
-    ]
-    declared = {metric.key: metric for part in parts_of_ours for metric in part.metrics}
-    for source, entries in {**GLOSSARY, "methods and advantage estimators": tuple(declared.values())}.items():
+    for source, entries in with_parts().items():
         parts.append(f"## From {source}\n\n| key | unit | meaning |\n|---|---|---|\n")
         parts += [f"| `{entry.key}` | {entry.unit} | {entry.meaning} |\n" for entry in entries]
         parts.append("\n")

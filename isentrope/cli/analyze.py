@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from isentrope.cli.completion import complete_run
 from isentrope.core.text import plain
 
 
 def analyze(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", autocompletion=complete_run)],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the numbers there, as lines of JSON.")
     ] = None,
@@ -29,9 +30,9 @@ def analyze(
         typer.Option("--judge-key-env", metavar="NAME", help="Environment variable with the key, as engine.key_env."),
     ] = "auto",
 ) -> None:
-    """Compute a run's numbers again from its stored episodes, and compare them with what the run wrote.
+    """Compute a run's numbers again from its stored episodes.
 
-    Exit code 1 if a number differs.
+    They are compared with what the run wrote. Exit code 1 if a number differs.
     """
     from isentrope.metrics import recompute
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isentrope.analysis.tables import rich_table
+from isentrope.cli.completion import complete_bench
 from isentrope.cli.options import terminal
 from isentrope.core.text import shown
 
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]", help="Which benches; none: all.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME", help="Which benches; none: all.", show_default=False, autocompletion=complete_bench
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, fewer rounds: a first look.")] = False,
     only_list: Annotated[bool, typer.Option("--list", help="Say what would be run here, and run nothing.")] = False,
@@ -26,10 +30,11 @@ def bench(
     ] = Path("results/bench"),
     limit: Annotated[float, typer.Option("--limit", min=1, help="Seconds that one bench may take.")] = 1200.0,
 ) -> None:
-    """Measure speed on this machine: each figure with the peer it was measured against, its ratio and its bar.
+    """Measure speed on this machine.
 
-    What makes no sense here (no GPU, TRL not installed) is left out and named. docs/performance.md has the figures of
-    known machines. Ends with 1 if a bar was missed or a bench failed.
+    Each figure has the peer it was measured against, its ratio and its bar. What makes no sense here (no GPU, TRL not
+    installed) is left out and named. docs/performance.md has the figures of known machines. Ends with 1 if a bar was
+    missed or a bench failed.
     """
     import time
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from isentrope.cli.completion import complete_part
 from isentrope.cli.options import terminal
 from isentrope.config.load import read_overrides
 from isentrope.core.errors import ConfigError
@@ -17,16 +18,22 @@ _STATES = {"ok": "green", "BROKEN": "bold red", "skip": "yellow", "note": "cyan"
 
 def check_method(
     part: Annotated[
-        str, typer.Argument(metavar="PART", help="A method, loss or advantage estimator by name, or module:Class.")
+        str,
+        typer.Argument(
+            metavar="PART",
+            help="A method, loss or advantage estimator by name, or module:Class.",
+            autocompletion=complete_part,
+        ),
     ],
     sets: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="OPTION=VALUE", help="Change one option of the part; may be repeated."),
     ] = None,
 ) -> None:
-    """Check a method, loss or advantage estimator: hooks, gradients, off, restart, packing, metrics, time.
+    """Check a method, a loss or an advantage estimator.
 
-    Exit code 1 if something does not hold, 2 if it cannot be loaded.
+    Checked are hooks, gradients, off, restart, packing, metrics and time. Exit code 1 if something does not hold, 2 if
+    it cannot be loaded.
     """
     table = options_of(sets or ())
     from isentrope.methods.conformance.suite import find_part, iter_findings

@@ -67,9 +67,10 @@ def check_task(
     recipe: RecipeOption = None,
     sets: SetOption = None,
 ) -> None:
-    """Check a world against the contract: determinism, hostile actions, new starts, rewards, splits, expert.
+    """Check that a world keeps the contract.
 
-    Exit code 1 if something does not hold.
+    Checked are determinism, hostile actions, new starts, rewards, splits and the expert. Exit code 1 if something does
+    not hold.
     """
     config, console = for_world(recipe, world, sets), terminal()
     if transcripts is not None:

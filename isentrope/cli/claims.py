@@ -51,10 +51,10 @@ def claims(
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file; text as Markdown.")
     ] = None,
 ) -> None:
-    """Hold the papers' claims against studies: each holds, does not hold, is undecided, or is not testable there.
+    """Hold the papers' claims against studies.
 
-    Rules are fixed before the runs, and each language model has a verdict of its own. Without a study it lists the
-    claims, and what a study must have for each.
+    Each holds, does not hold, is undecided, or is not testable there. Rules are fixed before the runs, and each
+    language model has a verdict of its own. Without a study it lists the claims, and what a study must have for each.
     """
     from isentrope.papers.ledger import make_ledger, read_studies
     from isentrope.papers.registry import CLAIMS, claim_of, read_book

@@ -2,53 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from isentrope.cli.options import RecipeArgument, SetOption, load, table_of_names
+from isentrope.cli.completion import complete_recipe_or_section, complete_world
+from isentrope.cli.listing import show_settings
+from isentrope.cli.options import RECIPE, FindOption, SetOption, load, terminal
+from isentrope.config.describe import SettingInfo, describe, describe_settings, find_settings, sections, settings_in
 from isentrope.core.text import shown
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from isentrope.config.describe import SettingInfo
+    from isentrope.config.schema import RunConfig
 
 
 def config(
-    recipe: RecipeArgument = None,
+    recipe: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RECIPE|SECTION",
+            help=f"{RECIPE} Or a section of the settings, such as learn or learn.loss.",
+            show_default=False,
+            autocompletion=complete_recipe_or_section,
+        ),
+    ] = None,
     sets: SetOption = None,
-    world: Annotated[str | None, typer.Option("--world", help="List the options of this world instead.")] = None,
+    find: FindOption = "",
+    world: Annotated[
+        str | None,
+        typer.Option("--world", help="List the options of this world instead.", autocompletion=complete_world),
+    ] = None,
     toml: Annotated[bool, typer.Option("--toml", help="Print the resolved settings as a recipe.")] = False,
 ) -> None:
-    """List all settings; with a RECIPE or --set, the values they come to, changed ones marked."""
-    from rich.console import Console
+    """List the settings, or what a recipe comes to.
 
-    from isentrope.config.describe import describe, describe_settings
-    from isentrope.config.text import config_to_toml
+    With a SECTION: its settings alone. With --find: those with these words in their name or meaning. With a RECIPE or
+    --set: the values they come to, changed ones marked.
+    """
+    if world is not None:
+        _show_world_options(world)
+        return
+    section = recipe if recipe in sections() and not Path(recipe).is_file() else None
+    named = Path(recipe) if recipe and section is None else None
+    if toml:
+        from isentrope.config.text import config_to_toml
+        from isentrope.methods.options import with_options
+
+        typer.echo(config_to_toml(with_options(load(named, sets))), nl=False)
+        return
+    wanted = settings_in(section) if section else describe_settings()
+    if named is None and not sets:
+        chosen = _found(wanted, find)
+        show_settings(terminal(), [(info, info.default) for info in chosen], ("default",))
+    else:
+        _show_values(load(named, sets), wanted, find)
+
+
+def _found(rows: list[SettingInfo], find: str) -> list[SettingInfo]:
+    """Those of the rows that have the words, the closest first; a word about it if there are none."""
+    chosen = find_settings(find, rows) if find else rows
+    if not chosen:
+        terminal().print(shown(f"No setting has {find!r} in its name or meaning; isentrope config lists all."))
+    return chosen
+
+
+def _show_world_options(world: str) -> None:
+    from isentrope.worlds.registry import world_options
+
+    options = world_options(world)
+    rows = [(info, info.default) for info in describe(options, "task.options")] if options is not None else []
+    show_settings(terminal(), rows, ("default",))
+    if not rows:
+        terminal().print(shown(f"{world} has no options"))
+
+
+def _show_values(settings: RunConfig, wanted: list[SettingInfo], find: str) -> None:
+    """The options of the world and of the methods stand in the place of their tables."""
     from isentrope.methods.options import owners, with_options
 
-    if world is not None:
-        from isentrope.worlds.registry import world_options
-
-        options = world_options(world)
-        rows = list(describe(options, "task.options")) if options is not None else []
-        Console().print(settings_table(rows, None) if rows else f"{world} has no options")
-        return
-    resolved = with_options(load(recipe, sets))
-    if toml:
-        typer.echo(config_to_toml(resolved), nl=False)
-    elif recipe is None and not sets:
-        Console().print(settings_table(describe_settings(), None))
-    else:
-        # the options of the world and of the methods stand in the place of their tables
-        instead: dict[str, list[SettingInfo]] = {}
-        for path, kind in owners(resolved).items():
-            if path == "task.options" or resolved.methods:
-                instead.setdefault(path if path == "task.options" else "method", []).extend(describe(kind, path))
-        rows = [new for row in describe_settings() for new in instead.get(row.path) or [row]]
-        Console().print(settings_table(rows, resolved_values(resolved)))
+    resolved = with_options(settings)
+    instead: dict[str, list[SettingInfo]] = {}
+    for path, kind in owners(resolved).items():
+        if path == "task.options" or resolved.methods:
+            instead.setdefault(path if path == "task.options" else "method", []).extend(describe(kind, path))
+    rows = [new for row in wanted for new in instead.get(row.path) or [row]]
+    values = resolved_values(resolved)
+    show_settings(terminal(), [(info, values.get(info.path, "none")) for info in _found(rows, find)], ("value",))
 
 
 def resolved_values(section: object, path: str = "") -> dict[str, str]:
@@ -68,16 +108,3 @@ def resolved_values(section: object, path: str = "") -> dict[str, str]:
     for name, value in inside.items():
         values |= resolved_values(value, f"{path}.{name}" if path else name)
     return values
-
-
-def settings_table(rows: Iterable[SettingInfo], values: dict[str, str] | None) -> Table:
-    table = table_of_names("setting", "default" if values is None else "value", "allowed", "meaning")
-    section = None
-    for info in rows:
-        if section not in (None, info.path.rpartition(".")[0]):
-            table.add_section()
-        section = info.path.rpartition(".")[0]
-        value = info.default if values is None else values.get(info.path, "none")
-        style = "bold green" if value != info.default else ""
-        table.add_row(shown(info.path, "cyan"), shown(value, style), shown(info.allowed), shown(info.doc))
-    return table

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.cli.completion import complete_model_or_run
 from isentrope.cli.options import RecipeOption, SetOption, TrustOption, recipe_or_run, say_loading_by, terminal
 from isentrope.core.text import shown
 
@@ -42,6 +43,7 @@ def evaluate(
             metavar="MODEL_OR_RUN",
             help="A model's name or folder, or the folder of a run. Not needed where the recipe or a server has one.",
             show_default=False,
+            autocompletion=complete_model_or_run,
         ),
     ] = None,
     recipe: RecipeOption = None,
@@ -71,7 +73,10 @@ def evaluate(
         Path | None, typer.Option("--save-episodes", metavar="DIR", help="Store the episodes here, as Parquet.")
     ] = None,
 ) -> None:
-    """Evaluate a model or a run. A run folder brings its own settings unless --recipe gives others."""
+    """Evaluate a model or a run: success with 95 % intervals.
+
+    A run folder brings its own settings unless --recipe gives others.
+    """
     if model is None and recipe is None and not sets:
         raise typer.BadParameter("name a model or a run, or give a --recipe", param_hint="MODEL_OR_RUN")
     if step is not None and checkpoint is not None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from isentrope.cli.completion import complete_run
 from isentrope.cli.options import say_loading
 from isentrope.core.text import shown
 
@@ -20,13 +21,21 @@ class ExportDtype(StrEnum):
 
 def export(
     source: Annotated[
-        Path, typer.Argument(metavar="RUN_OR_FOLDER", help="The folder of a run (its best checkpoint), or of a model.")
+        Path,
+        typer.Argument(
+            metavar="RUN_OR_FOLDER",
+            help="The folder of a run (its best checkpoint), or of a model.",
+            autocompletion=complete_run,
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="The new folder; must not be there yet.")],
     dtype: Annotated[ExportDtype, typer.Option("--dtype", help="Precision of the weights.")] = ExportDtype.bfloat16,
     step: Annotated[int | None, typer.Option("--step", min=0, help="Take the checkpoint of this step.")] = None,
 ) -> None:
-    """Write the model as a standard Hugging Face folder, adapters merged, for transformers, vLLM and others."""
+    """Write a model as a standard Hugging Face folder.
+
+    For transformers, vLLM and others, with adapters merged.
+    """
     say_loading(str(source))
     from rich.console import Console
 

@@ -12,6 +12,8 @@ from typing import Annotated, ParamSpec, TypeVar
 import typer
 
 from isentrope import __version__
+from isentrope.cli.arguments import Command
+from isentrope.cli.completion import run_completed
 from isentrope.core.command import command
 from isentrope.core.errors import EngineError, IsentropeError
 
@@ -77,70 +79,109 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# command -> (module:function in isentrope/cli, examples), in the order of --help
-_COMMANDS: dict[str, tuple[str, str]] = {
-    "train": ("train:train", "isentrope train demo --out runs/first\n\n"
+# command -> (its group in --help, module:function in isentrope/cli, examples), in the order of --help
+_COMMANDS: dict[str, tuple[str, str, str]] = {
+    "train": ("Train", "train:train",
+        "isentrope train demo --out runs/first\n\n"
         "isentrope train demo --out runs/bonus --set methods=entropy_bonus --set run.steps=50"),
-    "sft": ("train:sft", "isentrope sft demo --out runs/warm --set sft.games=24\n\n"
+    "sft": ("Train", "train:sft",
+        "isentrope sft demo --out runs/warm --set sft.games=24\n\n"
         "isentrope train demo --out runs/rl --set policy.model=runs/warm"),
-    "rft": ("train:rft",
+    "rft": ("Train", "train:rft",
         "isentrope rft demo --out runs/rft --set policy.model=runs/warm --set sft.games=48"),
-    "eval": ("evaluate:evaluate", "isentrope eval runs/first\n\n"
-        "isentrope eval models/small --recipe household --split unseen --games 128 --out eval.json"),
-    "table": ("table:table", "isentrope table react.json --row 'GRPO=runs/grpo-*' --against GRPO\n\n"
-        "isentrope table --row 'GRPO=runs/grpo-*' --rows papers/rows --paper aem --format latex"),
-    "serve": ("serve:serve", "isentrope serve runs/first --port 8000\n\n"
-        "isentrope eval --recipe demo --set engine.kind=openai "
-        "--set engine.url=http://127.0.0.1:8000/v1"),
-    "export": ("export:export", "isentrope export runs/first --out models/first\n\n"
-        "isentrope export runs/first --step 40 --dtype float32 --out models/first-40"),
-    "recipes": ("recipes:recipes", "isentrope recipes\n\nisentrope recipes demo\n\n"
-        "isentrope recipes demo --copy mine.toml"),
-    "study": ("study:study", "isentrope study studies/quick\n\n"
+    "study": ("Train", "study:study",
+        "isentrope study studies/quick\n\n"
         "isentrope study studies/quick --dry-run\n\n"
         "isentrope study studies/quick --tables"),
-    "watch": ("watch:watch", "isentrope watch runs\n\nisentrope watch runs/grpo-* --port 8400 --open"),
-    "analyze": ("analyze:analyze", "isentrope analyze runs/first\n\nisentrope analyze runs/first --out again.jsonl\n\n"
-        "isentrope analyze runs/first --judge http://127.0.0.1:8000/v1 --judge-episodes 16"),
-    "claims": ("claims:claims",
-        "isentrope claims\n\nisentrope claims docs/runs/household\n\nisentrope claims --explain S3"),
-    "report": ("report:report", "isentrope report runs/first --open\n\n"
+    "report": ("Look at runs", "report:report",
+        "isentrope report runs/first --open\n\n"
         "isentrope report runs/grpo-* runs/seal-* --out compared.html"),
-    "figures": ("report:figures", "isentrope figures runs/grpo-* runs/seal-* --out figures --metric entropy/token\n\n"
+    "watch": ("Look at runs", "watch:watch",
+        "isentrope watch runs\n\n"
+        "isentrope watch runs/grpo-* --open"),
+    "doctor": ("Look at runs", "doctor:doctor",
+        "isentrope doctor\n\n"
+        "isentrope doctor runs/first\n\n"
+        "isentrope doctor runs/* --json"),
+    "metrics": ("Look at runs", "metrics:metrics",
+        "isentrope metrics --find entropy\n\n"
+        "isentrope metrics runs/first\n\n"
+        "isentrope metrics runs/first --find success --csv"),
+    "analyze": ("Look at runs", "analyze:analyze",
+        "isentrope analyze runs/first\n\n"
+        "isentrope analyze runs/first --out again.jsonl\n\n"
+        "isentrope analyze runs/first --judge http://127.0.0.1:8000/v1 --judge-episodes 16"),
+    "eval": ("Evaluate and compare", "evaluate:evaluate",
+        "isentrope eval runs/first\n\n"
+        "isentrope eval models/small --recipe household --split unseen --games 128 --out eval.json"),
+    "table": ("Evaluate and compare", "table:table",
+        "isentrope table react.json --row 'GRPO=runs/grpo-*' --against GRPO\n\n"
+        "isentrope table --row 'GRPO=runs/grpo-*' --rows papers/rows --paper aem --format latex"),
+    "figures": ("Evaluate and compare", "report:figures",
+        "isentrope figures runs/grpo-* runs/seal-* --out figures --metric entropy/token\n\n"
         "isentrope figures runs/first --out figures --format pdf"),
-    "retrieve": ("serve:retrieve", "isentrope retrieve corpus.jsonl --port 8000\n\n"
-        "isentrope play search_qa -s task.options.data=questions.jsonl "
-        "-s task.options.retriever=http://127.0.0.1:8000"),
-    "tasks": ("tasks:tasks",
-        "isentrope tasks\n\nisentrope tasks household\n\nisentrope tasks my_package.my_module:MyWorld"),
-    "play": ("play:play", "isentrope play\n\nisentrope play household --split unseen --index 7"),
-    "check-task": ("check_task:check_task", "isentrope check-task household\n\n"
+    "claims": ("Evaluate and compare", "claims:claims",
+        "isentrope claims\n\n"
+        "isentrope claims docs/runs/household\n\n"
+        "isentrope claims --explain S3"),
+    "tasks": ("Worlds and tasks", "tasks:tasks",
+        "isentrope tasks\n\n"
+        "isentrope tasks household\n\n"
+        "isentrope tasks my_package.my_module:MyWorld"),
+    "play": ("Worlds and tasks", "play:play",
+        "isentrope play\n\n"
+        "isentrope play household --split unseen --index 7"),
+    "check-task": ("Worlds and tasks", "check_task:check_task",
+        "isentrope check-task household\n\n"
         "isentrope check-task my_package.my_module:MyWorld --games 20\n\n"
         "isentrope check-task scienceworld --games 1 --max-turns 20"),
-    "serve-task": ("serve:serve_task", "isentrope serve-task household --port 8100 --set task.workers=4\n\n"
-        "isentrope train demo --out runs/far --set task.where=http://127.0.0.1:8100"),
-    "build-repairs": ("build_repairs:build_repairs",
-        "isentrope build-repairs toolz-1.2.0.tar.gz boltons-26.2.0.tar.gz "
-        "--out repairs.jsonl --count 200"),
-    "serve-openenv": ("serve:serve_openenv", "isentrope serve-openenv household --port 8000\n\n"
-        "isentrope play openenv --set task.options.url=http://127.0.0.1:8000"),
-    "methods": ("methods:methods", "isentrope methods\n\nisentrope methods epo\n\n"
-        "isentrope train demo --out runs/epo --set methods=epo"),
-    "check-method": ("check_method:check_method", "isentrope check-method epo --set alpha=0.05\n\n"
-        "isentrope check-method my_package.my_module:MyMethod"),
-    "models": ("models:models", "isentrope models\n\nisentrope models smollm2 --get\n\n"
+    "build-repairs": ("Worlds and tasks", "build_repairs:build_repairs",
+        "isentrope build-repairs toolz-1.2.0.tar.gz boltons-26.2.0.tar.gz --out repairs.jsonl --count 200"),
+    "models": ("Models and methods", "models:models",
+        "isentrope models\n\n"
+        "isentrope models smollm2 --get\n\n"
         "isentrope models Qwen/Qwen2.5-0.5B-Instruct"),
-    "config": ("config:config",
-        "isentrope config\n\nisentrope config household --set learn.lr=1e-5 --toml"),
-    "bench": ("bench:bench",
-        "isentrope bench --list\n\nisentrope bench --quick\n\nisentrope bench growth --out results/bench"),
-    "doctor": ("doctor:doctor", "isentrope doctor\n\nisentrope doctor runs/first\n\nisentrope doctor runs/* --json"),
+    "methods": ("Models and methods", "methods:methods",
+        "isentrope methods\n\n"
+        "isentrope methods epo\n\n"
+        "isentrope train demo --out runs/epo --set methods=epo"),
+    "check-method": ("Models and methods", "check_method:check_method",
+        "isentrope check-method epo --set alpha=0.05\n\n"
+        "isentrope check-method my_package.my_module:MyMethod"),
+    "export": ("Models and methods", "export:export",
+        "isentrope export runs/first --out models/first\n\n"
+        "isentrope export runs/first --step 40 --dtype float32 --out models/first-40"),
+    "serve": ("Serve", "serve:serve",
+        "isentrope serve runs/first\n\n"
+        "isentrope eval --recipe demo --set engine.kind=openai --set engine.url=http://127.0.0.1:8000/v1"),
+    "serve-task": ("Serve", "serve:serve_task",
+        "isentrope serve-task household --set task.workers=4\n\n"
+        "isentrope train demo --out runs/far --set task.where=http://127.0.0.1:8100"),
+    "serve-openenv": ("Serve", "serve:serve_openenv",
+        "isentrope serve-openenv household\n\n"
+        "isentrope play openenv --set task.options.url=http://127.0.0.1:8200"),
+    "retrieve": ("Serve", "serve:retrieve",
+        "isentrope retrieve corpus.jsonl\n\n"
+        "isentrope play search_qa -s task.options.data=questions.jsonl "
+        "-s task.options.retriever=http://127.0.0.1:8300"),
+    "recipes": ("Settings and this machine", "recipes:recipes",
+        "isentrope recipes\n\n"
+        "isentrope recipes demo\n\n"
+        "isentrope recipes demo --copy mine.toml"),
+    "config": ("Settings and this machine", "config:config",
+        "isentrope config learn\n\n"
+        "isentrope config --find rate\n\n"
+        "isentrope config household --set learn.lr=1e-5 --toml"),
+    "bench": ("Settings and this machine", "bench:bench",
+        "isentrope bench --list\n\n"
+        "isentrope bench --quick\n\n"
+        "isentrope bench growth --out results/bench"),
 }  # fmt: skip
 
-for _name, (_place, _examples) in _COMMANDS.items():
+for _name, (_group, _place, _examples) in _COMMANDS.items():
     _module, _function = _place.split(":")
     _command = getattr(importlib.import_module(f"isentrope.cli.{_module}"), _function)
-    app.command(_name, epilog=f"Examples:\n\n{_examples}")(guarded(_command))
+    app.command(_name, epilog=f"Examples:\n\n{_examples}", rich_help_panel=_group, cls=Command)(guarded(_command))
 
 
 def _print_version(wanted: bool) -> None:
@@ -162,4 +203,4 @@ def main() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logging.getLogger("isentrope").addHandler(handler)
-    app()
+    run_completed(app)

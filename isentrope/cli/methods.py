@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.cli.completion import complete_method
 from isentrope.cli.options import table_of_names, terminal
 from isentrope.core.command import command
 from isentrope.core.text import shown
@@ -21,10 +22,19 @@ TITLES = {"algorithm": "Algorithms: --set learn.algorithm=NAME", "method": "Meth
 def methods(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="An algorithm, a method or a module:Class.", show_default=False),
+        typer.Argument(
+            metavar="NAME",
+            help="An algorithm, a method or a module:Class.",
+            show_default=False,
+            autocompletion=complete_method,
+        ),
     ] = None,
 ) -> None:
-    """List the algorithms and the entropy methods; with a NAME, its settings, its metrics and a command to try."""
+    """List the algorithms and entropy methods, or show one.
+
+    With a NAME: its settings, its metrics and a command to try.
+    """
+    from isentrope.cli.listing import WIDE
     from isentrope.cli.method_sheets import sheet, sheets
     from isentrope.methods.registry import METHODS
 
@@ -34,6 +44,7 @@ def methods(
         return
     for kind, title in TITLES.items():
         table = table_of_names("name", "meaning", "paper", title=title)
+        table.columns[1].ratio, table.columns[2].ratio, table.expand = 3, 1, console.width < WIDE
         for one in sheets().values():
             if one.kind == kind:
                 table.add_row(shown(one.name, "cyan"), shown(one.summary), shown(one.paper))
@@ -48,22 +59,18 @@ def methods(
 
 def _show(sheet: Sheet, console: Console) -> None:
     """For an algorithm, what a setting is with it stands beside what it is otherwise; changed ones are marked."""
+    from isentrope.cli.listing import show_metrics, show_settings
     from isentrope.metrics.glossary import entry_of, sentence
 
     console.print(shown(f"{sheet.name} ({sheet.kind})", "bold"))
     console.print(shown(f"{sheet.summary[0].upper()}{sheet.summary[1:]}." if sheet.summary else "It has no summary."))
     source = "Evidence" if sheet.paper.startswith("docs/") else "Paper"
     console.print(shown(f"{source}: {sheet.paper}\n" if sheet.paper else ""))
-    algorithm = sheet.kind == "algorithm"
-    settings = table_of_names("setting", *(["with it"] if algorithm else []), "default", "allowed", "meaning")
-    for info, value in sheet.knobs:
-        here = [shown(value, "bold green" if value != info.default else "")] if algorithm else []
-        settings.add_row(shown(info.path, "cyan"), *here, shown(info.default), shown(info.allowed), shown(info.doc))
-    console.print(settings if sheet.knobs else shown("It has no settings.\n"))
-    metrics = table_of_names("metric", "unit", "meaning")
-    for key in sheet.metrics:
-        metrics.add_row(shown(key, "cyan"), shown(entry_of(key).unit), shown(sentence(key)))
-    console.print(metrics if sheet.metrics else shown("It adds no metrics.\n"))
+    show_settings(console, sheet.knobs, ("with it", "default") if sheet.kind == "algorithm" else ("default",))
+    console.print(shown("" if sheet.knobs else "It has no settings."))
+    if sheet.metrics:
+        show_metrics(console, [(key, entry_of(key).unit, sentence(key)) for key in sheet.metrics])
+    console.print(shown("" if sheet.metrics else "It adds no metrics."))
     if sheet.page:
         console.print(shown(f"Page: docs/{sheet.page}"))
     console.print("Try:  ", shown(sheet.command, "bold"), soft_wrap=True, sep="")

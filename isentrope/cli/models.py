@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.cli.completion import complete_model
 from isentrope.cli.options import terminal
 from isentrope.core.command import command
 from isentrope.core.errors import ConfigError
@@ -26,12 +27,18 @@ def models(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MODEL]", help="What policy.model takes: a name, a folder, a GGUF file.", show_default=False
+            metavar="MODEL",
+            help="What policy.model takes: a name, a folder, a GGUF file.",
+            show_default=False,
+            autocompletion=complete_model,
         ),
     ] = None,
     get: Annotated[bool, typer.Option("--get", help="Fetch and convert it now, if that is still to be done.")] = False,
 ) -> None:
-    """List the models that can be used without a network; with a MODEL, its shape and the memory that it takes."""
+    """List the models that are here, or show one.
+
+    The list has those that need no network. With a MODEL: its shape and the memory that it takes.
+    """
     console = terminal()
     if name is None:
         if get:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import glob
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from isentrope.cli import completion
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.core.engine import Capabilities
@@ -63,14 +65,34 @@ def for_world(recipe: Path | None, world: str | None, sets: Sequence[str] | None
 
 # -- arguments that several commands share
 
+# One sentence wherever a recipe can be named. Whether it stands as the argument or behind --recipe is the user's choice
+# (cli/arguments.py).
+RECIPE = "A recipe: a TOML file, or the name of one of ours such as demo."
+
 RecipeArgument = Annotated[
     Path | None,
-    typer.Argument(metavar="[RECIPE]", help="A TOML recipe, or the name of one of ours: demo; without: all defaults."),
+    typer.Argument(
+        metavar="RECIPE",
+        help=f"{RECIPE} Without one: all defaults.",
+        autocompletion=completion.complete_recipe,
+        show_default=False,
+    ),
 ]
-RecipeOption = Annotated[Path | None, typer.Option("--recipe", help="A TOML recipe, or the name of one of ours: demo.")]
+RecipeOption = Annotated[
+    Path | None, typer.Option("--recipe", metavar="RECIPE", help=RECIPE, autocompletion=completion.complete_recipe)
+]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one setting, e.g. learn.lr=1e-5; may be repeated."),
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="Change one setting, e.g. learn.lr=1e-5; may be repeated.",
+        autocompletion=completion.complete_setting,
+    ),
+]
+FindOption = Annotated[
+    str, typer.Option("--find", metavar="WORDS", help="Show those with all these words in their name or meaning.")
 ]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Import code (module:Class) that only the settings of the run folder name.")
@@ -81,17 +103,46 @@ OutFolder = Annotated[
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")]
 WorldArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[WORLD]", help="A world's name, or module:Class for your own.", show_default=False),
+    typer.Argument(
+        metavar="WORLD",
+        help="A world's name, or module:Class for your own.",
+        show_default=False,
+        autocompletion=completion.complete_world,
+    ),
 ]
-RunsArgument = Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folders.", show_default=False)]
+RunsArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="RUN", help="Run folders.", show_default=False, autocompletion=completion.complete_run),
+]
 HostOption = Annotated[str, typer.Option("--host", help="Address to listen at.")]
-PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0: any free one.")]
 SessionsOption = Annotated[
     int, typer.Option("--sessions", min=1, max=65536, help="Episodes that may be played at the same time.")
 ]
 KeyOption = Annotated[
     str, typer.Option("--key-env", metavar="NAME", help="Environment variable with the key that clients must send.")
 ]
+
+
+# -- ports
+
+
+class Usual(IntEnum):
+    """The port of each command that serves, where none is named: far enough apart that they do not meet."""
+
+    serve = 8000
+    serve_task = 8100
+    serve_openenv = 8200
+    retrieve = 8300
+    watch = 8400
+
+    @property
+    def option(self) -> Any:
+        usual = f"Port to listen at; 0: any free one. Without it {self.value}, or the next one that is free."
+        return typer.Option("--port", min=0, max=65535, help=usual, show_default=False)
+
+    def or_named(self, port: int | None) -> int | range:
+        """The port that was named, which has to be free; else this one and those behind it."""
+        return range(self.value, self.value + 100) if port is None else port
 
 
 def named_rows(entries: Sequence[str]) -> dict[str, list[Path]]:

@@ -90,7 +90,8 @@ more        the next page of actions
 hint        ask the expert
 quit        stop"""
 
-Reader = Callable[[], str | None]  # one line, or None at the end of the input
+WORDS = ("hint", "more", "quit")  # that are no actions
+Reader = Callable[[str], str | None]  # asks for one line; None at the end of the input
 
 
 def play(
@@ -101,31 +102,73 @@ def play(
     recipe: RecipeOption = None,
     sets: SetOption = None,
 ) -> None:
-    """Play a task yourself. Also takes its input from a pipe, one action a line."""
+    """Play a task yourself.
+
+    In a terminal the tab key completes actions. Also takes its input from a pipe, one action a line.
+    """
     config = for_world(recipe, world, sets)
     from isentrope.worlds.pool.guarded import close_world
     from isentrope.worlds.pool.open import open_world
 
-    def read_line() -> str | None:
-        line = sys.stdin.readline()
-        return line.strip() if line else None
-
     made = open_world(config.task)
     task = made.open()
     try:
-        Game(task, made.expert(seed), made.instance(split, index), terminal(), read_line).run()
+        in_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        read = typed if in_terminal else piped
+        game = Game(task, made.expert(seed), made.instance(split, index), terminal(), read, config.task.max_turns)
+        if in_terminal:
+            complete_with(game.words)
+        game.run()
     finally:
         task.close()
         close_world(made)
 
 
+def piped(prompt: str) -> str | None:
+    sys.stdout.write(prompt)
+    sys.stdout.flush()
+    line = sys.stdin.readline()
+    return line.strip() if line else None
+
+
+def typed(prompt: str) -> str | None:
+    """By readline, which knows the prompt and can complete."""
+    try:
+        return input(prompt).strip()
+    except EOFError:
+        print()
+        return None
+
+
+def complete_with(words: Callable[[str], list[str]]) -> None:
+    """The tab key completes the whole line. Where Python has no readline, nothing is completed."""
+    try:
+        import readline
+    except ImportError:
+        return
+    found: list[str] = []
+
+    def complete(text: str, number: int) -> str | None:
+        if number == 0:
+            found[:] = words(text)
+        return found[number] if number < len(found) else None
+
+    readline.set_completer(complete)
+    readline.set_completer_delims("")  # actions have spaces in them
+    libedit = "libedit" in (readline.__doc__ or "")
+    readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
+
+
 class Game:
     """One game between a person and a task."""
 
-    def __init__(self, task: Task, expert: Expert | None, instance: Instance, console: Console, read: Reader) -> None:
+    def __init__(
+        self, task: Task, expert: Expert | None, instance: Instance, console: Console, read: Reader, max_turns: int = 50
+    ) -> None:
         self._task, self._expert, self._console, self._read = task, expert, console, read
         self._view = task.start(instance)
-        self._turns = 0
+        self._turns, self._max_turns = 0, max_turns
+        self._score = 0.0
         self._page = 0
         self._won = self._finished = False
         self._understood = True
@@ -139,18 +182,22 @@ class Game:
     def run(self) -> bool:
         """Until the task ends or the player leaves; says whether the task was solved."""
         self._say(self._view.rules, "dim")
-        if self._view.admissible is None:
-            self._say("Type an action as the rules say; ? helps, hint asks the expert, quit stops.", "dim")
+        how = "an action as the rules say" if self._view.admissible is None else "a number or an action"
+        self._say(f"Type {how}. hint asks the expert, ? helps, quit ends the game.", "dim")
         self._say(self._view.goal and f"Goal: {self._view.goal}", "bold")
         self._show_view()
         while True:
-            self._console.print("> ", end="")
-            line = self._read()
+            line = self._read(f"turn {self._turns + 1} of {self._max_turns} > ")
             if line is None or line.lower() in ("quit", "exit"):
-                self._say(f"Left after {self._played}.")
+                self._say(f"Left after {self._played}. {self._won_so_far}")
                 return False
             if self._obey(line) and self._finished:
                 return self._won
+
+    def words(self, begun: str) -> list[str]:
+        """What a line that begins so may become: an admissible action, or a word of ours."""
+        actions = [action for action in self._view.admissible or () if plain(action) == action and "\n" not in action]
+        return [word for word in (*actions, *WORDS) if word.lower().startswith(begun.lower())]
 
     def _obey(self, line: str) -> bool:
         """Carry out one line; True if it was an action."""
@@ -179,6 +226,7 @@ class Game:
 
     def _take(self, step: Step) -> None:
         self._turns += 1
+        self._score += step.reward
         figures = ({"reward": step.reward} if step.reward else {}) | dict(step.info)
         told = [
             f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in figures.items()
@@ -188,14 +236,21 @@ class Game:
         self._finished, self._won = step.terminated or step.truncated, step.success
         if not self._finished:
             self._show_view()
+            if self._turns == self._max_turns:
+                self._say(f"A policy's episode ends here: task.max_turns = {self._max_turns}. You may go on.", "yellow")
             return
         if not self._show_page():
             self._say(step.view.text)
-        self._say(f"{'Solved in' if step.success else 'Not solved: it ended after'} {self._played}.", "bold")
+        how = "Solved in" if step.success else "Not solved: it ended after"
+        self._say(f"{how} {self._played}. {self._won_so_far}", "bold")
 
     @property
     def _played(self) -> str:
         return "1 turn" if self._turns == 1 else f"{self._turns} turns"
+
+    @property
+    def _won_so_far(self) -> str:
+        return f"Score {self._score:g} (a solved task has 1)."
 
     def _show_view(self) -> None:
         if not self._show_page():

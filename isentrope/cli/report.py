@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from isentrope.cli.completion import complete_metric
 from isentrope.cli.options import RunsArgument, named_rows
 
 
@@ -25,11 +26,20 @@ def figures(
     ] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option("--metric", "-m", metavar="KEY", help="A metric, e.g. entropy/token; may be repeated; else all."),
+        typer.Option(
+            "--metric",
+            "-m",
+            metavar="KEY",
+            help="A metric, e.g. entropy/token; may be repeated; else all.",
+            autocompletion=complete_metric,
+        ),
     ] = None,
     form: Annotated[Form, typer.Option("--format", "-f", help="PDF needs matplotlib: isentrope[figures].")] = Form.svg,
 ) -> None:
-    """Draw figures for a paper: one metric to a file, a line for each run, seeds as their mean with a band."""
+    """Draw figures for a paper.
+
+    One metric to a file, a line for each run, seeds as their mean with a band.
+    """
     rows = named_rows(row or ())
     if not runs and not rows:
         raise typer.BadParameter("give one or more run folders", param_hint="RUN")
@@ -52,7 +62,7 @@ def report(
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
 ) -> None:
-    """Write the report page of a run, or of several one page that compares them.
+    """Write the report page of a run, or of several together.
 
     Runs that differ only in run.seed are drawn as one line, their mean, with a band.
     """

@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
+from isentrope.cli.completion import complete_model_or_run
 from isentrope.cli.options import (
     HostOption,
     KeyOption,
-    PortOption,
     RecipeOption,
     SessionsOption,
     SetOption,
     TrustOption,
+    Usual,
     WorldArgument,
     for_world,
     recipe_or_run,
-    say_loading,
+    say_loading_by,
 )
 
 
@@ -27,22 +28,25 @@ def serve_task(
     recipe: RecipeOption = None,
     sets: SetOption = None,
     host: HostOption = "127.0.0.1",
-    port: PortOption = 8100,
+    port: Annotated[int | None, Usual.serve_task.option] = None,
     sessions: SessionsOption = 256,
     idle: Annotated[
         float, typer.Option("--idle", min=1, help="Seconds after which an episode that nobody plays on is dropped.")
     ] = 600.0,
     key_env: KeyOption = "",
 ) -> None:
-    """Serve a task world over HTTP; trainers play it with task.where=http://HOST:PORT.
+    """Serve a task world over HTTP, for trainers elsewhere.
 
-    Tasks are played in worker processes with --set task.workers=N, else in this process.
+    They play it with task.where=http://HOST:PORT. Tasks are played in worker processes with --set task.workers=N, else
+    in this process.
     """
     config = for_world(recipe, world, sets)
     from isentrope.net.keys import server_key
     from isentrope.serving.tasks import running
 
-    with running(config.task, host, port, sessions, idle, server_key(host, key_env)) as server:
+    with running(
+        config.task, host, Usual.serve_task.or_named(port), sessions, idle, server_key(host, key_env)
+    ) as server:
         server.run_until_interrupted(f"{config.task.world} at {server.address}")
 
 
@@ -51,22 +55,23 @@ def serve_openenv(
     recipe: RecipeOption = None,
     sets: SetOption = None,
     host: HostOption = "127.0.0.1",
-    port: PortOption = 8000,
+    port: Annotated[int | None, Usual.serve_openenv.option] = None,
     sessions: SessionsOption = 256,
     to_others: Annotated[
         bool, typer.Option("--to-others", help="Listen at an address that others can reach, though there is no key.")
     ] = False,
 ) -> None:
-    """Serve a task world by OpenEnv's protocol: their clients reset it with a split and an index, or a seed.
+    """Serve a task world by OpenEnv's protocol.
 
-    There is no key, so it listens on this machine only, and web pages from elsewhere are refused.
+    Its clients reset it with a split and an index, or a seed. There is no key, so it listens on this machine only, and
+    web pages from elsewhere are refused.
     """
     config = for_world(recipe, world, sets)
     from isentrope.worlds.adapters.openenv_server import open_server
     from isentrope.worlds.registry import make_world
 
     made = make_world(config.task.world, config.task.options)
-    with open_server(made, host, port, sessions, to_others) as server:
+    with open_server(made, host, Usual.serve_openenv.or_named(port), sessions, to_others) as server:
         typer.echo(f"{made.name} at {server.address} (OpenEnv). Ctrl-C ends it.")
         server.run()
 
@@ -78,13 +83,13 @@ def retrieve(
     retriever: Annotated[str, typer.Option("--retriever", help="bm25, by words; dense, by meaning.")] = "bm25",
     topk: Annotated[int, typer.Option("--topk", min=1, max=100, help="Passages, if a request does not say.")] = 3,
     host: HostOption = "127.0.0.1",
-    port: PortOption = 8000,
+    port: Annotated[int | None, Usual.retrieve.option] = None,
     cache: Annotated[str, typer.Option("--cache", help="Folder for indexes; ~/.cache/isentrope if not given.")] = "",
 ) -> None:
-    """Serve searches in a corpus over HTTP, for the search_qa world and for any client of Search-R1's protocol.
+    """Serve searches in a corpus over HTTP.
 
-    The index is built on the first start and kept; a second start takes moments. Whoever reaches the address can
-    search: the protocol has no keys.
+    For the search_qa world, and for any client of Search-R1's protocol. The index is built on the first start and kept;
+    a second start takes moments. Whoever reaches the address can search: the protocol has no keys.
     """
     from isentrope.core.errors import ConfigError
     from isentrope.worlds.search_qa.retrievers import KINDS, open_corpus, over
@@ -100,25 +105,39 @@ def retrieve(
     else:
         found = open_corpus(Path(corpus).expanduser(), retriever, cache)
     about = {"corpus": Path(corpus).name, "retriever": retriever, "passages": len(found)}
-    with open_server(host, port, found, about, topk) as server:
+    with open_server(host, Usual.retrieve.or_named(port), found, about, topk) as server:
         server.run_until_interrupted(f"{about['passages']} passages at {server.address}/retrieve")
 
 
 def serve(
-    model: Annotated[str, typer.Argument(metavar="MODEL_OR_RUN", help="A model or the folder of a run.")],
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL_OR_RUN",
+            help="A model's name or folder, or the folder of a run. Not needed where the recipe names one.",
+            show_default=False,
+            autocompletion=complete_model_or_run,
+        ),
+    ] = None,
     recipe: RecipeOption = None,
     sets: SetOption = None,
     trust: TrustOption = False,
     host: HostOption = "127.0.0.1",
-    port: PortOption = 8000,
+    port: Annotated[int | None, Usual.serve.option] = None,
     key_env: KeyOption = "",
     name: Annotated[
         str, typer.Option("--name", help="The model's name for clients; its folder's name if not given.")
     ] = "",
 ) -> None:
-    """Serve a model or a run's best checkpoint to any client that speaks OpenAI's chat protocol."""
-    say_loading(model)
-    config = recipe_or_run(recipe, Path(model), sets, trust)
+    """Serve a model or a run by OpenAI's chat protocol.
+
+    Of a run, its best checkpoint. Any client that speaks the protocol can use it.
+    """
+    if model is None and recipe is None and not sets:
+        raise typer.BadParameter("name a model or a run, or give a --recipe", param_hint="MODEL_OR_RUN")
+    run = Path(model) if model else None
+    say_loading_by(recipe, run, sets, model)
+    config = recipe_or_run(recipe, run, sets, trust)
     from isentrope.serving.server import serve as run_server
 
-    run_server(config, model, host, port, key_env, name)
+    run_server(config, model or config.policy.model, host, Usual.serve.or_named(port), key_env, name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.cli.completion import complete_setting, complete_study
 from isentrope.config.recipes import find_recipe
 from isentrope.core.command import command
 
@@ -31,7 +32,12 @@ class Form(StrEnum):
 
 StudyArgument = Annotated[
     Path,
-    typer.Argument(metavar="STUDY", help="A study file (TOML); for --tables also a study's folder or compact form."),
+    typer.Argument(
+        metavar="STUDY",
+        help="A study file (TOML), or the name of one of ours such as studies/quick; "
+        "for --tables also a study's folder or compact form.",
+        autocompletion=complete_study,
+    ),
 ]
 OutOption = Annotated[
     Path | None,
@@ -45,7 +51,11 @@ OutOption = Annotated[
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", "-s", metavar="KEY=VALUE", help="Change one setting of all runs and warm-ups; may be repeated."
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="Change one setting of all runs and warm-ups; may be repeated.",
+        autocompletion=complete_setting,
     ),
 ]
 EarlierOption = Annotated[
@@ -83,9 +93,10 @@ def study(
         typer.Option("--compact", metavar="DIR", help="Write all numbers of all runs there, in one small file."),
     ] = None,
 ) -> None:
-    """Run a grid of trainings as a queue; a study that was stopped goes on where it was.
+    """Run many trainings as one study: a grid, with seeds.
 
-    Each run is a process of its own. One that fails is recorded, and the others go on. Watch them with isentrope watch.
+    A study that was stopped goes on where it was. Each run is a process of its own. One that fails is recorded, and the
+    others go on. Watch them with isentrope watch.
     """
     if only and (tables or compact or form):
         raise typer.BadParameter("it says what to run; tables and the compact form have all cells", param_hint="--only")

@@ -61,7 +61,10 @@ def table(
     mixed: Annotated[bool, typer.Option("--mixed", help="Allow a row whose seeds were tested differently.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it here.")] = None,
 ) -> None:
-    """Put results side by side: success by type, over all, Succ.* and Succ., a row for each method."""
+    """Put results side by side, as the papers print them.
+
+    Success by type, over all, Succ.* and Succ., a row for each method.
+    """
     if not 0 < last <= 1:
         raise typer.BadParameter(f"{last} is not above 0 and at most 1", param_hint="--last")
     from isentrope.analysis.compare import Choices, make_tables

@@ -17,7 +17,10 @@ LONG = 1500  # characters of an example: enough to see what it is like
 
 
 def tasks(name: WorldArgument = None, sets: SetOption = None) -> None:
-    """List the task worlds and what each needs; with a WORLD its splits, kinds, options, rules and an example."""
+    """List the task worlds, or show one.
+
+    The list says what each world needs. With a WORLD: its splits, kinds, options, rules and an example.
+    """
     if name is None:
         _list(terminal())
     else:
@@ -42,7 +45,7 @@ def _list(console: Console) -> None:
 
 
 def _show(name: str, sets: list[str] | None, console: Console) -> None:
-    from isentrope.cli.config import settings_table
+    from isentrope.cli.listing import show_settings
     from isentrope.config.describe import describe
     from isentrope.core.errors import TaskError
     from isentrope.worlds.pool.guarded import close_world
@@ -59,7 +62,9 @@ def _show(name: str, sets: list[str] | None, console: Console) -> None:
     rows = list(describe(options)) if options is not None else []
     if rows:
         console.print(shown("Options: --set task.options.NAME=VALUE, or [task.options] in a recipe"))
-    console.print(settings_table(rows, None) if rows else shown("It has no options."))
+    show_settings(console, [(info, info.default) for info in rows], ("default",))
+    if not rows:
+        console.print(shown("It has no options."))
     try:
         world = make_world(name, for_world(None, name, sets).task.options)
         _show_world(world, console)
@@ -70,7 +75,7 @@ def _show(name: str, sets: list[str] | None, console: Console) -> None:
 
 def _show_world(world: World, console: Console) -> None:
     def say(title: str, text: str) -> None:
-        console.print(shown(title, "bold"), shown(text), soft_wrap=True)
+        console.print(shown(title, "bold"), shown(text))
 
     def shortened(text: str) -> str:
         return text if len(text) <= LONG else f"{text[:LONG]} … ({len(text)} characters)"
@@ -87,4 +92,4 @@ def _show_world(world: World, console: Console) -> None:
     say("Goal:", shortened(view.goal))
     say("First observation:", shortened(view.text))
     actions = view.admissible
-    say("Actions:", "free text, as the rules say" if actions is None else shortened("; ".join(actions)))
+    say("Actions:", shortened("; ".join(actions)) if actions else "free text, as the rules say")

@@ -51,7 +51,7 @@ def sft(
     resume: ResumeOption = False,
     trust: TrustOption = False,
 ) -> None:
-    """Warm a policy up on games of the world's expert."""
+    """Warm a policy up: imitate games of the world's expert."""
     out = _folder(out, recipe, resume, "sft")
     config = _settings(recipe, out, sets, resume, trust)
     from isentrope.loop.imitate import warm_up
@@ -67,7 +67,10 @@ def rft(
     resume: ResumeOption = False,
     trust: TrustOption = False,
 ) -> None:
-    """Imitate the policy's own successes: it plays, and learns from the games it solved."""
+    """Imitate the policy's own successes.
+
+    It plays, and learns from the games it solved.
+    """
     for change in sets or ():
         key, _, value = change.partition("=")
         if key.strip() == "sft.source" and value.strip("\"' ") != "own":

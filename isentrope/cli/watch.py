@@ -7,20 +7,25 @@ from typing import Annotated
 
 import typer
 
+from isentrope.cli.completion import complete_run
+from isentrope.cli.options import Usual
+
 
 def watch(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUNS...", help="Run folders, or folders with runs below.")],
-    port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0: any free one. Usual: 8400.")
-    ] = None,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUNS...", help="Run folders, or folders with runs below.", autocompletion=complete_run),
+    ],
+    port: Annotated[int | None, Usual.watch.option] = None,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen at. Any but this machine's own shows the runs to others.")
     ] = "127.0.0.1",
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Show the page in the browser.")] = False,
 ) -> None:
-    """Watch runs while they train: curves, alarms, settings and episodes, on a local page.
+    """Watch runs while they train, on a local live page.
 
-    The page only reads. It finds runs that begin later, and needs no network.
+    It shows curves, alarms, settings and episodes. The page only reads. It finds runs that begin later, and needs no
+    network.
     """
     from isentrope.core.errors import RunError
 
@@ -30,7 +35,7 @@ def watch(
     from isentrope.config.validate import is_local
     from isentrope.watch.server import open_server
 
-    with open_server(runs, host, port) as server:
+    with open_server(runs, host, Usual.watch.or_named(port)) as server:
         typer.echo(f"Watching at {server.address}/ until interrupted (Ctrl-C)")
         if not is_local(host):
             typer.echo("Whoever reaches this address can read the runs: there is no password.", err=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, NamedTuple, cast, get_args, get_origin
 
@@ -10,6 +10,7 @@ from isentrope.config.convert import allowed_values, field_kinds
 from isentrope.config.kinds import KINDS
 from isentrope.config.schema import Choice, RunConfig
 from isentrope.config.text import value_to_toml
+from isentrope.core.text import mentions
 
 
 class SettingInfo(NamedTuple):
@@ -18,6 +19,26 @@ class SettingInfo(NamedTuple):
     default: str  # as it would be written in a recipe; empty if the setting has to be given
     allowed: str
     doc: str
+    choices: tuple[str, ...] = ()  # if it may be one of a few things only
+
+
+def sections() -> list[str]:
+    """The tables that settings stand in: `run`, `learn`, `learn.loss`, …"""
+    paths = [info.path for info in describe_settings()]
+    tables = [path.rpartition(".")[0] for path in paths]
+    tops = [path.split(".")[0] for path in paths]
+    return list(dict.fromkeys(name for pair in zip(tops, tables, strict=True) for name in pair if name))
+
+
+def settings_in(section: str) -> list[SettingInfo]:
+    """Those of a section and of the tables in it; empty if there is no such section."""
+    return [info for info in describe_settings() if f"{info.path}.".startswith(f"{section}.")]
+
+
+def find_settings(words: str, among: Iterable[SettingInfo] | None = None) -> list[SettingInfo]:
+    """Those with all the words in their name or meaning; first those with them in the last part of their name."""
+    found = [info for info in among or describe_settings() if mentions(words, info.path, info.doc)]
+    return sorted(found, key=lambda info: not mentions(words, info.path.rpartition(".")[2]))
 
 
 def describe_settings() -> list[SettingInfo]:
@@ -37,13 +58,15 @@ def describe(cls: type[Any], path: str = "") -> Iterator[SettingInfo]:
             yield from describe(cast("type[Any]", kind), where)
         else:
             allowed = allowed_values(kind, item.metadata)
-            yield SettingInfo(where, _type_name(kind), _default(item), allowed, str(item.metadata.get("doc", "")))
+            choices = ("true", "false") if kind is bool else item.metadata.get("choices") or ()
+            doc = str(item.metadata.get("doc", ""))
+            yield SettingInfo(where, _type_name(kind), _default(item), allowed, doc, tuple(choices))
 
 
 def _describe_choice(path: str, default: Choice, doc: str) -> Iterator[SettingInfo]:
     """The kind, then the settings of each kind, which their meaning begins with."""
     allowed = f"one of {', '.join(KINDS[path])}, or module:Class"
-    yield SettingInfo(f"{path}.kind", "str", value_to_toml(default.kind), allowed, doc)
+    yield SettingInfo(f"{path}.kind", "str", value_to_toml(default.kind), allowed, doc, tuple(KINDS[path]))
     readers: dict[SettingInfo, list[str]] = {}
     for kind, options in KINDS[path].items():
         for info in describe(options, path):

@@ -48,6 +48,13 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
+def mentions(words: str, *texts: str) -> bool:
+    """Whether each of the words begins a word of the texts, in any case: `rate` is in `learning rate`, not in
+    `separate`. An empty search finds everything."""
+    inside = " ".join(texts).lower()
+    return all(re.search(rf"(?<![^\W_]){re.escape(word)}", inside) for word in words.lower().split())
+
+
 _ESCAPE_SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)"  # OSC and the other strings: title, clipboard, links

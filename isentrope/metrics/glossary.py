@@ -222,6 +222,16 @@ def declare(metrics: Iterable[Metric]) -> None:
     entry_of.cache_clear()
 
 
+def with_parts() -> dict[str, tuple[Metric, ...]]:
+    """The glossary, and what the methods and advantage estimators of this package declare. Imports them."""
+    from isentrope.learning.registry import ADVANTAGES
+    from isentrope.methods.registry import METHODS
+
+    ours = [METHODS.load(name) for name in METHODS.inside] + [ADVANTAGES.load(name) for name in ADVANTAGES.inside]
+    declared = {metric.key: metric for part in ours for metric in part.metrics}
+    return {**GLOSSARY, "methods and advantage estimators": tuple(declared.values())}
+
+
 def declared_in(about: Mapping[str, Any]) -> list[Metric]:
     """What a run recorded of the metrics of its parts (run.json), which need not be here any more. Untrusted."""
     found: list[Metric] = []

@@ -6,7 +6,9 @@ long requests that are under way hold up the end. Limits of single requests are 
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import re
 import signal
 import socket
@@ -34,6 +36,7 @@ else:
     except ImportError:
         from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol
 
+LOG = logging.getLogger("isentrope")
 BACKLOG = 1024  # connections that wait to be accepted
 MAX_HEAD = 64 * 1024  # bytes of a request's line and headers
 _LONG_LENGTH = re.compile(rb"content-length:[ \t]*[0-9]{20}", re.IGNORECASE)  # more than parsers take
@@ -52,7 +55,7 @@ class Server:
     """Listens from when it is made, so that who comes early waits; answers in `run` or in `background`."""
 
     def __init__(
-        self, app: ASGIApp, host: str, port: int, limits: Limits | None = None,
+        self, app: ASGIApp, host: str, port: int | range, limits: Limits | None = None,
         each_second: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         async def notify() -> None:
@@ -112,8 +115,30 @@ class Server:
         self.close()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; at any free port for port 0."""
+def listen(host: str, port: int | range) -> socket.socket:
+    """A listening socket; at any free port for port 0, at the first free one of a range."""
+    if isinstance(port, range):
+        return _first_free(host, port)
+    opened, error = _opened(host, port)
+    if opened is None:
+        raise _refused(host, port, error)
+    return opened
+
+
+def _first_free(host: str, ports: range) -> socket.socket:
+    error: Exception | None = None
+    for port in ports:
+        opened, error = _opened(host, port)
+        if opened is not None:
+            if port != ports[0]:
+                LOG.warning(f"port {ports[0]} is in use, so this is at port {port}; --port names one")
+            return opened
+        if getattr(error, "errno", None) != errno.EADDRINUSE:
+            break
+    raise _refused(host, ports[0], error)
+
+
+def _opened(host: str, port: int) -> tuple[socket.socket | None, Exception | None]:
     opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -121,11 +146,13 @@ def listen(host: str, port: int) -> socket.socket:
         opened.listen(BACKLOG)
     except (OSError, UnicodeError) as error:
         opened.close()
-        raise ConfigError(
-            f"cannot serve at {host}:{port}: {getattr(error, 'strerror', None) or error}; choose another --port (0: "
-            "any free one) or --host"
-        ) from None
-    return opened
+        return None, error
+    return opened, None
+
+
+def _refused(host: str, port: int, error: Exception | None) -> ConfigError:
+    why = getattr(error, "strerror", None) or error
+    return ConfigError(f"cannot serve at {host}:{port}: {why}; choose another --port (0: any free one) or --host")
 
 
 class _Connection(Protocol):

@@ -31,6 +31,7 @@ CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/")  # how keys of ti
 NOT_NUMBERS = ("step", "kind", "nonfinite")  # keys of a record that are no metrics
 _END_BYTES = 65536  # that `last_records` reads, several records
 _LOOK_BYTES = 64 << 20  # of one look; the rest comes with the next ones
+_LOOKS = 16  # at most, of one reading: a GiB, far more than any run writes
 _KEY_LIMIT = 4000  # a damaged or hostile log must not fill the memory
 
 
@@ -155,6 +156,14 @@ class Tail:
         self._offset += end
         return again, list(self._records(data[:end]))
 
+    def all_records(self) -> Iterator[Record]:
+        """What there is by now, of however many looks."""
+        for _ in range(_LOOKS):
+            began = self._offset
+            yield from self.new_records()[1]
+            if self._offset == began:
+                break
+
     def _restarted(self, status: os.stat_result, head: bytes) -> bool:
         """Resumed runs write their logs anew, as a new file; the first bytes tell where file numbers are reused."""
         if self._offset == 0:
@@ -238,3 +247,11 @@ def _number(value: float | None) -> float:
 def _rounded(value: float) -> float | None:
     """Six digits: more than any screen shows, and a third of the bytes."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def read_columns(path: Path) -> tuple[Columns, int]:
+    """The numbers of a log, and how many lines are no records: damage costs those lines alone."""
+    tail, columns = Tail(path), Columns()
+    for record in tail.all_records():
+        columns.add(record)
+    return columns, tail.bad

@@ -33,7 +33,7 @@ SLOTS = 16  # conversations whose keys and values are kept; so many are sampled 
 _FINISH = {"tag": "stop", "eos": "stop", "stop": "stop", "length": "length"}
 
 
-def serve(config: RunConfig, model: str, host: str, port: int, key_env: str, name: str) -> None:
+def serve(config: RunConfig, model: str, host: str, port: int | range, key_env: str, name: str) -> None:
     """Serve a model folder or a run's best checkpoint. Returns when interrupted."""
     key = server_key(host, key_env)
     # adapters of the folder are taken into the weights: nothing learns here, so no new ones are wanted
@@ -54,7 +54,7 @@ def serve(config: RunConfig, model: str, host: str, port: int, key_env: str, nam
 
 @contextmanager
 def running(
-    config: RunConfig, engine: Engine, address: tuple[str, int], name: str, key: str = ""
+    config: RunConfig, engine: Engine, address: tuple[str, int | range], name: str, key: str = ""
 ) -> Generator[tuple[Server, Speaker]]:
     """A server that listens but does not answer yet, and who speaks behind it."""
     slots = min(SLOTS, config.rollout.batch)

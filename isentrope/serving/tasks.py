@@ -223,7 +223,7 @@ def _gone() -> Refusal:
 
 @contextmanager
 def running(
-    task: TaskSettings, host: str = "127.0.0.1", port: int = 8100, most: int = 256, idle_seconds: float = 600.0,
+    task: TaskSettings, host: str = "127.0.0.1", port: int | range = 8100, most: int = 256, idle_seconds: float = 600.0,
     key: str = "",
 ) -> Generator[Server]:  # fmt: skip
     """A server that listens but does not answer yet, for so many sessions at most. Port 0: any that is free."""

@@ -24,14 +24,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
 from isentrope.charts.style import palette
-from isentrope.core.errors import ConfigError, RunError
+from isentrope.core.errors import RunError
 from isentrope.net.app import Guarded, Refusal, headers_of
 from isentrope.net.server import Limits, Server
 from isentrope.watch.answers import Answers, Wanted, wanted_from
 from isentrope.watch.runs import Runs
 
 STATIC = Path(__file__).parent / "static"
-USUAL_PORT = 8400
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:@/\\\[\]]+))(?::\d{1,5})?")  # [address] or name, and a port
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -120,12 +119,6 @@ class _Names:
         return True
 
 
-def open_server(places: Sequence[Path], host: str = "127.0.0.1", port: int | None = None) -> Server:
-    """A server over the folders; without a port at the usual one, or at any free one if that is taken."""
-    app = make_app(places, host)
-    if port is not None:
-        return Server(app, host, port)
-    try:
-        return Server(app, host, USUAL_PORT)
-    except ConfigError:
-        return Server(app, host, 0)
+def open_server(places: Sequence[Path], host: str = "127.0.0.1", port: int | range = 0) -> Server:
+    """A server over the folders; at any free port for port 0, at the first free one of a range."""
+    return Server(make_app(places, host), host, port)

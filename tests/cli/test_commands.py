@@ -24,7 +24,7 @@ from isentrope.methods.options import with_options
 COMMANDS = (
     "train", "sft", "rft", "eval", "table", "serve", "export", "watch", "analyze", "report", "figures", "retrieve",
     "tasks", "play", "check-task", "serve-task", "build-repairs", "serve-openenv", "methods", "models", "config",
-    "check-method", "doctor", "bench", "study", "claims", "recipes",
+    "check-method", "doctor", "bench", "study", "claims", "recipes", "metrics",
 )  # fmt: skip
 TOY = "tests.toys:ToyWorld"
 
@@ -233,6 +233,46 @@ def test_config_is_not_cut_off_in_a_narrow_terminal() -> None:
     assert "…" not in done.stdout
 
 
+@pytest.mark.parametrize("arguments", [(), ("learn",), ("--find", "rate"), ("demo",), ("--world", "webshop")])
+def test_config_is_a_list_in_a_narrow_terminal(arguments: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, ["config", *arguments], env={"COLUMNS": "80"})
+    assert done.exit_code == 0, done.output
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    assert not set("│…") & set(done.stdout)  # no columns, nothing cut
+
+
+def test_config_of_a_section_and_by_words() -> None:
+    assert "run.seed" not in invoke("config", "learn").stdout
+    assert "learn.loss.clip_low" in invoke("config", "learn").stdout
+    loss = invoke("config", "learn.loss").stdout
+    assert "learn.loss.kind" in loss
+    assert "learn.lr" not in loss
+    found = invoke("config", "--find", "learning rate").stdout
+    assert "learn.lr" in found
+    assert "share of the updates in which the learning rate rises" in found  # by its meaning
+    assert "learn.kl" not in found
+    assert "0.0001" in invoke("config", "demo", "--find", "peak").stdout
+    assert "No setting has 'nonsense'" in invoke("config", "--find", "nonsense").stdout
+
+
+def test_config_describes_without_importing() -> None:
+    for arguments in (["config", "learn"], ["config", "demo"], ["metrics", "--help"]):
+        code = (
+            f"import sys; sys.argv = ['isentrope', *{arguments}]\nfrom isentrope.cli.main import main\n"
+            "try: main()\nexcept SystemExit: pass\nsys.exit('torch' in sys.modules)"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_the_help_of_the_commands_is_in_groups_of_one_line_each() -> None:
+    listed = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout
+    titles = [line.split("─ ")[1].split(" ─")[0] for line in listed.splitlines() if line.startswith("╭")]
+    assert titles[:3] == ["Options", "Train", "Look at runs"]
+    assert "Commands" not in titles  # each has its group
+    rows = [line for line in listed[listed.index("Train") :].splitlines() if line.startswith("│")]
+    assert all(line[2] != " " for line in rows)  # no description goes on in a second line
+
+
 def test_faults_of_methods_and_settings_come_together() -> None:
     done = invoke("train", "--out", "x", "--set", "methods=epo,ppo", "--set", "method.epo.x=1", "--set", "learn.lrr=1")
     assert done.exit_code == 2
@@ -301,7 +341,7 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     for word in (
         "python",
         "torch",
-        "[hf]",
+        "extras",
         "cores",
         "memory",
         "disk",
@@ -310,12 +350,16 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
         "java",
     ):
         assert word in done.stdout
-    monkeypatch.setattr("isentrope.cli.doctor.CORE", ("no-such-package",))
-    monkeypatch.setattr("isentrope.cli.doctor.PURPOSES", {"dream": "dreaming"})
-    monkeypatch.setattr("isentrope.cli.doctor._declared", lambda: {"dream": [Requirement("no-such-package")]})
-    monkeypatch.setattr("isentrope.cli.doctor.PROGRAMS", {"java": (("no-such-program",), "coffee")})
+    monkeypatch.setattr("isentrope.cli.machine.CORE", ("no-such-package",))
+    monkeypatch.setattr("isentrope.cli.machine.PURPOSES", {"dream": "dreaming"})
+    monkeypatch.setattr("isentrope.cli.machine._declared", lambda: {"dream": [Requirement("no-such-package")]})
+    monkeypatch.setattr("isentrope.cli.machine.PROGRAMS", {"java": (("no-such-program",), "coffee")})
+    assert done.stdout.startswith("Training works here.")
     ill = invoke("doctor")
     assert ill.exit_code == 1
+    assert ill.stdout.startswith("Training cannot work here.")
+    narrow = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "80"}).stdout
+    assert any(line.endswith("pip install no-such-package") for line in narrow.splitlines())  # in one piece, to copy
     assert "pip install no-such-package" in ill.stdout
     assert "[dream]'" in ill.stdout
     assert "apt-get install default-jre-headless" in ill.stdout

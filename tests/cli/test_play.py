@@ -15,14 +15,14 @@ from isentrope.worlds.contract import View
 from tests.toys import ToyTask, ToyWorld
 
 
-def played(*lines: str, task: ToyTask | None = None, view: View | None = None) -> tuple[str, bool]:
+def played(*lines: str, task: ToyTask | None = None, view: View | None = None, max_turns: int = 50) -> tuple[str, bool]:
     """What is shown when these lines are typed, and whether the game was won."""
     world, typed = ToyWorld(), iter(lines)
     task = task or world.open()
     if view is not None:
         task.start = lambda instance: view
     console = Console(width=100, record=True, force_terminal=False, highlight=False)
-    won = Game(task, world.expert(0), world.instance("train", 0), console, lambda: next(typed, None)).run()
+    won = Game(task, world.expert(0), world.instance("train", 0), console, lambda _: next(typed, None), max_turns).run()
     return console.export_text(), won
 
 
@@ -32,7 +32,7 @@ def test_winning_by_number_text_and_hint() -> None:
     assert "Goal: reach 3" in text
     assert "1  add one" in text
     assert "-> add one" in text
-    assert text.rstrip().endswith("Solved in 3 turns.")
+    assert text.rstrip().endswith("Solved in 3 turns. Score 1 (a solved task has 1).")
 
 
 def test_the_other_words() -> None:
@@ -41,11 +41,13 @@ def test_the_other_words() -> None:
     assert "ask the expert" in text
     assert "There is no action 99; they go from 1 to 3." in text
     assert "Nothing happens." in text
-    assert text.rstrip().endswith("Left after 1 turn.")
+    assert text.rstrip().endswith("Left after 1 turn. Score 0 (a solved task has 1).")
 
 
 def test_the_end_of_the_input_ends_politely() -> None:
-    assert played()[0].rstrip().endswith("Left after 0 turns.")
+    text, _ = played()
+    assert "quit ends the game" in text
+    assert "Left after 0 turns." in text
 
 
 def test_many_actions_come_in_pages() -> None:
@@ -67,7 +69,8 @@ def test_text_of_a_task_cannot_act_on_the_terminal() -> None:
 def test_piped_input() -> None:
     command = [sys.executable, "-m", "isentrope", "play", "tests.toys:ToyWorld", "--set", "task.options.goal=2"]
     done = subprocess.run(command, input="1\n1\n", capture_output=True, text=True, check=True)
-    assert "Solved in 2 turns." in done.stdout
+    assert "Solved in 2 turns. Score 1" in done.stdout
+    assert done.stdout.count("turn 2 of 50 > ") == 1
 
 
 @pytest.mark.parametrize(
@@ -102,3 +105,19 @@ def test_a_game_that_ends_badly() -> None:
     text, won = played("look", task=Fatal(ToyWorld()._options))
     assert not won
     assert "Not solved: it ended after 1 turn." in text
+
+
+def test_what_the_tab_key_offers() -> None:
+    view = View("Here.", ("add one", "Add two", "ad\x1b[2Jd", "look"), "")
+    world = ToyWorld()
+    task = world.open()
+    task.start = lambda instance: view
+    game = Game(task, None, world.instance("train", 0), Console(), lambda _: None)
+    assert game.words("add ") == ["add one", "Add two"]
+    assert game.words("")[-3:] == ["hint", "more", "quit"]
+    assert not any("\x1b" in word for word in game.words(""))
+
+
+def test_the_limit_is_said_once() -> None:
+    text, _ = played("look", "look", max_turns=1)
+    assert text.count("A policy's episode ends here: task.max_turns = 1") == 1

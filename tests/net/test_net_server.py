@@ -197,3 +197,15 @@ def test_an_address_that_cannot_be_had() -> None:
         listen("no.such.host.invalid", 0)
     with pytest.raises(ConfigError, match="cannot serve at"):
         listen("a" * 70 + ".example", 0)
+
+
+def test_of_a_range_the_first_free_port_is_taken_and_it_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with listen("127.0.0.1", range(port, port + 50)) as other:
+            assert port < other.getsockname()[1] < port + 50
+        assert f"port {port} is in use" in caplog.text
+        with pytest.raises(ConfigError, match="cannot serve at"):
+            listen("127.0.0.1", range(port, port + 1))
+        with pytest.raises(ConfigError, match="cannot serve at"):
+            listen("no.such.host.invalid", range(port, port + 50))

@@ -1,6 +1,6 @@
 """Plays an environment behind an OpenEnv server, through the package's own client.
 
-isentrope play openenv --set task.options.url=http://127.0.0.1:8000
+isentrope play openenv --set task.options.url=http://127.0.0.1:8200
 
 What is not known of a foreign environment is asked of the server: the form of its actions, and whether it has splits of
 numbered tasks. Without those, game number i is a reset with the i-th seed.

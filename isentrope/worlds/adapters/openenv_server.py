@@ -20,12 +20,12 @@ from isentrope.worlds.registry import require
 PREVIEW = 100  # tasks listed at once
 
 
-def open_server(world: World, host: str, port: int, sessions: int, to_others: bool = False) -> Server:
+def open_server(world: World, host: str, port: int | range, sessions: int, to_others: bool = False) -> Server:
     """Nobody opens such a server to others by accident."""
     if not to_others and not is_local(host):
         raise ConfigError(
             f"--host {host} can be reached by others, and OpenEnv has no key: all of them could play. Stay on this "
-            "machine with --host 127.0.0.1 (others come through a tunnel: ssh -L 8000:127.0.0.1:8000 HOST), or say "
+            "machine with --host 127.0.0.1 (others come through a tunnel: ssh -L 8200:127.0.0.1:8200 HOST), or say "
             "--to-others"
         )
     # every session has a connection of its own

@@ -18,7 +18,7 @@ from isentrope.worlds.search_qa.retrievers import Retriever
 MAX_QUERIES, MAX_QUERY, MAX_TOPK = 1024, 10_000, 100
 
 
-def open_server(host: str, port: int, retriever: Retriever, about: dict[str, Any], topk: int) -> Server:
+def open_server(host: str, port: int | range, retriever: Retriever, about: dict[str, Any], topk: int) -> Server:
     limits = Limits()
     app = Guarded(
         json_app(RetrievalApi(retriever, about, topk)), Door(local=is_local(host)), limits, failed="the search failed"
