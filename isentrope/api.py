@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from isentrope.config.load import config_from_table, lay_over, read_overrides, read_recipe
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.core.needs import install_command
 from isentrope.core.types import Episode
 from isentrope.loop.settings import recipe_or_run, table_of
 from isentrope.runs.folder import Run as RunFolder
@@ -222,7 +223,9 @@ class Run:
         try:
             import pandas as pd  # pyright: ignore
         except ImportError as error:
-            raise ConfigError("Run.frame needs pandas: pip install pandas; Run.metrics gives arrays") from error
+            raise ConfigError(
+                f"Run.frame needs pandas: {install_command('pandas')}; Run.metrics gives arrays"
+            ) from error
         metrics = self.metrics(kind)
         steps = metrics.pop("step").astype(np.int64)
         return pd.DataFrame(metrics, index=pd.Index(steps, name="step"))  # pyright: ignore

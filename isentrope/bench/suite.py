@@ -13,6 +13,7 @@ from pathlib import Path
 
 from isentrope.bench.results import Result, read_result
 from isentrope.core.errors import ConfigError, RunError, writing
+from isentrope.core.needs import install_command
 
 SOURCES = Path(__file__).parents[2]
 SHIPPED = Path(__file__).parent / "scripts"  # in a wheel: what a checkout has in bench/
@@ -90,7 +91,7 @@ def arguments(bench: Bench, machine: Machine, quick: bool) -> list[str] | str:
     if given is None:
         return "measures a CPU, and this machine has a GPU" if machine.cuda else "measures a GPU, and there is none"
     if bench.hugging_face and not machine.hugging_face:
-        return "needs transformers: pip install 'isentrope[hf]'"
+        return f"needs transformers: {install_command('hf')}"
     if bench.trl and not machine.trl:
         return "needs TRL: pip install trl==1.16.0 datasets"
     return [*given, *(bench.quick if quick else ())]

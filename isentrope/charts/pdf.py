@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import io
 from textwrap import fill, wrap
 from typing import Any
@@ -12,14 +11,15 @@ from isentrope.charts.chart import Chart, Series, moving_mean
 from isentrope.charts.style import DASHES, PALETTE
 from isentrope.charts.text import visible
 from isentrope.core.errors import RunError
+from isentrope.core.needs import install_command, is_here
 
 _SIZE = (3.4, 2.4)  # inches: a column of a paper
 
 
 def check_matplotlib() -> None:
-    if importlib.util.find_spec("matplotlib") is None:
+    if not is_here("matplotlib"):
         raise RunError(
-            "figures as PDF are drawn by matplotlib, which is not installed: pip install 'isentrope[figures]'; "
+            f"figures as PDF are drawn by matplotlib, which is not installed: {install_command('figures')}; "
             "or write SVG: --format svg"
         )
 

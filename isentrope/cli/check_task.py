@@ -102,8 +102,8 @@ def _conformance(
 
         for finding in iter_findings(world, games, max_turns, remake=remake, watch=watch):
             state, style = ("ok", "green") if finding.ok else ("BROKEN", "bold red")
-            if finding.skipped:
-                state, style = "skip", "yellow"
+            if finding.skipped or finding.limited:
+                state, style = "skip" if finding.skipped else "limit", "yellow"
             console.print(shown(f"{state:<6}", style), shown(f"{finding.name:<28}", "bold"), shown(finding.detail))
             fine = fine and finding.ok
     return fine

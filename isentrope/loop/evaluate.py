@@ -12,7 +12,7 @@ from isentrope.config.schema import RunConfig
 from isentrope.core.errors import ConfigError, RunError, TaskError
 from isentrope.core.types import FAULTS, RolloutPlan
 from isentrope.engines.registry import capabilities
-from isentrope.loop.messages import check_prompt, check_tasks
+from isentrope.loop.checks import check_installed, check_prompt, check_sampled, check_tasks
 from isentrope.loop.progress import Progress
 from isentrope.loop.session import model_session, prepared
 from isentrope.methods.options import with_options
@@ -37,6 +37,7 @@ def evaluate(collector: Collector, games: int, progress: Progress, episodes_at: 
         if episodes_at:
             write_episodes(Path(episodes_at.format(split=split)), episodes)
         check_tasks(episodes, "measure", FAULTS)
+        check_sampled(episodes, "measure")
     return metrics
 
 
@@ -66,6 +67,8 @@ def evaluate_model(
     elsewhere = not capabilities(config).loads_policy
     if not elsewhere:
         config = replace(config, policy=replace(config.policy, model=model or config.policy.model))
+    check_installed(config, trains=False)
+    if not elsewhere:
         config = follow_model(config)
         check_prompt(config)
     config = prepared(
@@ -160,6 +163,7 @@ def _evaluation(
         if exam.episodes_at is not None:
             write_episodes(exam.episodes_at / eval_name(step, key_part(split)), episodes)
         check_tasks(episodes, "measure", FAULTS)
+        check_sampled(episodes, "measure")
     return Evaluation(step, results)
 
 

@@ -13,11 +13,12 @@ from isentrope.core.seeding import stream
 from isentrope.core.types import Episode
 from isentrope.learning.optimiser import Optimiser, learning_rate, make_optimiser
 from isentrope.learning.sft_step import imitate
+from isentrope.loop.checks import check_first_prompts, check_sampled, check_tasks
 from isentrope.loop.evaluate import evaluate, evaluation_plan
-from isentrope.loop.messages import check_tasks, finished, say_end, summary
+from isentrope.loop.messages import finished, say_end, summary
 from isentrope.loop.session import RunSession, open_run
 from isentrope.rollout.collector import Collector
-from isentrope.rollout.demonstrations import demonstrations
+from isentrope.rollout.demonstrations import demonstrations, outgrown
 from isentrope.runs.checkpoints import load_state
 from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.runs.layout import eval_path, own_path
@@ -41,20 +42,26 @@ def _expert_games(run: RunSession, collector: Collector) -> list[Episode]:
     config, settings = run.config, run.config.sft
     orders = settings.orders or (evaluation_plan(config).order,)
     instances = _instances(collector)
-    games: list[Episode] = []
+    games, left_out = list[Episode](), list[Episode]()
     with run.progress.stage("expert games", len(instances) * len(orders)) as moved:
         for order in orders:
-            agent = replace(config.agent, order=order)
+            agent, tokenizer = replace(config.agent, order=order), run.policy.tokenizer
             for game in demonstrations(
-                collector.world, run.policy.tokenizer, agent, config.task, instances, config.run.seed
+                collector.world, tokenizer, agent, config.task, instances, config.run.seed, left_out
             ):
                 games.append(game)
                 moved(1)
+    outgrew = sum(outgrown(game, config.agent) for game in left_out)
+    lost = f"{outgrew} outgrow agent.max_context = {config.agent.max_context}, {len(left_out) - outgrew} are not solved"
+    lost += f" in task.max_turns = {config.task.max_turns}"
     if not games:
         raise TaskError(
-            f"the expert solved none of {len(instances)} games within task.max_turns = {config.task.max_turns} and "
-            f"agent.max_context = {config.agent.max_context}; allow more turns, more context or more games (sft.games)"
+            f"none of the expert's {len(left_out)} games can be imitated: {lost}; allow more turns, more context or "
+            "more games (sft.games)"
         )
+    if left_out:
+        run.progress.say(f"expert games: {len(games)} of {len(games) + len(left_out)} are imitated; {lost}")
+    check_first_prompts(games, config.agent)
     return games
 
 
@@ -68,6 +75,7 @@ def _own_games(run: RunSession, collector: Collector) -> list[Episode]:
     with run.progress.stage("own games", len(instances) * settings.samples) as moved:
         played = collector.play(instances, settings.samples, plan, "own", moved)
     check_tasks(played)
+    check_sampled(played, "imitate")
     won = [episode for episode in played if episode.success]
     run.progress.say(f"own games: {len(won)} of {len(played)} solved, which are imitated")
     if not won:

@@ -11,14 +11,13 @@ import torch
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table
 from isentrope.core.command import command
-from isentrope.core.errors import ConfigError, TaskError
 from isentrope.core.types import FAILURES, Episode
 from isentrope.learning.optimiser import learning_rate
 from isentrope.loop.progress import Progress
 from isentrope.metrics.episodes import ended_by
 from isentrope.models.policy import Policy
 from isentrope.runs.layout import METRICS, checkpoint_step
-from isentrope.runs.log import read_records
+from isentrope.runs.log import Record, read_records
 from isentrope.runs.writer import RunFolder
 
 CROWDED = 0.25  # seconds of waiting in a second; with free cores it is about 0.01
@@ -85,7 +84,6 @@ def crowded(waited: float | None, device: torch.device, threads: int | None = No
     )
 
 
-_DETAIL_LENGTH = 400
 _LINE_LENGTH = 120
 _HAPPENED = {
     "mended/text_cut": "observations were too long and were cut",
@@ -96,17 +94,6 @@ _HAPPENED = {
     "tasks/threads_left": "threads were left behind with tasks that hang",
     "tasks/servers_lost": "task servers were lost",
 }
-
-
-def check_prompt(config: RunConfig) -> None:
-    """The pocket model has never read the full prompt: nothing that it answers there is valid."""
-    if config.policy.model == "pocket" and config.agent.prompt == "full":
-        raise ConfigError(
-            'agent.prompt = "full" with policy.model = "pocket": the pocket model can read the brief prompt alone, so '
-            "none of its answers would be valid. Leave agent.prompt out, or set it to auto or brief "
-            "(--set agent.prompt=brief); or name a language model (--set policy.model=smollm2, a model folder or a "
-            "name on the Hugging Face hub)"
-        )
 
 
 def say_start(
@@ -173,6 +160,7 @@ def summary(metrics: Mapping[str, float], splits: Sequence[str]) -> str:
         f"{split} {100 * metrics[f'eval/{split}/success']:.1f} % "
         f"[{100 * metrics[f'eval/{split}/low']:.0f}, {100 * metrics[f'eval/{split}/high']:.0f}]"
         + (f" ({metrics[f'eval/{split}/failures']:.0f} lost to a fault)" if f"eval/{split}/failures" in metrics else "")
+        + (f" ({metrics[cut]:.0f} out of context)" if (cut := f"eval/{split}/cut/context_limit") in metrics else "")
         for split in splits
         if f"eval/{split}/success" in metrics
     )
@@ -184,7 +172,23 @@ def brief(metrics: Mapping[str, float]) -> str:
 
 
 def say_end(progress: Progress, path: Path) -> None:
+    if told := nothing_learnt(read_records(path / METRICS)):
+        progress.say(told)
     progress.say(f"done: {path}; its page: {command('report', path)}")
+
+
+def nothing_learnt(records: Sequence[Record]) -> str:
+    """Advice for a run whose rewards taught nothing in any step; empty where one did, or where the alarm said it."""
+    steps = [record for record in records if record.get("kind") == "train"]
+    idle = [one for one in steps if one.get("advantage/zero_groups") == 1 or one.get("update/count") == 0]
+    if not steps or len(idle) < len(steps) or any("alarm/no_signal" in one for one in steps):
+        return ""
+    solved = sum(float(one.get("success/all") or 0) for one in steps) / len(steps)
+    remedy = "harder tasks" if solved > 0.5 else f"a warm-up ({command('sft')}), easier tasks or larger groups"
+    return (
+        f"WARNING: rewards taught the policy nothing in any of {len(steps)} steps: in every group all episodes did "
+        f"equally well ({100 * solved:.0f} % are solved), so every advantage was 0. Try {remedy} (rollout.group_size)"
+    )
 
 
 def say_pause(progress: Progress, path: Path, step: int, why: str) -> None:
@@ -204,24 +208,15 @@ def finished(progress: Progress, config: RunConfig, path: Path, steps: int) -> d
     return metrics
 
 
-def look_at_rollout(progress: Progress, step: int, episodes: Sequence[Episode], metrics: Mapping[str, float]) -> None:
-    """Stop where every task failed, say what failed, and say so if the policy does not know how to answer."""
-    check_tasks(episodes)
-    if told := failures_in_words(episodes, metrics):
-        progress.say(f"step {step}: {told}")
-    if step == 1 and metrics.get("valid_ratio") == 0:
-        progress.say(
-            "WARNING: not one response of the first rollout was a valid action. The policy does not know the form of "
-            "an answer (tags around its action), so there is nothing yet to learn from. Warm it up on expert games "
-            f"({command('sft')} RECIPE --out runs/warm) and train from there (--set policy.model=runs/warm); if it "
-            "should know, see in the report what it writes, and whether agent.max_response is long enough"
-        )
-
-
 def failures_in_words(episodes: Sequence[Episode], metrics: Mapping[str, float]) -> str:
     """What went wrong outside of the policy, in a line; empty if nothing did."""
     failed = [episode for episode in episodes if episode.stop in FAILURES]
     parts: list[str] = []
+    if short := [episode for episode in episodes if episode.stop == "context_limit" and not episode.turns]:
+        parts.append(
+            f"{len(short)} of {len(episodes)} episodes had no room for a response (the first, {short[0].split} game "
+            f"{short[0].index}: {short[0].detail}); a larger agent.max_context has"
+        )
     if failed:
         kinds = ", ".join(f"{count} {kind}" for kind, count in ended_by(FAILURES, episodes).items())
         first = " ".join(failed[0].detail.split())[:_LINE_LENGTH]
@@ -232,18 +227,3 @@ def failures_in_words(episodes: Sequence[Episode], metrics: Mapping[str, float])
         if metrics.get(key):
             parts.append(f"{metrics[key]:.0f} {words}")
     return "; ".join(parts)
-
-
-def check_tasks(episodes: Sequence[Episode], purpose: str = "learn from", stops: Sequence[str] = FAILURES) -> None:
-    """A world whose every task fails is broken: nothing can be learnt from it, and nothing is measured by it."""
-    failed = [episode for episode in episodes if episode.stop in stops and not episode.success]
-    if failed and len(failed) == len(episodes):
-        first = failed[0]
-        advice = {
-            "engine_error": "",
-            "clock": "; raise it, or play fewer games at once (rollout.batch): it counts from the start of them all",
-        }.get(first.stop, f"; {command('check-task')} WORLD tests a world alone")
-        raise TaskError(
-            f"all {len(failed)} episodes failed, so there is nothing to {purpose}. The first, {first.split} game "
-            f"{first.index}, ended as {first.stop}: {first.detail[:_DETAIL_LENGTH] or 'no detail'}{advice}"
-        )

@@ -21,6 +21,9 @@ from isentrope.models.policy import Policy
 HIGH_RATE = 2e-4
 """A learning rate above which large models usually fall apart when all of their weights learn."""
 
+LOW_RATE = 20.0
+"""A rate so many times below the one that fits the size moves nothing in the steps that a recipe has."""
+
 UNMOVED = 3e-4  # nats a token to the reference; with bfloat16, rounding alone makes some 5e-5
 STEPS = 10  # of the policy's learning before it can be said to stand still, half of them after the rate's warm-up
 EQUAL = 0.8  # share of groups that teach nothing: then it is not the rate
@@ -100,13 +103,15 @@ class RateWatch:
         return ""
 
 
-def warn_of_rate(progress: Progress, config: RunConfig, policy: Policy) -> None:
-    """For imitation, before it begins."""
-    learning, fits = _count(policy), rates(policy.size, bool(config.policy.lora_rank))[1]
-    if learning >= LARGE and config.sft.lr > HIGH_RATE:
+def warn_of_rate(progress: Progress, config: RunConfig, policy: Policy, kind: str = "sft") -> None:
+    """Before the run begins: of a rate so low that nothing will move, and of a high one for imitation."""
+    of_train, of_sft = rates(policy.size, bool(config.policy.lora_rank))
+    name, rate, fits = ("learn.lr", config.learn.lr, of_train) if kind == "train" else ("sft.lr", config.sft.lr, of_sft)
+    high = kind != "train" and _count(policy) >= LARGE and rate > HIGH_RATE
+    if high or LOW_RATE * rate <= fits:
         progress.say(
-            f"sft.lr = {config.sft.lr:g} is high for {_learning(policy)}; {fits:g} fits that size "
-            f"(--set sft.lr={fits:g}, or auto)"
+            f"{name} = {rate:g} is {'high' if high else 'low'} for {_learning(policy)}; {fits:g} fits that size "
+            f"(--set {name}={fits:g}, or auto)"
         )
 
 

@@ -24,7 +24,8 @@ from isentrope.core.method import Method
 from isentrope.core.process import usable_cores
 from isentrope.engines.registry import engine_metrics, make_engine
 from isentrope.learning.registry import make_advantage, make_loss, part_problems
-from isentrope.loop.messages import check_prompt, say_extended, say_start
+from isentrope.loop.checks import check_installed, check_prompt, check_room
+from isentrope.loop.messages import say_extended, say_start
 from isentrope.loop.progress import Progress
 from isentrope.loop.rate import warn_of_rate
 from isentrope.methods.options import with_options
@@ -96,6 +97,7 @@ def open_run(
     config: RunConfig, out: Path, resume: bool = False, quiet: bool = False, kind: str = "train"
 ) -> Generator[RunSession]:
     """A session in the run folder `out`, which no other process may write to while it lasts."""
+    check_installed(config)
     asked, config = config, prepared(follow_model(config, begun_config(out)))
     check_prompt(config)
     methods = make_methods(config)  # a fault in their settings is to be found before anything is written
@@ -104,9 +106,9 @@ def open_run(
     with RunFolder(out, config, resume, kind, complete=with_options) as folder, Progress(quiet) as progress:
         checkpoint = latest_checkpoint(folder.checkpoints) if resume else None
         policy = _policy(config, folder, checkpoint)
+        check_room(config, policy.tokenizer)
         reference = _reference(config, folder, policy)
-        if kind != "train":
-            warn_of_rate(progress, config, policy)
+        warn_of_rate(progress, config, policy, kind)
         say_start(progress, config, policy, folder, checkpoint, autos(asked))
         if folder.steps_before is not None and kind == "train":
             say_extended(progress, config, folder.steps_before, checkpoint)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.config.schema import RunConfig
-from isentrope.core.errors import TaskError, TrainError
+from isentrope.core.errors import IsentropeError
 from isentrope.core.method import Method
 from isentrope.learning.learner import Learner, Update
+from isentrope.loop.checks import look_at_rollout
 from isentrope.loop.evaluate import evaluate
 from isentrope.loop.measure import Measured, Monitor
-from isentrope.loop.messages import Crowd, brief, finished, look_at_rollout, say_end, say_pause, summary
+from isentrope.loop.messages import Crowd, brief, finished, say_end, say_pause, summary
 from isentrope.loop.session import RunSession, lasting_objects, open_run
 from isentrope.metrics.episodes import Metrics, rollout_metrics
 from isentrope.rollout.collector import Collector, Rollout
@@ -105,7 +106,7 @@ class _Loop:
                 probed = self.monitor.probe(credited)
                 update = self.learner.update(credited)
                 self.collector.refresh()
-        except (TaskError, TrainError):
+        except IsentropeError:
             self.log.write(step, metrics)  # the step one wants to look at
             raise
         metrics |= credited.metrics | probed.metrics | update.metrics | rollout.groups.metrics

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import importlib
-import importlib.util
 import json
 import math
 import os
@@ -19,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol, cast
 
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.core.needs import install_command, is_here
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import leaves, read_config
 from isentrope.runs.layout import MLFLOW, TRACKERS
@@ -146,6 +146,13 @@ MAKERS: dict[str, Callable[[Session], Tracker]] = {"wandb": Wandb, "mlflow": Mlf
 Item = tuple[int, dict[str, float]] | None  # None: there is no more
 
 
+def check_tracker(name: str) -> None:
+    if not is_here(name):
+        raise ConfigError(
+            f"run.track names {name}, which is not installed: {install_command(name)}; or leave it out of run.track"
+        )
+
+
 def say_on_stderr(text: str) -> None:
     print(text, file=sys.stderr)
 
@@ -165,11 +172,7 @@ class Trackers:
         self._queue: SimpleQueue[Item] = SimpleQueue()
         self._thread: threading.Thread | None = None
         for name in names:
-            if importlib.util.find_spec(name) is None:
-                raise ConfigError(
-                    f"run.track names {name}, which is not installed: pip install 'isentrope[{name}]', "
-                    "or leave it out of run.track"
-                )
+            check_tracker(name)
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Hand numbers on; those that are not finite are left out, since not every tracker takes them."""

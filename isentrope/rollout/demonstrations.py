@@ -26,8 +26,10 @@ def demonstrations(
     task: TaskSettings,
     instances: Iterable[Instance],
     seed: int,
+    left_out: list[Episode] | None = None,
 ) -> Iterator[Episode]:
-    """The expert's games on these instances. Games that the expert loses, or that outgrow the context, are left out."""
+    """The expert's games on these instances. Games that the expert loses, or that outgrow the context, are left out;
+    whoever wants to say which gives a list for them."""
     for instance in instances:
         expert = world.expert(seed + instance.index)
         if expert is None:
@@ -35,6 +37,13 @@ def demonstrations(
         episode = demonstrate(world, expert, tokenizer, agent, task, instance)
         if episode.success and longest_sequence(episode) <= agent.max_context:
             yield episode
+        elif left_out is not None:
+            left_out.append(episode)
+
+
+def outgrown(episode: Episode, agent: AgentSettings) -> bool:
+    """Whether it was left out because the context is too short for it."""
+    return episode.stop == "context_limit" or longest_sequence(episode) > agent.max_context
 
 
 def longest_sequence(episode: Episode) -> int:

@@ -91,7 +91,10 @@ class Rules:
         length = math.ceil(len(prompt) / self.tokenizer.ids_per_token)
         if length + agent.max_response > agent.max_context:
             play.stop = "context_limit"
-            play.detail = f"{length} prompt tokens leave no room for {agent.max_response} more"
+            play.detail = (
+                f"{length} prompt tokens leave no room for {agent.max_response} more in agent.max_context = "
+                f"{agent.max_context}"
+            )
             return None
         play.prompt = prompt
         names = (self.name, play.seat.group, play.seat.member, len(play.turns))

@@ -65,6 +65,12 @@ def truncate_logs(run: Path, after_step: int) -> None:
             write_atomically(path, "".join(_line(record) for record in kept).encode())
 
 
+def mend_end(path: Path) -> None:
+    """Forget a last line that was cut off in the middle, so that a record may follow."""
+    if path.exists() and not path.read_bytes().endswith(b"\n"):
+        write_atomically(path, "".join(map(_line, read_records(path))).encode())
+
+
 def _line(record: Record) -> str:
     return json.dumps(record, allow_nan=False) + "\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -14,7 +15,7 @@ from isentrope.config.parts import refuse_foreign
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import switched_method
-from isentrope.core.errors import RunError, writing
+from isentrope.core.errors import IsentropeError, RunError, writing
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.checkpoints import latest_checkpoint
@@ -24,14 +25,17 @@ from isentrope.runs.layout import (
     CHECKPOINTS,
     CONFIG,
     EPISODES,
+    EVENTS,
     LOCK,
     METRICS,
     REFERENCE,
     TOKENS,
     WARMUP,
     checkpoint_step,
+    own_path,
 )
 from isentrope.runs.lock import hold
+from isentrope.runs.log import append_record, last_records, mend_end, read_records
 
 Completion = Callable[[RunConfig], RunConfig]
 
@@ -73,12 +77,15 @@ class RunFolder:
             # code that only the run's own settings name is not imported for a comparison
             refuse_foreign(read_recipe(recorded), as_table(config), str(recorded))
             before, now = complete(load_config(recorded, [])), complete(config)
-            if differing := differences(before, now):
+            differing = differences(before, now)
+            if differing and not learnt(self.path):
+                self._begin_anew(now)
+            elif differing:
                 raise RunError(
                     f"{self.path} was begun with other settings: {'; '.join(differing)}. "
                     "Resume without changing them, or begin a new run in another folder"
                 )
-            if before.run.steps != now.run.steps:
+            elif before.run.steps != now.run.steps:
                 last = latest_checkpoint(self.checkpoints)
                 done = (checkpoint_step(last.name) or 0) if last else 0
                 if self.kind == "train" and now.run.steps < done:
@@ -91,12 +98,18 @@ class RunFolder:
         else:
             if not recorded.exists():
                 self._must_be_empty()
-            moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # what rules are older or younger than
-            self._write_about({"kind": self.kind, "begun": moment, "version": __version__})
+            self._write_about({"kind": self.kind, "begun": _now(), "version": __version__})
             write_atomically(recorded, config_to_toml(complete(config)).encode())
         for name in (EPISODES, CHECKPOINTS):
             with writing(self.path / name):
                 (self.path / name).mkdir(exist_ok=True)
+
+    def _begin_anew(self, config: RunConfig) -> None:
+        """A run that stopped before it learnt anything has nothing that other settings would contradict."""
+        for stored in (self.path / EPISODES).glob("*.parquet"):
+            stored.unlink()
+        self._write_about({**read_about(self.path), "kind": self.kind, "begun": _now(), "version": __version__})
+        write_atomically(self.path / CONFIG, config_to_toml(config).encode())
 
     def _write_about(self, entries: Mapping[str, Any]) -> None:
         write_atomically(self.path / ABOUT, (json.dumps(dict(entries)) + "\n").encode())
@@ -145,8 +158,19 @@ class RunFolder:
     def __enter__(self) -> RunFolder:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, IsentropeError):
+            self._record_stop(error)
         self.close()
+
+    def _record_stop(self, error: IsentropeError) -> None:
+        """Leave the reason among the events, at the last step that was recorded. A full disk may refuse even that."""
+        with suppress(RunError):
+            records = last_records(self.path / METRICS)
+            step = int(records[-1]["step"]) if records else 0
+            mend_end(self.path / EVENTS)
+            event = {"step": step, "kind": "stop", "name": type(error).__name__, "text": str(error), "remedy": ""}
+            append_record(self.path / EVENTS, event)
 
 
 def begun(path: Path) -> bool:
@@ -155,9 +179,23 @@ def begun(path: Path) -> bool:
     return (path / CONFIG).exists() and any(next(path.glob(pattern), None) for pattern in patterns)
 
 
+def learnt(path: Path) -> bool:
+    """Whether the run in this folder has something that belongs to its settings: a checkpoint, own games to imitate, or
+    an update."""
+    if own_path(path).exists() or latest_checkpoint(path / CHECKPOINTS) is not None:
+        return True
+    records = read_records(path / METRICS) if (path / METRICS).exists() else []
+    return any(record.get("kind") == "sft" or record.get("update/count") for record in records)
+
+
 def begun_config(path: Path) -> RunConfig | None:
-    """The settings of the run that was begun in this folder, if one was. Nothing that they name is imported."""
-    return load_config(path / CONFIG) if begun(path) else None
+    """The settings of the run in this folder, if it learnt anything. Nothing that they name is imported."""
+    return load_config(path / CONFIG) if begun(path) and learnt(path) else None
+
+
+def _now() -> str:
+    """What rules are older or younger than."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def add_to_about(run: Path, name: str, entries: Mapping[str, Any]) -> None:
@@ -171,7 +209,8 @@ def add_to_about(run: Path, name: str, entries: Mapping[str, Any]) -> None:
 
 FREE_TO_CHANGE = (
     "run.steps", "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "run.eval_every",
-    "run.store_episodes", "run.track", "task.where", "task.workers", "task.key_env", "engine.memory", "engine.url",
+    "run.store_episodes", "run.track", "task.where", "task.workers", "task.key_env", "task.step_seconds",
+    "task.episode_seconds", "rollout.batch", "engine.memory", "engine.url",
     "engine.model", "engine.key_env", "eval.games", "eval.quick_games", "instruments.on_alarm", "instruments.alarms",
     "learn.micro_tokens", "learn.gradient_checkpointing",
 )  # fmt: skip

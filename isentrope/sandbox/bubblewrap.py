@@ -23,6 +23,7 @@ from functools import cache, partial
 from pathlib import Path, PurePosixPath
 
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import program_command
 from isentrope.sandbox.base import Limits, Outcome, Sandbox, Tree
 from isentrope.sandbox.limits import Leader, run_bounded
 
@@ -125,7 +126,7 @@ def _files_made(pid: int, folders: Sequence[str]) -> int:
     return made
 
 
-HOW_TO_GET = "apt-get install bubblewrap"
+HOW_TO_GET = program_command("bwrap")
 WORK = "/repo"
 FOLDERS = (WORK, "/box", "/tmp", "/dev/shm")  # where a box can write, all in memory
 _NOBODY = 65534

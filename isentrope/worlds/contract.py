@@ -22,6 +22,7 @@ A world may have more than `World` asks for; whoever finds it there uses it:
     def close(self) -> None     # gives back what the world holds (processes, files); called once nobody plays any
                                 # more, perhaps twice, and not at all if the process is killed
     def fingerprint(self, instance: Instance) -> object # tells instances apart whose first views may look alike
+    expert_solves = 0.85        # about the share of games that its expert solves, where that is less than nine in ten
     not_deterministic = {"kind": "why"} # games of this kind do not come out the same again; `deterministic = False`
                                 # says so of all. `isentrope check-task` leaves them out where that matters
 """
@@ -77,7 +78,8 @@ class Task(Protocol):
 
 
 class Expert(Protocol):
-    """A player for warm-up data: a script that sees what the agent sees, or the known solution of the instance."""
+    """A player for warm-up data: a script that sees what the agent sees, or the known solution of the instance. One
+    that knows how many turns its solution takes may say so in `turns`, once it was started."""
 
     def start(self, view: View, instance: Instance) -> None: ...
 

@@ -9,62 +9,16 @@ that argument says which, so `[task.options]` is checked against it.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
-import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
-from types import ModuleType
 from typing import Any, cast, get_type_hints
 
 from isentrope.config.convert import inside_optional, parse_section
 from isentrope.config.parts import Parts
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import NEEDS, NOTHING, Needs
 from isentrope.worlds.contract import World
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What a world needs beyond the package: modules by `pip install 'isentrope[extra]'`, and system programs."""
-
-    extra: str = ""
-    modules: tuple[str, ...] = ()
-    programs: tuple[tuple[str, str], ...] = ()  # (program, how to get it)
-
-    def missing(self) -> list[str]:
-        """What is not here, each with the command that gets it. Nothing is imported."""
-        modules = [module for module in self.modules if importlib.util.find_spec(module) is None]
-        absent = [f"{', '.join(modules)}: {install_command(self.extra)}"] if modules else []
-        return absent + [f"{program}: {how}" for program, how in self.programs if shutil.which(program) is None]
-
-
-NOTHING = Needs()
-
-
-def install_command(extra: str) -> str:
-    return f"pip install 'isentrope[{extra}]'"
-
-
-def require(module: str, extra: str, what: str) -> ModuleType:
-    """The module, or an error that says how to install it."""
-    if module.split(".")[0] == "bm25s":
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # it starts JAX, which would take most of a GPU's memory
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise TaskError(
-            f"{what} needs the package {module}, which is not here ({error}): {install_command(extra)}"
-        ) from error
-
-
-def require_program(program: str, what: str, how: str) -> str:
-    """The program's path, or an error that says how to get it."""
-    path = shutil.which(program)
-    if path is None:
-        raise TaskError(f"{what} needs the program {program}, which is not here: {how}")
-    return path
 
 
 @dataclass(frozen=True)
@@ -75,9 +29,20 @@ class Known:
     summary: str
     needs: Needs = NOTHING
     docs: str = ""  # its page in docs/tasks, if that is not called after the world
+    needs_of: Callable[[Mapping[str, Any]], Needs] | None = None  # where its options decide
 
     def page(self, name: str) -> str:
         return f"docs/tasks/{self.docs or name}.md"
+
+
+def _needs_of_search(options: Mapping[str, Any]) -> Needs:
+    extra = {"bm25": "search", "dense": "dense"}.get(str(options.get("retriever", "bm25")))  # else a server has it all
+    return NEEDS[extra] if extra else NOTHING
+
+
+def _needs_of_repair(options: Mapping[str, Any]) -> Needs:
+    boxed = options.get("sandbox", "bubblewrap") == "bubblewrap" and not options.get("tasks")  # SWE-bench's have images
+    return NEEDS["code"] if boxed else NOTHING
 
 
 WORLDS: dict[str, Known] = {
@@ -88,57 +53,65 @@ WORLDS: dict[str, Known] = {
     "scienceworld": Known(
         "isentrope.worlds.scienceworld.world:ScienceWorld",
         "thirty tasks of elementary science in a simulated house (ScienceWorld's simulator)",
-        Needs("science", ("scienceworld", "py4j"), (("java", "apt-get install openjdk-17-jre-headless"),)),
+        NEEDS["science"],
     ),
     "webshop": Known(
         "isentrope.worlds.webshop.world:WebShopWorld",
         "find a product in a shop, choose its options and buy it (WebShop's rules)",
-        Needs("webshop", ("bm25s", "Stemmer", "regex", "rapidfuzz", "textblob", "ijson")),
+        NEEDS["webshop"],
     ),
     "search_qa": Known(
         "isentrope.worlds.search_qa.world:SearchQAWorld",
         "answer questions with a search engine (HotpotQA, NQ and others, or an invented library)",
-        Needs("search", ("bm25s", "Stemmer")),
+        NEEDS["search"],
+        needs_of=_needs_of_search,
     ),
     "code_repair": Known(
         "isentrope.worlds.code_repair.world:CodeRepairWorld",
         "find and correct a bug in a package until its tests pass (SWE-bench's shape)",
-        Needs("code", ("pytest",), (("bwrap", "apt-get install bubblewrap"),)),
+        NEEDS["code"],
+        needs_of=_needs_of_repair,
     ),
     "gym": Known(
         "isentrope.worlds.adapters.gym:GymWorld",
         "any Gymnasium environment with discrete or text actions (MiniGrid and BabyAI in sentences)",
-        Needs("gym", ("gymnasium", "minigrid")),
+        NEEDS["gym"],
         "adapters",
     ),
     "textarena": Known(
         "isentrope.worlds.adapters.textarena:TextArenaWorld",
         "textarena's games, alone or against an opponent",
-        Needs("textarena", ("textarena",)),
+        NEEDS["textarena"],
         "adapters",
     ),
     "reasoning_gym": Known(
         "isentrope.worlds.adapters.reasoning_gym:ReasoningGymWorld",
         "reasoning-gym's data sets: one question, one answer",
-        Needs("reasoning-gym", ("reasoning_gym",)),
+        NEEDS["reasoning-gym"],
         "adapters",
     ),
     "openenv": Known(
         "isentrope.worlds.adapters.openenv:OpenEnvWorld",
         "an environment behind an OpenEnv server",
-        Needs("openenv", ("openenv",)),
+        NEEDS["openenv"],
         "adapters",
     ),
     "verifiers": Known(
         "isentrope.worlds.adapters.verifiers:VerifiersWorld",
         "environments of the verifiers package, one turn or several",
-        Needs("verifiers", ("verifiers",)),
+        NEEDS["verifiers"],
         "adapters",
     ),
 }
 
 PARTS = Parts("world", "isentrope.worlds", {name: known.target for name, known in WORLDS.items()}, TaskError)
 Factory = Callable[..., World]
+
+
+def world_needs(name: str, options: Mapping[str, Any]) -> Needs:
+    """What a world of the package needs with these options; nothing is known of another's."""
+    known = WORLDS.get(name)
+    return NOTHING if known is None else known.needs_of(options) if known.needs_of else known.needs
 
 
 def make_world(name: str, options: Mapping[str, Any] | None = None) -> World:

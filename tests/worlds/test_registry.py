@@ -83,7 +83,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
         ("verifiers", "verifiers", "verifiers"),
     ):
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(TaskError, match=rf"pip install 'isentrope\[{extra}\]'"):
+        with pytest.raises(TaskError, match=rf"install .*\[{extra}\]'"):
             make_world(name)
 
 
@@ -92,7 +92,7 @@ def test_bm25s_leaves_the_gpu_to_the_trainer(tmp_path: Path) -> None:
     (tmp_path / "jax").mkdir()
     (tmp_path / "jax" / "__init__.py").write_text("import os\nprint('platforms', os.environ.get('JAX_PLATFORMS'))\n")
     (tmp_path / "jax" / "lax.py").write_text("raise ImportError('only looked at')\n")
-    code = "from isentrope.worlds.registry import require; require('bm25s', 'search', 'a search')"
+    code = "from isentrope.core.needs import require; require('bm25s', 'search', 'a search')"
     environment = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
     environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     pytest.importorskip("bm25s")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from isentrope.core.errors import EngineError
+from isentrope.core.needs import install_command, is_here
 from isentrope.models.policy import Policy
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def why_not(policy: Policy) -> str:
 
     if policy.device.type != "cuda":
         return f"it needs a GPU with CUDA, and the policy is on {policy.device.type}"
-    if find_spec("triton") is None:
-        return "triton is not installed (pip install triton; torch for CUDA on Linux brings it)"
+    if not is_here("triton"):
+        return f"triton is not installed ({install_command('triton')}; torch for CUDA on Linux brings it)"
     parts = adapt_model(policy.model)
     if parts is None:
         return f"it knows our own model and Hugging Face's {', '.join(KNOWN)}, without adapters"

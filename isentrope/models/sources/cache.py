@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.core.errors import EngineError
+from isentrope.core.needs import install_command
 
 
 def library(name: str, who: str, title: str = "") -> Any:
@@ -19,7 +20,7 @@ def library(name: str, who: str, title: str = "") -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise EngineError(f"{who} need {title or name}: pip install 'isentrope[hf]'") from error
+        raise EngineError(f"{who} need {title or name}: {install_command('hf')}") from error
 
 
 def expanded(text: str, setting: str) -> Path:

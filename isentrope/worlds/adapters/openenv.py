@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from isentrope.config.schema import setting
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import require
 from isentrope.net.client import Client, TooLarge, TooLate, Unreachable
 from isentrope.worlds.adapters.seeded import SeededWorld, play_order
 from isentrope.worlds.contract import Instance, Step, View
-from isentrope.worlds.registry import require
 
 # what a server says about itself: what an action looks like, and its splits of tasks
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from isentrope.config.validate import is_local
 from isentrope.core.errors import ConfigError, TaskError
+from isentrope.core.needs import require
 from isentrope.net.app import Door, Guarded
 from isentrope.net.server import Limits, Server
 from isentrope.worlds.adapters.openenv import ENDLESS
 from isentrope.worlds.contract import Task, View, World
 from isentrope.worlds.pool.guarded import MAX_ACTION
-from isentrope.worlds.registry import require
 
 PREVIEW = 100  # tasks listed at once
 

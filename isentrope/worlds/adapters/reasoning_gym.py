@@ -15,9 +15,9 @@ from typing import Any, cast
 from isentrope.config.schema import setting
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import require
 from isentrope.worlds.adapters.seeded import SeededWorld, play_order
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
-from isentrope.worlds.registry import require
 
 LITERALS = frozenset({"string_insertion", "spiral_matrix", "binary_matrix", "n_queens"})
 SUMS = frozenset({"countdown", "puzzle24"})

@@ -15,9 +15,9 @@ from typing import Any
 from isentrope.config.schema import setting
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import require
 from isentrope.worlds.adapters.seeded import Luck, SeededWorld, play_order, users_function
 from isentrope.worlds.contract import Instance, Step, View
-from isentrope.worlds.registry import require
 
 Opponent = Callable[[Any, str, random.Random], str]
 """(the game, what the opponent reads, its random numbers) -> its move."""

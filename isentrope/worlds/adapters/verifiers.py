@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from isentrope.config.schema import setting
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import require
 from isentrope.worlds.adapters.seeded import play_order
 from isentrope.worlds.contract import Expert, Instance, Step, View
-from isentrope.worlds.registry import require
 
 EXTRA = "verifiers"
 

@@ -16,11 +16,11 @@ from functools import lru_cache
 from typing import Any, cast
 
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import require
 from isentrope.sandbox.base import Item, Limits, Sandbox
 from isentrope.sandbox.docker import Docker
 from isentrope.worlds.code_repair.grade import Verdict, graded_part, verdict
 from isentrope.worlds.code_repair.running import TestRun, sanitize
-from isentrope.worlds.registry import require
 
 WORK = "/testbed"
 FIELDS = ("instance_id", "repo", "base_commit", "problem_statement", "test_patch", "FAIL_TO_PASS", "PASS_TO_PASS")

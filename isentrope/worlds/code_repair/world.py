@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,10 @@ from pathlib import Path
 
 from isentrope.config.schema import setting
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import Needs, installer
 from isentrope.core.process import usable_cores
 from isentrope.sandbox.base import BACK_ENDS, Limits, Sandbox, make_sandbox
+from isentrope.sandbox.bubblewrap import python_folders
 from isentrope.worlds.code_repair.grade import Verdict
 from isentrope.worlds.code_repair.mutate import KINDS, Mutant
 from isentrope.worlds.code_repair.problem import SMALL, Repair, read_rows, repair_of
@@ -19,7 +22,6 @@ from isentrope.worlds.code_repair.swebench import Issue, issues
 from isentrope.worlds.code_repair.workbench import RULES, Misunderstood, Workbench, clipped, parse_action
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
 from isentrope.worlds.pool.open import MOST_THREADS
-from isentrope.worlds.registry import Needs
 
 Problem = Repair | Issue
 AROUND = 8  # lines looked at before and after the bug
@@ -78,8 +80,20 @@ def _plan(mutant: Mutant, source: bytes, failing: tuple[str, ...]) -> list[Move]
     ]
 
 
-PYTEST = Needs("code", ("pytest",))  # in our own Python installation, which boxes see
+PYTEST = Needs("code", ("pytest",))  # in our own Python installation, which boxes see; the sandbox looks for itself
 LISTED = 60  # files named at the start
+
+
+def check_pytest() -> None:
+    """Without pytest in the box every test run would come to nothing, and no repair could be solved."""
+    PYTEST.check("code repair", TaskError)
+    spec = importlib.util.find_spec("pytest")
+    seen = ["/usr", *python_folders()]
+    if spec is not None and spec.origin and not any(Path(spec.origin).is_relative_to(folder) for folder in seen):
+        raise TaskError(
+            f"code repair runs tests in a box that sees {', '.join(seen)}, and pytest lies elsewhere ({spec.origin}): "
+            f"install it into this environment with {installer()} pytest"
+        )
 
 
 class RepairTask:
@@ -93,8 +107,8 @@ class RepairTask:
     def start(self, instance: Instance) -> View:
         self.close()
         problem = self._world.problem(instance)
-        if not problem.image and self._options.sandbox == "bubblewrap" and (missing := PYTEST.missing()):
-            raise TaskError(f"code repair runs tests with pytest, which is not here; {missing[0]}")
+        if not problem.image and self._options.sandbox == "bubblewrap":
+            check_pytest()
         sandbox = self._make(problem)
         files = problem.files()
         sandbox.start(files)

@@ -47,6 +47,10 @@ class Skipped(Exception):
     """The world says itself that a check is not for it, and why."""
 
 
+class Limited(str):
+    """What a check says where it holds, but not for all games: a limit is in the way, not a fault."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """The world, and which part of it to look at."""

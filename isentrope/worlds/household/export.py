@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import install_command
 from isentrope.worlds.household.game import PROPERTIES, Game, Goal
 
 # Types that the domain names: they have to be declared even where the game has nothing of the kind.
@@ -33,7 +34,7 @@ class Language:
         """From the installed alfworld package, without importing it."""
         spec = importlib.util.find_spec("alfworld")
         if spec is None or spec.origin is None:
-            raise TaskError('writing official game files needs alfworld: pip install "textworld[pddl]" alfworld==0.4.2')
+            raise TaskError(f"writing official game files needs alfworld: {install_command('alfworld')}")
         folder = Path(spec.origin).parent / "data"
         return cls((folder / "alfred.pddl").read_text("utf-8"), (folder / "alfred.twl2").read_text("utf-8"))
 

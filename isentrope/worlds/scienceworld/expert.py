@@ -92,7 +92,7 @@ class GoldExpert:
 
     def start(self, view: View, instance: Instance) -> None:
         self._solution = self._solver.solution(instance.kind, self._variation_of(instance))
-        self._turn = 0
+        self._turn, self.turns = 0, len(self._solution)
 
     def act(self, view: View) -> Move:
         turn, solution = self._turn, self._solution

@@ -15,9 +15,8 @@ from functools import partial
 from typing import Any, cast
 
 from isentrope.core.errors import TaskError
-from isentrope.worlds.registry import require, require_program
+from isentrope.core.needs import require, require_program
 
-HOW_TO_GET_JAVA = "apt-get install openjdk-17-jre-headless"
 OPTIONS = ("-XX:+UseSerialGC", "-XX:-UsePerfData")  # the second: no file in /tmp for each process
 REPEATABLE = ("-XX:+UnlockExperimentalVMOptions", "-XX:hashCode=2")
 SLOW = 10  # how many times longer a slow call (a gold path) may take than others
@@ -46,7 +45,7 @@ class Jvm:
     def _launch(self, memory: int, repeatable: bool) -> None:
         py4j = require("py4j.java_gateway", "science", "ScienceWorld")
         constants = require("scienceworld.constants", "science", "ScienceWorld")
-        java = require_program("java", "ScienceWorld", HOW_TO_GET_JAVA)
+        java = require_program("java", "ScienceWorld")
         logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what goes wrong there is raised here as well
         complaints: deque[Any] = deque(maxlen=10)
         try:

@@ -9,11 +9,11 @@ from functools import cached_property
 
 from isentrope.config.schema import setting
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import require, require_program
 from isentrope.worlds.contract import Expert, Instance, Step, View
-from isentrope.worlds.registry import require, require_program
 from isentrope.worlds.scienceworld.catalogue import SPLITS, checked_tasks, dealt, is_electrical, rules
 from isentrope.worlds.scienceworld.expert import GoldExpert, Solver
-from isentrope.worlds.scienceworld.simulator import HOW_TO_GET_JAVA, Machines, Reading, Simulator
+from isentrope.worlds.scienceworld.simulator import Machines, Reading, Simulator
 
 SIMPLIFICATIONS = ("teleportAction", "openDoors", "openContainers", "noElectricalAction", "selfWateringFlowerPots")
 _NOT_UNDERSTOOD = ("No known action matches that input.", "Unknown action. ")
@@ -59,7 +59,7 @@ class ScienceWorld:
         self.kinds = checked_tasks(self.options.tasks)
         _check_simplifications(self.options.simplifications, self.kinds)
         require("scienceworld", "science", "ScienceWorld")
-        require_program("java", "ScienceWorld", HOW_TO_GET_JAVA)
+        require_program("java", "ScienceWorld")
         jvms = self.options.jvms or min(2, os.cpu_count() or 1)
         self.threads = 2 * jvms  # while one waits for its process, another is served
         self.deterministic = self.replayable = self.options.repeatable

@@ -23,10 +23,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import require
 from isentrope.net.client import Client, TooLarge, TooLate, Unreachable
 from isentrope.runs.atomic import flush_folder
 from isentrope.worlds.files import built, cache_folder, progress
-from isentrope.worlds.registry import require
 from isentrope.worlds.search_qa.passages import Hit, Passage, PassageFile, read_corpus, read_passage, write_passages
 
 # BM25 on `bm25s`, English stems, common words left out

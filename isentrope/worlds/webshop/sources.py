@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import require
 from isentrope.worlds.files import open_bytes
-from isentrope.worlds.registry import require
 from isentrope.worlds.webshop.products import Product, Record, Wish, draw_price, read_product
 
 # Generates a small shop of invented products, always the same one, so that nothing has to be downloaded.

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.core.errors import TaskError
+from isentrope.core.needs import Needs
 from isentrope.core.tokenizer import neutral
 from isentrope.worlds.conformance.suite import assert_conforms
 from isentrope.worlds.contract import Step, World
-from isentrope.worlds.registry import Needs, make_world
+from isentrope.worlds.registry import make_world
 from isentrope.worlds.search_qa import world as world_module
 from isentrope.worlds.search_qa.task import read_action
 from isentrope.worlds.search_qa.world import SearchQAOptions, SearchQAWorld
@@ -263,5 +264,5 @@ def test_questions_without_a_corpus(folder: Path) -> None:
 @pytest.mark.parametrize(("retriever", "extra"), [("bm25", "search"), ("dense", "dense")])
 def test_a_missing_extra_is_named(retriever: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(world_module.NEEDS, retriever, Needs(extra, ("no_such_package",)))
-    with pytest.raises(TaskError, match=rf"no_such_package: pip install 'isentrope\[{extra}\]'"):
+    with pytest.raises(TaskError, match=rf"no_such_package: .*install .*\[{extra}\]'"):
         make_world("search_qa", {"retriever": retriever})

@@ -150,7 +150,7 @@ def test_too_few_goals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
-    with pytest.raises(TaskError, match=r"rapidfuzz: pip install 'isentrope\[webshop\]'"):
+    with pytest.raises(TaskError, match=r"rapidfuzz: .*install .*\[webshop\]'"):
         make_world("webshop")
 
 
