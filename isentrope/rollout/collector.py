@@ -160,7 +160,8 @@ class Collector:
         size = self.world.size(split)
         there = count if size is None else min(count, size - first)
         if there <= 0:
-            raise TaskError(f"{setting} = {first}: {self.world.name} has only {size} games in {split!r}")
+            there_are = f"only {size} games" if size else "no games"
+            raise TaskError(f"{setting} = {first}: {self.world.name} has {there_are} in {split!r}")
         return [self.world.instance(split, first + i) for i in range(there)]
 
     def notes(self) -> dict[str, float]:

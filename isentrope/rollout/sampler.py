@@ -86,6 +86,8 @@ def make_sampler(config: RunConfig) -> TaskSampler:
 def pick_instances(sampler: TaskSampler, world: World, count: int, step: int, attempt: int = 0) -> list[Instance]:
     """The tasks of one step."""
     size = world.size("train")
+    if size == 0:
+        raise TaskError(f"{world.name} has no games in 'train', so there is nothing to learn from")
     with calling(sampler, "pick"):
         picked = [index_of(index) for index in sampler.pick(size, count, step, attempt)]
         wrong = [index for index in picked if index < 0 or (size is not None and index >= size)]

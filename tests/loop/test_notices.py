@@ -139,7 +139,7 @@ def test_the_pocket_model_is_not_given_the_full_prompt(run: object, tmp_path: Pa
 def test_a_policy_that_cannot_answer_is_told_apart(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train(toy_config(model, *SHORT, "agent.max_response=1"), tmp_path / "a")
+    train(toy_config(model, *SHORT, "agent.max_response=3"), tmp_path / "a")
     said = capsys.readouterr().out
     assert said.count("not one response of the first rollout was a valid action") == 1
     assert "isentrope sft" in said
