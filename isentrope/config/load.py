@@ -18,6 +18,7 @@ from isentrope.config.schema import Choice, RunConfig
 from isentrope.config.suggest import METHOD_CLASSES, nearest
 from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import impossible, switched_in
+from isentrope.core.command import command
 from isentrope.core.errors import ConfigError
 
 Table = dict[str, Any]
@@ -30,6 +31,10 @@ def read_recipe(path: Path | str, above: tuple[Path, ...] = ()) -> Table:
         chain = " -> ".join(step.name for step in (*above, path))
         raise ConfigError(f"{path}: recipes extend each other in a circle ({chain}); remove one `extends`")
     table = _read_toml(path)
+    if grid := [name for name in ("levels", "grids", "cells") if name in table]:
+        raise ConfigError(
+            f"{path} is a study, not a recipe: it has {', '.join(grid)}. Run it with {command('study', path)}"
+        )
     base = table.pop("extends", None)
     if base is None:
         return table

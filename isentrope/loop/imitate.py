@@ -56,8 +56,8 @@ def _expert_games(run: RunSession, collector: Collector) -> list[Episode]:
     lost += f" in task.max_turns = {config.task.max_turns}"
     if not games:
         raise TaskError(
-            f"none of the expert's {len(left_out)} games can be imitated: {lost}; allow more turns, more context or "
-            "more games (sft.games)"
+            f"none of the expert's {len(left_out)} games can be imitated: {lost}; allow more turns, more context "
+            "(which holds agent.max_response too) or more games (sft.games)"
         )
     if left_out:
         run.progress.say(f"expert games: {len(games)} of {len(games) + len(left_out)} are imitated; {lost}")

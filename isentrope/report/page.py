@@ -12,7 +12,7 @@ from isentrope.report.episodes import choose, legend, render
 from isentrope.report.figures import draw, drift_chart, seconds_of, splits_of, success_chart, time_chart
 from isentrope.report.plots import DRIFT, IMITATION, SECTIONS
 from isentrope.report.shell import alarm_list, card, document, figure, nav, phase_key, section
-from isentrope.report.story import Story, story_of
+from isentrope.report.story import Story, open_run, story_of
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import Run
 from isentrope.runs.layout import REPORT
@@ -24,7 +24,7 @@ _MOST_WORDS = 4000
 
 def write_report(run: Path | str, out: Path | None = None) -> Path:
     """Write RUN/report.html, or `out`, and return its path."""
-    found = Run.open(run)
+    found = open_run(Path(run))
     declare(declared_in(found.about))
     target = out or found.path / REPORT
     write_atomically(target, page(found, found.warmup()).encode("utf-8", "replace"))

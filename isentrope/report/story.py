@@ -15,6 +15,7 @@ from isentrope.runs.folder import Run
 from isentrope.runs.layout import CONFIG, METRICS
 
 _MOST_FLAGS = 99
+_NAMED = 3  # runs
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ def open_run(path: Path) -> Run:
     run = Run.open(path)
     if not run.records and not run.config:
         missing = f"it has neither {METRICS} nor {CONFIG}"
-        raise RunError(f"{run.path} is not a run folder: {missing}; give the folder of a run")
+        below = sorted(str(log.parent) for log in path.glob(f"*/{METRICS}"))[:_NAMED]
+        hint = f", such as {', '.join(below)}" if below else ""
+        raise RunError(f"{run.path} is not a run folder: {missing}; give the folder of a run{hint}")
     return run
 
 

@@ -22,14 +22,16 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
 from isentrope.charts.text import file_name
 from isentrope.config.convert import read_section
+from isentrope.config.describe import sections
 from isentrope.config.recipes import recipe_beside
 from isentrope.config.schema import setting
+from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, RunError
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell, can_name, expand, seed_list
@@ -97,6 +99,13 @@ def read_plan(path: Path) -> Study:
         raise ConfigError(f"could not read the study {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    ours = {*_TABLES, *(item.name for item in fields(Plan))}
+    foreign = [name for name in table if name in sections() and name not in ours]
+    if foreign and not any(name in table for name in ("levels", "grids", "cells")):
+        raise ConfigError(
+            f"{path} is a recipe, not a study: it has [{'], ['.join(foreign)}]. Train it with "
+            f'{command("train", path)}; a study names it (recipe = "{path.name}") and has cells'
+        )
     problems: list[str] = []
     if isinstance(table.get("seeds"), int):
         table["seeds"] = list(seed_list(table["seeds"], "seeds", problems))

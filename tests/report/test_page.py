@@ -194,6 +194,7 @@ def test_a_warmup_has_a_page_too(tmp_path: Path) -> None:
 
 
 def test_a_run_that_has_not_begun(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[run]\nseed = 1\n")
     assert "Nothing has been measured yet" in report(tmp_path)
 
 

@@ -21,6 +21,7 @@ from isentrope.runs.layout import CHECKPOINTS, POLICY
 
 _SETTING = "policy.model = "
 POCKET = Path(__file__).parents[1] / "pocket"
+OWN_FOLDERS = ("runs", "models")  # where runs and models are kept, as all examples have it
 OWN = ("pocket", "new", "smollm2")  # names that we give ourselves
 EXPECTED = (
     "expected pocket, new, smollm2, a model folder with a config.json, a GGUF file, a run folder, or a name on the "
@@ -62,9 +63,13 @@ def present_folder(model: str, setting: str = _SETTING) -> Path | None:
         hint = f"; did you mean {guess}?" if guess else ""
         raise EngineError(f"{named}: {EXPECTED}; there is no such file or folder{hint}")
     found, owner = cached_folder(*name), model.split("/")[0]
-    if found is None and Path(owner).is_dir():  # a slip of the pen in a path must not become a download
+    if found is None and (Path(owner).is_dir() or owner in OWN_FOLDERS):
+        # a slip of the pen in a path must not become a download
+        beside = [path.as_posix() for path in sorted(Path(owner).glob("*")) if path.is_dir()]
+        guess = nearest(model, beside) if beside else None
+        there = f"though there is one called {owner}" if Path(owner).is_dir() else f"and none called {owner}"
         raise EngineError(
-            f"{named}: there is no folder {model} here, though there is one called {owner}. If a "
+            f"{named}: there is no folder {model} here, {there}{f'; did you mean {guess}?' if guess else ''}. If a "
             f"model on the hub is meant, fetch it from elsewhere first: cd / && {command('models', model, '--get')}"
         )
     return found
