@@ -21,6 +21,9 @@ from isentrope.models.policy import Policy
 HIGH_RATE = 2e-4
 """A learning rate above which large models usually fall apart when all of their weights learn."""
 
+HIGH_TIMES = 10.0
+"""A rate so many times above it belongs to a much smaller model."""
+
 LOW_RATE = 20.0
 """A rate so many times below the one that fits the size moves nothing in the steps that a recipe has."""
 
@@ -104,10 +107,10 @@ class RateWatch:
 
 
 def warn_of_rate(progress: Progress, config: RunConfig, policy: Policy, kind: str = "sft") -> None:
-    """Before the run begins: of a rate so low that nothing will move, and of a high one for imitation."""
+    """Before the run begins: of a rate so low that nothing will move, and of one that ruins a large model."""
     of_train, of_sft = rates(policy.size, bool(config.policy.lora_rank))
     name, rate, fits = ("learn.lr", config.learn.lr, of_train) if kind == "train" else ("sft.lr", config.sft.lr, of_sft)
-    high = kind != "train" and _count(policy) >= LARGE and rate > HIGH_RATE
+    high = _count(policy) >= LARGE and (rate > HIGH_TIMES * fits or (kind != "train" and rate > HIGH_RATE))
     if high or LOW_RATE * rate <= fits:
         progress.say(
             f"{name} = {rate:g} is {'high' if high else 'low'} for {_learning(policy)}; {fits:g} fits that size "

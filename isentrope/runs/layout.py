@@ -4,7 +4,7 @@ config.toml                        the settings, all written out
 run.json                           which command made the folder, when, by which version, from which weights
 run.lock                           held while the run lasts; its process
 metrics.jsonl  timings.jsonl       the numbers of each step, and what the clock said
-events.jsonl                       alarms, changes of phase, methods switched on
+events.jsonl                       alarms, changes of phase, methods switched on, the error that stopped the run
 episodes/step-000012.parquet       training, step 12; scores-000012: what the update made of its tokens;
                                    dropped-000012: played and left out by dynamic sampling
 episodes/eval-000012-unseen.parquet   evaluation at step 12 on the split "unseen"

@@ -9,7 +9,7 @@ import pytest
 
 from isentrope.core.errors import TaskError
 from isentrope.worlds.conformance.play import Sample
-from isentrope.worlds.conformance.suite import CHECKS, assert_conforms, iter_findings
+from isentrope.worlds.conformance.suite import CHECKS, Finding, assert_conforms, iter_findings
 from isentrope.worlds.contract import Instance, Step, View
 from tests.toys import ToyExpert, ToyOptions, ToyTask, ToyWorld
 
@@ -215,3 +215,81 @@ def test_progress_is_told() -> None:
     list(iter_findings(ToyWorld(), games=2, watch=lambda *news: told.append(news)))
     assert {name for name, _, _ in told} == set(CHECKS)
     assert ("instances are stable", 3, 4) in told
+
+
+class Cut(ToyTask):
+    """The world itself cuts a game off after six steps."""
+
+    def start(self, instance: Instance) -> View:
+        self._steps = 0
+        return super().start(instance)
+
+    def step(self, action: str) -> Step:
+        step, self._steps = super().step(action), self._steps + 1
+        return replace(step, truncated=not step.terminated and self._steps >= 6)
+
+
+class Knows(ToyExpert):
+    def start(self, view: View, instance: Instance) -> None:
+        super().start(view, instance)
+        self.turns = 9 + instance.index % 2
+
+
+class CutWorld(ToyWorld):
+    known = True
+
+    def __init__(self) -> None:
+        super().__init__(ToyOptions(goal=9))
+
+    def open(self) -> ToyTask:
+        return Cut(self._options)
+
+    def expert(self, seed: int) -> ToyExpert | None:
+        return Knows(seed) if self.known else ToyExpert(seed)
+
+
+class CutUnknown(CutWorld):
+    known = False
+
+
+class Half(ToyWorld):
+    """Its expert loses odd games, and the world says so."""
+
+    expert_solves = 0.5
+
+    def expert(self, seed: int) -> ToyExpert | None:
+        return LosesOdd(seed)
+
+
+class LosesOdd(ToyExpert):
+    def act(self, view: View) -> Any:
+        move = super().act(view)
+        return move if "game 0" in self.seen[0] or "game 2" in self.seen[0] else replace(move, action="look")
+
+
+def about_expert(world: ToyWorld, **limits: int) -> Finding:
+    return next(found for found in iter_findings(world, **limits) if found.name == "expert")
+
+
+def test_a_game_that_only_takes_long_is_a_limit_and_no_fault() -> None:
+    """Played on, the expert wins in nine or ten turns: ten games, of which the even ones fit into nine turns."""
+    found = about_expert(ToyWorld(ToyOptions(goal=9)), max_turns=9)
+    assert (found.ok, found.limited) == (True, True)
+    assert "solved 6 of 10; the solutions of 4 take more than the 9 turns allowed" in found.detail
+    assert "(the longest: 10 turns, train 3)" in found.detail or "(the longest: 10 turns, train 1)" in found.detail
+    assert not about_expert(ToyWorld(ToyOptions(goal=9)), max_turns=10).limited
+    for world, fine in ((CutWorld(), True), (CutUnknown(), False)):  # cut off by the world, whose expert knows how long
+        found = about_expert(world, max_turns=9)
+        assert (found.ok, found.limited) == (fine, fine)
+    assert not about_expert(BrokenWorld("losing expert"), max_turns=5).ok  # it takes for ever
+
+
+def test_an_expert_may_be_as_weak_as_its_world_says() -> None:
+    found = about_expert(Half())
+    assert (found.ok, found.limited) == (True, False)
+    assert "solved 4 of 10; the world says that its expert, which plays by rules, solves some 50 %" in found.detail
+    modest = Half()
+    modest.expert_solves = 0.9
+    assert not about_expert(modest).ok
+    modest.expert_solves = 0.85  # 4 of 10 are too few for that
+    assert not about_expert(modest).ok
