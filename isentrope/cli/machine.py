@@ -177,10 +177,9 @@ def _torch() -> list[Sign]:
 
 def _program(name: str) -> Sign:
     found = find_program(name)
-    _, package, purpose = PROGRAMS[name]
     if found:
-        return Sign(package, "ok", found)
-    return Sign(package, "missing", f"only for {purpose}", program_command(name))
+        return Sign(name, "ok", found)
+    return Sign(name, "missing", f"only for {PROGRAMS[name][2]}", program_command(name))
 
 
 # -- what is shown

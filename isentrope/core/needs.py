@@ -26,7 +26,7 @@ SOURCES = Path(__file__).parents[2] / "pyproject.toml"
 
 PROGRAMS: Mapping[str, tuple[tuple[str, ...], str, str]] = {
     "chromium": (("chromium", "chromium-browser", "google-chrome"), "chromium", "tests of the pages"),
-    "bwrap": (("bwrap",), "bubblewrap", "sandboxed tasks"),
+    "bubblewrap": (("bwrap",), "bubblewrap", "sandboxed tasks"),
     "java": (("java",), "openjdk-17-jre-headless", "worlds that run on a JVM"),
 }
 """By name: the commands of which one will do, Debian's package, and what for."""
@@ -77,7 +77,7 @@ NEEDS: Mapping[str, Needs] = dict(
         _extra("wandb", "run.track=wandb", "wandb"),
         _extra("mlflow", "run.track=mlflow", "mlflow"),
         _extra("trackio", "run.track=trackio", "trackio"),
-        _extra("code", "the world code_repair", "pytest", ("bwrap",)),
+        _extra("code", "the world code_repair", "pytest", ("bubblewrap",)),
         _extra("swebench", "SWE-bench's own evaluation", "swebench"),
         _extra("gym", "Gymnasium and MiniGrid worlds", "gymnasium minigrid"),
         _extra("openenv", "OpenEnv worlds", "openenv"),

@@ -126,7 +126,7 @@ def _files_made(pid: int, folders: Sequence[str]) -> int:
     return made
 
 
-HOW_TO_GET = program_command("bwrap")
+HOW_TO_GET = program_command("bubblewrap")
 WORK = "/repo"
 FOLDERS = (WORK, "/box", "/tmp", "/dev/shm")  # where a box can write, all in memory
 _NOBODY = 65534

@@ -353,7 +353,8 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("isentrope.cli.machine.CORE", ("no-such-package",))
     monkeypatch.setattr("isentrope.cli.machine.PURPOSES", {"dream": "dreaming"})
     monkeypatch.setattr("isentrope.cli.machine._declared", lambda: {"dream": [Requirement("no-such-package")]})
-    monkeypatch.setattr("isentrope.cli.machine.PROGRAMS", {"java": (("no-such-program",), "coffee")})
+    for owner in ("cli.machine", "core.needs"):
+        monkeypatch.setattr(f"isentrope.{owner}.PROGRAMS", {"java": (("no-such-program",), "coffee", "drinking")})
     assert done.stdout.startswith("Training works here.")
     ill = invoke("doctor")
     assert ill.exit_code == 1
@@ -362,4 +363,4 @@ def test_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(line.endswith("pip install no-such-package") for line in narrow.splitlines())  # in one piece, to copy
     assert "pip install no-such-package" in ill.stdout
     assert "[dream]'" in ill.stdout
-    assert "apt-get install default-jre-headless" in ill.stdout
+    assert "apt-get install coffee" in ill.stdout

@@ -63,7 +63,7 @@ MISTAKES = (
     (f"{TRAIN} --set task.world=webshop", "the world webshop needs", "Stemmer", "[webshop]"),
     (f"{TRAIN} --set task.world=search_qa", "the world search_qa needs", "Stemmer", "[search]"),
     (f"{TRAIN} --set task.world=scienceworld", "java: apt-get install openjdk-17-jre-headless"),
-    (f"{TRAIN} --set task.world=code_repair", "bwrap: apt-get install bubblewrap"),
+    (f"{TRAIN} --set task.world=code_repair", "bubblewrap: apt-get install bubblewrap"),
     (f"{TRAIN} --set policy.lora_rank=4", "policy.lora_rank needs", "peft", "[hf]"),
     ("figures a0 --out f --format pdf", "matplotlib, which is not installed", "[figures]", "--format svg"),
     # run folders

@@ -30,6 +30,7 @@ from tests.builders.toy_runs import WARM_MODEL, make_model, toy_config
 from tests.toys import ToyTask, ToyWorld
 
 HERE = "tests.loop.test_nothing"
+AHEAD = ("rollout.ahead=1", "learn.old_logprobs=recompute", "learn.mismatch=truncate")
 SHORT = ("run.steps=2", "run.eval_every=0", "eval.games=2", "methods=[]", "learn.mini_batches=1")
 
 
@@ -146,6 +147,7 @@ NOTHING: list[tuple[Callable[..., Any], tuple[str, ...], type[IsentropeError], s
     (train, ("agent.max_response=1",), ConfigError, r"agent\.max_response = 1: the tags"),
     (train, (f"engine.kind={HERE}:Silent",), EngineError, r"all 8 responses in 2 episodes were empty.*measure"),
     (train, (f"engine.kind={HERE}:SilentInTraining",), EngineError, "all 24 responses in 6 episodes.*learn from"),
+    (train, (f"engine.kind={HERE}:SilentInTraining", *AHEAD), EngineError, "all 24 responses in 6 episodes"),
     (train, (world("NoTrainingGames"),), TaskError, "toy has no games in 'train'"),
     (train, (world("NoGames"),), TaskError, "toy has no games in 'seen'"),
     (train, ("eval.splits=['nope']",), TaskError, "no split 'nope'; it has train, seen"),
@@ -168,7 +170,9 @@ NOTHING: list[tuple[Callable[..., Any], tuple[str, ...], type[IsentropeError], s
 ]
 
 
-@pytest.mark.parametrize(("run", "changes", "kind", "words"), NOTHING, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(
+    ("run", "changes", "kind", "words"), NOTHING, ids=[f"{one[0].__name__} {' '.join(one[1])}" for one in NOTHING]
+)
 def test_a_run_that_would_do_nothing_stops_with_the_reason(
     run: Callable[..., Any], changes: tuple[str, ...], kind: type[IsentropeError], words: str, model: Path,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
