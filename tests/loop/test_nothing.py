@@ -23,8 +23,9 @@ from isentrope.loop.messages import nothing_learnt
 from isentrope.loop.train import train
 from isentrope.models.load import load_policy
 from isentrope.runs.folder import Run
-from isentrope.runs.layout import EVENTS, METRICS
+from isentrope.runs.layout import EVENTS, METRICS, checkpoint_path, own_path
 from isentrope.runs.log import read_records
+from isentrope.runs.writer import learnt
 from isentrope.worlds.contract import Expert, Instance, Move, Step, View
 from tests.builders.toy_runs import WARM_MODEL, make_model, toy_config
 from tests.toys import ToyTask, ToyWorld
@@ -204,11 +205,30 @@ def test_the_reason_is_on_the_record_and_other_settings_may_go_on(model: Path, t
         assert (event["step"], event["kind"], event["name"]) == (0, "stop", "ConfigError")
         assert event["text"] == str(stopped.value)
     (out / EVENTS).write_text((out / EVENTS).read_text() + '{"step": 0, "ki')  # a kill while a line was written
+    with pytest.raises(ConfigError, match="the tags of a response"):  # before the log is cut to where the run goes on
+        train(toy_config(model, *SHORT, "agent.max_response=1"), out, resume=True, quiet=True)
+    assert [event["text"].split()[0] for event in Run.open(out).events] == ["agent.max_context", "agent.max_response"]
     train(toy_config(model, *SHORT), out, resume=True, quiet=True)
     train(toy_config(model, *SHORT), tmp_path / "b", quiet=True)
     for name in (METRICS, EVENTS, "config.toml"):
         assert contents(out / name) == contents(tmp_path / "b" / name)
     assert Run.open(out).last_step == 2
+
+
+def test_what_belongs_to_the_settings_of_a_run(tmp_path: Path) -> None:
+    """Own games and checkpoints do, whatever the log says; an evaluation does not."""
+    (tmp_path / METRICS).write_text('{"step": 0, "kind": "eval"}\n{"step": 1, "kind": "train", "success/all": 0.0}\n')
+    assert not learnt(tmp_path)
+    for made in (own_path(tmp_path), checkpoint_path(tmp_path, 2) / "state.json"):
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.touch()
+        assert learnt(tmp_path)
+        made.unlink()
+        if made.name == "state.json":
+            made.parent.rmdir()
+        assert not learnt(tmp_path)
+    (tmp_path / METRICS).write_text('{"step": 1, "kind": "train", "update/count": 1.0}\n')
+    assert learnt(tmp_path)
 
 
 def test_a_run_that_learnt_something_keeps_its_settings(model: Path, tmp_path: Path) -> None:
