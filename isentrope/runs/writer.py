@@ -164,10 +164,12 @@ class RunFolder:
         self.close()
 
     def _record_stop(self, error: IsentropeError) -> None:
-        """Leave the reason among the events, at the last step that was recorded. A full disk may refuse even that."""
+        """Leave the reason among the events, at the step that was not completed: a run that goes on from before it has
+        it no more. A full disk may refuse even that."""
         with suppress(RunError):
             records = last_records(self.path / METRICS)
-            step = int(records[-1]["step"]) if records else 0
+            unfinished = records and records[-1].get("kind") == "train" and "update/count" not in records[-1]
+            step = int(records[-1]["step"]) + (not unfinished) if records else 0
             mend_end(self.path / EVENTS)
             event = {"step": step, "kind": "stop", "name": type(error).__name__, "text": str(error), "remedy": ""}
             append_record(self.path / EVENTS, event)

@@ -57,6 +57,13 @@ class Fails(ToyTask):
         return super().start(instance)
 
 
+class Breaks(ToyTask):
+    def start(self, instance: Instance) -> View:
+        if BreaksWorld.broken and instance.split == "train":
+            raise RuntimeError("gone for good")
+        return super().start(instance)
+
+
 class AtOnce(ToyTask):
     """Over after the first step, whatever it was."""
 
@@ -88,6 +95,10 @@ class FailsWorld(Odd):
 
 class AtOnceWorld(Odd):
     task = AtOnce
+
+
+class BreaksWorld(Odd):
+    task, broken = Breaks, False
 
 
 class NoTrainingGames(Odd):
@@ -213,6 +224,23 @@ def test_the_reason_is_on_the_record_and_other_settings_may_go_on(model: Path, t
     for name in (METRICS, EVENTS, "config.toml"):
         assert contents(out / name) == contents(tmp_path / "b" / name)
     assert Run.open(out).last_step == 2
+
+
+def test_a_stop_later_on_is_on_the_record_until_the_run_goes_on(model: Path, tmp_path: Path) -> None:
+    """The world breaks down after two steps, and is mended in the end."""
+    out, changes = tmp_path / "a", (*SHORT, world("BreaksWorld"))
+    train(toy_config(model, *changes), out, quiet=True)
+    more = toy_config(model, *changes, "run.steps=3")
+    BreaksWorld.broken = True
+    try:
+        for _ in range(2):
+            with pytest.raises(TaskError, match=r"all 6 episodes failed.*gone for good"):
+                train(more, out, resume=True, quiet=True)
+            assert [(one["step"], one["kind"]) for one in Run.open(out).events] == [(3, "stop")]
+    finally:
+        BreaksWorld.broken = False
+    train(more, out, resume=True, quiet=True)
+    assert (Run.open(out).last_step, Run.open(out).events) == (3, [])
 
 
 def test_what_belongs_to_the_settings_of_a_run(tmp_path: Path) -> None:
