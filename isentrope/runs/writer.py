@@ -32,7 +32,9 @@ from isentrope.runs.layout import (
     checkpoint_step,
 )
 from isentrope.runs.lock import hold
+from isentrope.runs.origin import start_entry, with_start
 
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 Completion = Callable[[RunConfig], RunConfig]
 
 
@@ -91,9 +93,11 @@ class RunFolder:
         else:
             if not recorded.exists():
                 self._must_be_empty()
-            moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # what rules are older or younger than
+            moment = datetime.now(UTC).strftime(_TIME)  # what rules are older or younger than
             self._write_about({"kind": self.kind, "begun": moment, "version": __version__})
             write_atomically(recorded, config_to_toml(complete(config)).encode())
+        now = datetime.now(UTC).strftime(_TIME)
+        self._write_about(with_start(read_about(self.path) or {"kind": self.kind}, start_entry(now)))
         for name in (EPISODES, CHECKPOINTS):
             with writing(self.path / name):
                 (self.path / name).mkdir(exist_ok=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -275,6 +277,95 @@ def test_settings_that_differ(opened: Callable[..., Any]) -> None:
     assert names == ["learn.lr", "run.seed", "run.steps"]
     page.locator("#differing").uncheck()
     assert "task.world" in page.locator("#settings").inner_text()
+
+
+def cells(page: Any, name: str) -> list[str]:
+    return page.locator("#table tr[data-run]", has_text=name).locator("td, th").all_inner_texts()
+
+
+def names(page: Any) -> list[str]:
+    return [text.split("\n")[-1] for text in page.locator("#table tbody th[scope=row]").all_inner_texts()]
+
+
+def test_the_table_is_sorted_grouped_filtered_and_compared(opened: Callable[..., Any]) -> None:
+    page = opened()
+    lines_of(page, "success/all", 4)
+    page.keyboard.press("4")
+    until(page, "document.querySelectorAll('#table tr[data-run]').length == 5")
+    until(page, "document.querySelector('#table').textContent.includes('learn.lr')", "the settings")
+    page.get_by_role("button", name="learn.lr", exact=True).click()
+    assert names(page)[-2:] == ["other", "begun"]  # the largest rate, and the run without settings after all
+    page.fill("#table-where", "learn.lr>1e-5")
+    until(page, "document.querySelectorAll('#table tr[data-run]').length == 1")
+    page.fill("#table-where", "grpo-seed run.seed!=2")
+    until(page, "document.querySelectorAll('#table tr[data-run]').length == 2")
+    page.fill("#table-where", "")
+    page.select_option("#table-group", "learn.lr")
+    until(page, "document.querySelectorAll('#table tr.group').length == 3")
+    assert "learn.lr = 1e-06 · 3 runs · mean success" in page.locator("#table tr.group").first.inner_text()
+    page.get_by_label("Baseline: grpo-seed0").click()
+    until(page, "document.querySelectorAll('#table td.odd').length > 0")
+    assert any(text.startswith("≠") and "3e-05" in text for text in cells(page, "other"))
+    success = next(text for text in cells(page, "grpo-seed1") if "%" in text)
+    assert success.split("\n")[1][0] in "+−±"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_notes_stay_in_the_browser_and_are_text(opened: Callable[..., Any]) -> None:
+    page = opened()
+    until(page, "document.querySelectorAll('#run-list li').length == 5")
+    page.keyboard.press("4")
+    note = page.get_by_label("Note on other")
+    note.fill("<img src=x onerror=alert(1)> look again")
+    page.keyboard.press("Tab")
+    page.reload()
+    until(page, "document.querySelectorAll('#table tr[data-run]').length == 5")
+    assert page.get_by_label("Note on other").input_value() == "<img src=x onerror=alert(1)> look again"
+    page.fill("#table-where", "look again")
+    until(page, "document.querySelectorAll('#table tr[data-run]').length == 1")
+    assert page.locator("#table img").count() == 0
+
+
+def test_axes_differences_and_downloads(opened: Callable[..., Any], root: Path) -> None:
+    page = opened()
+    choose(page, "grpo-seed0", "other")
+    lines_of(page, "success/all", 2)
+    page.select_option("#axis", "time")
+    seconds = "document.querySelector('figure[data-key=\"success/all\"] .plot').dataset.range?.split(',')[1] > 1000"
+    until(page, seconds, "an axis of seconds")
+    page.select_option("#axis", "tokens")  # of which the runs tell nothing
+    until(page, "document.querySelector('#axis-told').textContent.startsWith('2 runs not drawn')")
+    page.select_option("#axis", "step")
+    ids = page.evaluate("import('./data.js').then(({ data }) => data.runs.map((run) => [run.name, run.id]))")
+    page.evaluate(f"import('./table.js').then(({{ setBase }}) => setBase('{dict(ids)['other']}'))")
+    page.get_by_label("less other").check()
+    lines_of(page, "success/all", 1)
+    figure = page.locator('figure[data-key="success/all"]')
+    found: dict[str, str] = {}
+    for form in ("SVG", "PNG", "CSV"):
+        figure.locator("details.download").evaluate("(menu) => { menu.open = true; }")
+        with page.expect_download() as download:
+            figure.get_by_role("button", name=form, exact=True).click()
+        found[form] = Path(download.value.path()).read_bytes().decode("latin-1")
+    assert ElementTree.fromstring(found["SVG"]).tag == "{http://www.w3.org/2000/svg}svg"
+    assert "success/all, less other" in found["SVG"]
+    assert found["PNG"].startswith("\x89PNG")
+    rows = list(csv.DictReader(found["CSV"].splitlines()))
+    logs = [map(json.loads, (root / name / "metrics.jsonl").open()) for name in ("grpo-seed0", "other")]
+    values = [{row["step"]: row["success/all"] for row in log if "success/all" in row} for log in logs]
+    assert [int(row["step"]) for row in rows] == list(range(40))  # where both have a value
+    assert [float(row["value"]) for row in rows] == pytest.approx(
+        [values[0][n] - values[1][n] for n in range(40)], abs=1e-5
+    )
+
+
+def test_every_line_has_a_dash_of_its_own_beside_its_colour(opened: Callable[..., Any]) -> None:
+    page = opened()
+    styles = page.evaluate("""async () => {
+      const { colourOf, dashOf } = await import('./colours.js');
+      return [...Array(64).keys()].map((slot) => [colourOf(slot), dashOf(slot).join(' ')]); }""")
+    assert len({dash for _, dash in styles[:8]}) == 8
+    assert len({tuple(style) for style in styles}) == 64
 
 
 def open_list(page: Any, count: int) -> None:

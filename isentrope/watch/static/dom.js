@@ -47,6 +47,18 @@ export async function ask(question, parameters = {}) {
   return data;
 }
 
+// Hands a file to the browser; `content` is text or a blob.
+export function save(name, type, content) {
+  const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type: `${type};charset=utf-8` }));
+  const link = h("a", { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
+export const fileName = (text) => text.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[-.]+|[-.]+$/g, "") || "plot";
+
 // The tip beside the pointer: a title and rows of [class, text, colour].
 export function showTip(x, y, title, rows) {
   const tip = byId("tip");
