@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from isentrope.charts.text import safe
 from isentrope.runs.origin import Start, starts_of
 
 STARTED = "How it was run"  # the section's title
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def started(about: Mapping[str, Any]) -> str:
@@ -19,13 +21,13 @@ def started(about: Mapping[str, Any]) -> str:
     first, *later = starts
     body = _start(first, None)
     if later:
-        body += "".join(f"<h4>Resumed {safe(one.at)}</h4>{_start(one, first)}" for one in later)
+        body += "".join(f"<h4>Resumed {safe(_when(one))}</h4>{_start(one, first)}" for one in later)
     return f'<div class="card started">{body}</div>'
 
 
 def _start(start: Start, first: Start | None) -> str:
     """`first`: what the run began with; of a later start only what is new is told."""
-    rows = {"started": start.at} if first is None else {}
+    rows = {"started": _when(start)} if first is None else {}
     if first is None or start.machine != first.machine:
         rows["machine"] = start.machine_words
     if first is None or start.versions != first.versions:
@@ -33,3 +35,8 @@ def _start(start: Start, first: Start | None) -> str:
     told = "".join(f"<div><dt>{name}</dt><dd>{safe(value)}</dd></div>" for name, value in rows.items() if value)
     command = f"<pre>{safe(start.command)}</pre>" if start.command else ""
     return command + (f'<dl class="facts-row">{told}</dl>' if told else "")
+
+
+def _when(start: Start) -> str:
+    """`2026-11-19 04:12 UTC`; a time that is not written as ours is left as it is."""
+    return f"{start.at[:10]} {start.at[11:16]} UTC" if _TIME.fullmatch(start.at) else start.at

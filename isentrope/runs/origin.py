@@ -125,14 +125,16 @@ def command_line(argv: Sequence[str], environment: Mapping[str, str] | None = No
     ours = program.stem == "isentrope" or (program.name == "__main__.py" and program.parent.name == "isentrope")
     if not ours:
         return f"from Python ({program.name})"
-    told = shlex.join(["isentrope", *_without_secrets(argv[1:], os.environ if environment is None else environment)])
+    words = _without_secrets(argv[1:], os.environ if environment is None else environment)
+    told = " ".join(["isentrope", *map(_quoted, words)])
     return told if len(told) <= _MOST_LETTERS else told[: _MOST_LETTERS - 1] + "…"
 
 
 def _without_secrets(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     named = [text for name, text in environment.items() if _SECRET_VARIABLE.search(name)]
     secrets = sorted((text for text in named if len(text) >= _LEAST_SECRET), key=len, reverse=True)
-    home = environment.get("HOME", "").rstrip("/")
+    path = environment.get("HOME", "").rstrip("/")
+    home = re.compile(rf"(?<![\w./-]){re.escape(path)}(?![^/])") if path else None
     kept: list[str] = []
     for number, argument in enumerate(arguments):
         if number and _SECRET_OPTION.search(arguments[number - 1]) and not argument.startswith("--"):
@@ -145,7 +147,10 @@ def _without_secrets(arguments: Sequence[str], environment: Mapping[str, str]) -
         argument = _KEY_LIKE.sub(_HIDDEN, _USER_IN_URL.sub(_HIDDEN, argument))
         for pattern in (_URL_PARAMETER, _BEARER):
             argument = pattern.sub(lambda match: match[1] + _HIDDEN, argument)
-        if home and (argument == home or home + "/" in argument):
-            argument = argument.replace(home, "~")
-        kept.append(argument)
+        kept.append(home.sub("~", argument) if home else argument)
     return kept
+
+
+def _quoted(word: str) -> str:
+    """For a shell, which knows the home folder only outside of quotes."""
+    return f"~/{shlex.quote(word[2:])}" if word[:2] == "~/" and word[2:] else shlex.quote(word)

@@ -66,6 +66,7 @@ class StudyRun:
     start: str = ""  # fingerprint of the weights that it began from
     machine: str = ""  # that it was begun on, and the versions there, in words; empty: not recorded
     versions: str = ""
+    command: str = ""  # that began it; not kept in the compact form, since it names places of that machine
 
     @property
     def name(self) -> str:
@@ -171,6 +172,7 @@ def recorded(told: Mapping[str, Any]) -> dict[str, Any]:
     texts = {name: str(told.get(name) or "")[:most] for name, most in words.items()}
     if starts := starts_of(told):  # of a run folder
         texts |= {"machine": starts[0].machine_words[:400], "versions": starts[0].version_words[:400]}
+        texts["command"] = starts[0].command
     return {**texts, "parameters": parameters if isinstance(parameters, int) and 0 <= parameters < 10**15 else 0}
 
 

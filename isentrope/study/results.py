@@ -189,7 +189,7 @@ def _pictured(title: str, note: str, drawn: str) -> str:
 
 
 def _machines(data: StudyData) -> str:
-    """On what, when and by which versions, as far as the runs recorded it."""
+    """On what, when, by which versions and commands, as far as the runs recorded it."""
     runs = [run for run in (*data.warmups.values(), *data.runs) if run.begun]
     dates = sorted(run.begun[:10] for run in runs)
     told = {"begun": dates[0] if dates[:1] == dates[-1:] else f"{dates[0]} to {dates[-1]}"} if dates else {}
@@ -201,7 +201,8 @@ def _machines(data: StudyData) -> str:
         ]
         told |= {name: "; ".join(words)} if words else {}
     rows = "".join(f"<div><dt>{name}</dt><dd>{safe(value)}</dd></div>" for name, value in told.items())
-    return f'<div class="card started"><dl class="facts-row">{rows}</dl></div>' if rows else ""
+    commands = [f"<h4>{safe(run.name)}</h4><pre>{safe(run.command)}</pre>" for run in runs if run.command][:1]
+    return f'<div class="card started"><dl class="facts-row">{rows}</dl>{"".join(commands)}</div>' if rows else ""
 
 
 def _card(table: StudyTable) -> str:

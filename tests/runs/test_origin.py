@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,9 @@ def test_a_command_can_be_typed_again() -> None:
     line = told("train", "demo", "--out", "runs/a b", "--set", "learn.lr=2e-4", "--set", "learn.micro_tokens=4096")
     assert line == "isentrope train demo --out 'runs/a b' --set learn.lr=2e-4 --set learn.micro_tokens=4096"
     assert told("eval", "--set", "engine.key_env=MY_KEY") == "isentrope eval --set engine.key_env=MY_KEY"
-    assert told("train", "/home/ada/x.toml", "/home/adam/y") == "isentrope train '~/x.toml' /home/adam/y"
+    paths = ("/home/ada/x.toml", "/home/ada/x y", "/home/adam/y", "/disk/home/ada/z", "--out=/home/ada/z", "/home/ada")
+    assert shlex.split(told("train", *paths)) == ["isentrope", "train", "~/x.toml", "~/x y", *paths[2:4], "--out=~/z", "~"]
+    assert told("train", *paths[:2]) == "isentrope train ~/x.toml ~/'x y'"  # in quotes it would not be the home folder
 
 
 @pytest.mark.parametrize(

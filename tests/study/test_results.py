@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import lzma
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,7 @@ def test_machine_and_versions_are_shown_and_kept(tmp_path: Path) -> None:
     data = made(tmp_path / "runs")
     assert "How it was run" not in render(data, "html")
     start = {"machine": {"processor": "Z80 <b>", "cores": "2"}, "versions": {"isentrope": "9.9", "torch": "9.8"}}
+    start |= {"command": "isentrope train --out /home/<i>ada</i>/grpo"}
     about = {"kind": "train", "begun": "2026-01-02T03:04:05Z", "version": "9.9", "starts": [start]}
     for seed in range(3):
         (run_folder(tmp_path / "runs", "grpo", seed) / "run.json").write_text(json.dumps(about))
@@ -232,3 +234,6 @@ def test_machine_and_versions_are_shown_and_kept(tmp_path: Path) -> None:
         page = render(one, "html")
         assert "Z80 &lt;b&gt;, 2 cores" in page
         assert "isentrope 9.9, torch 9.8" in page
+    # the command names places of that machine: it stays there
+    assert "isentrope train --out /home/&lt;i&gt;ada&lt;/i&gt;/grpo" in render(data, "html")
+    assert b"/home/" not in lzma.open(tmp_path / "compact" / "runs.jsonl.xz").read()

@@ -98,11 +98,21 @@ function card(key, meta, picked) {
   return element;
 }
 
-// The plot as a file, as it is shown.
+// The plot as a file, as it is shown. The menu closes when something is chosen, or done elsewhere.
 function downloads(card) {
-  const forms = Object.entries(FORMS).map(([form, write]) => h("button", { class: "plain", title: `Download as ${form}`, on: { click: () => { if (card()?.plot.plot) write(card()); } } }, form));
-  return h("details", { class: "download" }, h("summary", { title: "Download this plot", "aria-label": "Download this plot" }, "⤓"), h("span", {}, forms));
+  const sign = h("summary", { title: "Download this plot", "aria-label": "Download this plot" }, "⤓");
+  const close = () => { menu.open = false; sign.focus(); };
+  const forms = Object.entries(FORMS).map(([form, write]) => h("button", { class: "plain", title: `Download as ${form}`, on: { click: () => { if (card()?.plot.plot) write(card()); close(); } } }, form));
+  const menu = h("details", { class: "download", on: {
+    focusout: (event) => { if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false; },
+    keydown: (event) => { if (event.key === "Escape" && menu.open) { close(); event.stopPropagation(); } },
+  } }, sign, h("span", {}, forms));
+  return menu;
 }
+
+addEventListener("pointerdown", (event) => {
+  for (const menu of document.querySelectorAll(".download[open]")) if (!menu.contains(event.target)) menu.open = false;
+});
 
 function draw(card) {
   if (!card.seen) { delete card.plot.box.dataset.range; return; } // drawn when it comes near the screen
@@ -191,6 +201,7 @@ function showControls() {
   find("reset").disabled = !state.zoom;
   find("axis").value = state.axis;
   find("zoom-unit").textContent = { step: "Steps", tokens: "Tokens", episodes: "Episodes", time: "Seconds" }[state.axis];
+  find("zoom-unit").parentElement.classList.toggle("wide", state.axis !== "step");
   const base = runById(state.base);
   find("less").checked = state.less && Boolean(base);
   find("less").disabled = !base;

@@ -20,7 +20,7 @@ export const FORMS = {
 export function csvText(plot) {
   const other = state.axis === "step" ? [] : [axis().title === "time" ? "seconds" : axis().title];
   const rows = [["run", "metric", "step", ...other, "value", "low", "high"]];
-  for (const line of plot.laid.lines) {
+  for (const line of plot.numbers()) {
     const [lows, highs] = ends(plot, line);
     line.steps.forEach((step, at) => {
       if (line.y[at] === null || line.y[at] === undefined) return;
@@ -67,7 +67,7 @@ const svgText = (plot) => onPaper(() => new XMLSerializer().serializeToString(pi
 
 function picture(plot) {
   const u = plot.plot;
-  const lines = plot.laid.lines;
+  const { lines, series, columns } = plot.layOut(); // anew: on the screen its colours may be the dark ones
   const height = TOP + HEIGHT + 46 + ROW * lines.length;
   const root = element("svg", { viewBox: `0 0 ${WIDTH} ${height}`, width: WIDTH, height, "font-family": FONT, "font-size": 12 });
   root.append(element("title", {}, plot.meta.shown), element("rect", { width: WIDTH, height, fill: styleOf("card") }));
@@ -80,7 +80,7 @@ function picture(plot) {
   const clip = element("clipPath", { id: "frame" });
   clip.append(element("rect", { x: LEFT - 5, y: TOP - 5, width: box.width + 10, height: box.height + 10 })); // whole marks at the ends
   const inside = element("g", { "clip-path": "url(#frame)", fill: "none", "stroke-linecap": "round", "stroke-linejoin": "round" });
-  inside.append(...plot.laid.series.flatMap((series, column) => curve(plot, series, column, x, y)), ...whiskers(plot, x, y));
+  inside.append(...series.flatMap((one, at) => curve(one, columns[0], columns[at], x, y)), ...whiskers(plot, lines, x, y));
   root.append(clip, inside, ...lines.flatMap((line, row) => legend(line, TOP + HEIGHT + 52 + ROW * row)));
   return root;
 }
@@ -108,13 +108,12 @@ function shades(plot, x, box) {
     const right = Math.min(LEFT + box.width, x(last));
     const width = Math.max(0, right - left);
     const shade = element("rect", { x: fixed(left), y: TOP, width: fixed(width), height: box.height, fill: styleOf(SHADES[name][0]), "fill-opacity": SHADES[name][1] });
-    return width > 70 ? [shade, element("text", { x: fixed(left + 6), y: TOP + box.height - 7, "font-size": 11, fill: styleOf("soft") }, name)] : shade;
+    return width > 6.2 * name.length + 10 ? [shade, element("text", { x: fixed(left + 6), y: TOP + box.height - 7, "font-size": 11, fill: styleOf("soft") }, name)] : shade;
   });
 }
 
-function curve(plot, series, column, x, y) {
-  if (!column || !series.width) return [];
-  const [steps, values] = [plot.plot.data[0], plot.plot.data[column]];
+function curve(series, steps, values, x, y) {
+  if (!series.width) return []; // the axis, or the end of an interval
   const points = steps.map((step, at) => [step, values[at]]).filter(([, value]) => value !== null && value !== undefined);
   const [stroke, opacity] = plain(series.stroke);
   const parts = [element("path", { d: path(points, x, y), stroke, "stroke-opacity": opacity, "stroke-width": series.width, "stroke-dasharray": (series.dash || []).join(" ") || "none" })];
@@ -130,8 +129,8 @@ function curve(plot, series, column, x, y) {
   return parts;
 }
 
-function whiskers(plot, x, y) {
-  return plot.laid.lines.flatMap((line) => {
+function whiskers(plot, lines, x, y) {
+  return lines.flatMap((line) => {
     const [lows, highs] = line.seeds ? [] : plot.ends(line);
     if (!lows || !highs) return [];
     return line.steps.flatMap((step, at) => {

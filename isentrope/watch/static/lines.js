@@ -22,8 +22,9 @@ export function heatNotes(key) {
 // The baseline whose curve is taken off the others, if that is wanted.
 export const subtracted = () => (state.less && state.base ? runById(state.base) || null : null);
 
-// What is drawn: {name, slot, steps, x, y, low, high, seeds}; low, high and seeds of means alone.
-export function linesOf(key, percent) {
+// What is drawn: {name, slot, steps, x, y, low, high, seeds}; low, high and seeds of means alone. `smooth` is the weight
+// with which runs are smoothed before their mean is taken; runs by themselves are as measured.
+export function linesOf(key, percent, smooth = state.smooth) {
   const base = subtracted();
   const under = base ? baseline(key, base) : null;
   const lines = [];
@@ -34,7 +35,8 @@ export function linesOf(key, percent) {
     const y = under ? found.y.map((value, at) => less(value, under.get(found.x[at]))) : found.y;
     lines.push({ name, slot: slotOf(run.id), group: run.group, id: run.id, steps: found.x, y });
   }
-  const drawn = state.seeds === "each" ? lines.map(placed).filter(Boolean) : means(lines, key, percent && !base);
+  const weight = isEval(key) ? 0 : smooth; // evaluations are few and have intervals of their own
+  const drawn = state.seeds === "each" ? lines.map(placed).filter(Boolean) : means(lines, percent && !base, weight);
   return drawn.filter((line) => line.y.some((value) => value !== null && value !== undefined));
 }
 
@@ -56,13 +58,12 @@ function placed(line) {
 }
 
 // The mean at each step; on another axis it stands at the mean of its runs' places.
-function means(lines, key, percent) {
+function means(lines, percent, weight) {
   const groups = new Map();
   for (const line of lines) groups.set(line.group, [...(groups.get(line.group) || []), line]);
   return [...groups.values()].map((members) => {
     if (members.length === 1) return placed(members[0]);
     const [steps, ...columns] = aligned(members.map((line) => ({ x: line.steps, y: line.y })));
-    const weight = isEval(key) ? 0 : state.smooth; // evaluations are few and have intervals of their own
     const { mean, low, high } = band(columns.map((column) => smoothed(column, weight)), state.seeds, percent);
     const name = `${members[0].name} and ${members.length - 1} more seed${members.length > 2 ? "s" : ""}`;
     const x = middle(members, columns, steps);

@@ -69,7 +69,7 @@ export class Plot {
   }
 
   update() {
-    const laid = laidOut(this.key, this.meta.unit === "share");
+    const laid = this.layOut();
     this.box.dataset.lines = laid.lines.length;
     const shape = JSON.stringify([
       laid.series.map((one) => [one.stroke, one.dash, one.width, one.points?.show]), laid.bands, state.log, styleOf("ink"), state.axis,
@@ -91,7 +91,12 @@ export class Plot {
     this.zoom();
   }
 
-  // For a file of it: the ends of a run's intervals, the phases shown, and what its title ends with.
+  // For a file of it: what is drawn in the colours of now, its lines without smoothing, the ends of a run's intervals,
+  // the phases shown, and what its title ends with.
+  layOut() { return laidOut(this.key, this.meta.unit === "share"); }
+
+  numbers() { return linesOf(this.key, this.meta.unit === "share", 0); }
+
   ends(line) {
     const [low, high] = line.id ? endsOf(line, this.key) : [];
     return [low, high];

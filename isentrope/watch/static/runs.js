@@ -2,7 +2,7 @@
 
 import { lineMark, onScheme } from "./colours.js";
 import { chosenRuns, data, shownSlot, slotOf } from "./data.js";
-import { ago, byId, h, many, share } from "./dom.js";
+import { ago, breakable, byId, h, many, share } from "./dom.js";
 import { go, on, state, tell } from "./state.js";
 
 let search = "";
@@ -73,7 +73,7 @@ function line(run, isChosen, sameGroup) {
   return h("li", { class: isChosen ? "chosen" : "" }, h("label", { title: run.path },
     box,
     isChosen ? lineMark(shownSlot(run)) : h("span", { class: "mark" }),
-    h("span", { class: "name" }, run.name),
+    h("span", { class: "name" }, breakable(run.name)),
     h("span", { class: "facts" },
       h("span", { class: `status ${run.status}`, title: run.age === null ? "" : `last written ${ago(run.age)}` }, run.status), facts),
     progress === null ? null : bar,

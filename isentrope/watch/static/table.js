@@ -3,7 +3,7 @@
 import { lineMark, onScheme } from "./colours.js";
 import { columnsOf, fits, isFixed, order, settingOf } from "./columns.js";
 import { chosenRuns, data, runById, shownSlot } from "./data.js";
-import { ask, h, later, many, save, share } from "./dom.js";
+import { ask, breakable, h, later, many, save, share } from "./dom.js";
 import { cell } from "./download.js";
 import { MOST_LETTERS, loadNotes, saveNotes, setNote } from "./notes.js";
 import { choose, pageLinks, toggle } from "./runs.js";
@@ -39,11 +39,12 @@ function tools() {
   const names = h("datalist", { id: "column-names" });
   const column = h("input", { id: "table-column", list: "column-names", placeholder: "Add a column: a setting, a metric", "aria-label": "Add a column", autocomplete: "off",
     on: { change: (event) => { addColumn(event.target); } } });
-  const told = (text) => { root?.querySelector("#notes-told").replaceChildren(text); };
   return h("div", { class: "controls" }, where, h("label", {}, "Group by", group), column, names,
     h("button", { on: { click: () => save("runs.csv", "text/csv", csvText()) } }, "Table as CSV"),
-    h("span", { class: "together" }, "Notes", h("button", { on: { click: saveNotes } }, "save"), h("button", { on: { click: () => loadNotes(told) } }, "load"), h("span", { id: "notes-told", class: "soft", role: "status" })));
+    h("span", { class: "together" }, "Notes", h("button", { on: { click: saveNotes } }, "save"), h("button", { on: { click: () => loadNotes(tellNotes) } }, "load"), h("span", { id: "notes-told", class: "soft", role: "status" })));
 }
+
+const tellNotes = (text) => { root?.querySelector("#notes-told").replaceChildren(text); };
 
 function addColumn(field) {
   const key = field.value.trim();
@@ -165,7 +166,7 @@ function line(run, all) {
   const isBase = run.id === state.base;
   const pin = h("button", { class: "pin", "aria-pressed": String(isBase), title: isBase ? "No longer the baseline" : "Make it the baseline", "aria-label": `Baseline: ${run.name}`, data: { focus: `pin ${run.id}` },
     on: { click: () => setBase(isBase ? "" : run.id) } }, isBase ? "★" : "☆");
-  const name = h("th", { scope: "row", title: run.path }, h("span", { class: "named" }, pin, chosen ? lineMark(shownSlot(run)) : null, h("span", {}, run.name)));
+  const name = h("th", { scope: "row", title: run.path }, h("span", { class: "named" }, pin, chosen ? lineMark(shownSlot(run)) : null, h("span", {}, breakable(run.name))));
   return h("tr", { class: isBase ? "base" : "", data: { run: run.id } }, h("td", {}, h("label", { class: "target" }, box)), name, all.map((one) => entry(run, one)));
 }
 
@@ -194,9 +195,12 @@ function entry(run, column) {
     simple ? h("button", { class: "value", title: `Only runs with ${column.key}=${value}`, on: { click: filter } }, text) : text);
 }
 
+// Kept while it is written: a tab may be closed in the middle.
 function noteField(run, text) {
+  const keep = (value) => { if (!setNote(run, value)) tellNotes("This browser does not keep notes: save them to a file."); };
+  const soon = later(keep, 500);
   const field = h("textarea", { rows: 1, maxlength: MOST_LETTERS, "aria-label": `Note on ${run.name}`, placeholder: "…", data: { focus: `note ${run.id}` },
-    on: { change: () => { if (!setNote(run, field.value)) root.querySelector("#notes-told").textContent = "This browser does not keep notes: save them to a file."; }, blur: later(fill, 0) } });
+    on: { input: () => soon(field.value), change: () => keep(field.value), blur: later(fill, 0) } });
   field.value = text;
   return field;
 }
