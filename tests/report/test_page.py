@@ -297,5 +297,6 @@ def test_a_page_says_how_the_run_was_started_and_older_folders_have_no_such_part
         assert "isentrope train" in page.text
         assert "<script>alert(1)</script>" in page.text  # as text
         assert "Z80" in page.text
+        assert "2026-01-02 03:04 UTC" in page.text
         assert "Resumed 2026-01-03" in page.text
         assert "2 cores" in page.text

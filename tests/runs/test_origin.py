@@ -22,7 +22,15 @@ def test_a_command_can_be_typed_again() -> None:
     assert line == "isentrope train demo --out 'runs/a b' --set learn.lr=2e-4 --set learn.micro_tokens=4096"
     assert told("eval", "--set", "engine.key_env=MY_KEY") == "isentrope eval --set engine.key_env=MY_KEY"
     paths = ("/home/ada/x.toml", "/home/ada/x y", "/home/adam/y", "/disk/home/ada/z", "--out=/home/ada/z", "/home/ada")
-    assert shlex.split(told("train", *paths)) == ["isentrope", "train", "~/x.toml", "~/x y", *paths[2:4], "--out=~/z", "~"]
+    assert shlex.split(told("train", *paths)) == [
+        "isentrope",
+        "train",
+        "~/x.toml",
+        "~/x y",
+        *paths[2:4],
+        "--out=~/z",
+        "~",
+    ]
     assert told("train", *paths[:2]) == "isentrope train ~/x.toml ~/'x y'"  # in quotes it would not be the home folder
 
 
