@@ -131,6 +131,9 @@ def test_pages_are_made_on_demand_in_an_origin_without_rights(address: str, ids:
     assert b"<script>alert(1)" not in body
     assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
     assert send(address, f"/{kind}/..%2Fsecret.txt")[0] == 404
+    status, headers, body = send(address, f"/{kind}/0123456789ab")
+    assert (status, headers["content-type"]) == (404, "text/plain; charset=utf-8")
+    assert body.startswith(b"there is no such run")
     assert send(address, f"/{kind}/{ids['plain']}", "POST")[0] == 405
     assert send(address, f"/{kind}/{ids['plain']}", Host="evil.example")[0] == 421
 
