@@ -300,3 +300,17 @@ def test_a_page_says_how_the_run_was_started_and_older_folders_have_no_such_part
         assert "2026-01-02 03:04 UTC" in page.text
         assert "Resumed 2026-01-03" in page.text
         assert "2 cores" in page.text
+
+
+def test_the_most_memory_is_told_of_the_gpu_where_one_was_used(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", steps=3, warmup=False)
+    log = run / "timings.jsonl"
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    assert "GiB" not in write_report(run).read_text()
+    for key, told in (("memory/peak", "main memory, at most"), ("memory/gpu", "of the GPU, at most")):
+        for number, record in enumerate(records):
+            record[key] = 3.04 - number  # the first is the largest
+        log.write_text("".join(json.dumps(record) + "\n" for record in records))
+        page = Tags(write_report(run).read_text())
+        assert "3.0 GiB" in page.text
+        assert told in page.text
