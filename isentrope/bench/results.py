@@ -12,13 +12,12 @@ import json
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
 from isentrope.core.errors import RunError, writing
-from isentrope.core.process import usable_cores
+from isentrope.core.process import processor, usable_cores
 
 
 @dataclass(frozen=True)
@@ -73,18 +72,11 @@ def machine() -> str:
 
     parts = [torch.cuda.get_device_name()] if torch.cuda.is_available() else []
     parts += [
-        f"{usable_cores()} cores ({_processor()})",
+        f"{usable_cores()} cores ({processor()})",
         f"torch {torch.__version__}",
         f"Python {platform.python_version()}",
     ]
     return ", ".join(parts)
-
-
-def _processor() -> str:
-    with suppress(OSError, StopIteration):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return platform.machine()
 
 
 def finish(name: str, rows: Sequence[Row], json_file: Path | None = None) -> Result:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from isentrope.charts.axes import LETTER, Scale, nice_ticks
 from isentrope.charts.style import PALETTE
-from isentrope.charts.svg import document
+from isentrope.charts.svg import document, element
 from isentrope.charts.text import safe, signed
 
 REACH = 25.0  # what lies farther out is an arrow at the edge, or the others would be a heap
@@ -30,16 +30,28 @@ class Row:
 
 def forest_file(title: str, note: str, x_name: str, rows: Sequence[Row]) -> str:
     """As an SVG file."""
+    inside, height = _drawn(rows, x_name)
+    head = f'<text class="h" x="14" y="24">{safe(title)}</text><text x="14" y="44">{safe(note)}</text>'
+    return document(f'<g class="chart">{head}{inside}</g>', _WIDTH, height, title, _INCHES, _style())
+
+
+def forest_in_page(title: str, x_name: str, rows: Sequence[Row]) -> str:
+    """Without title and note, which a page has beside it."""
+    inside, height = _drawn(rows, x_name)
+    drawn = element(inside, _WIDTH, height - _HEAD + 24, title, top=_HEAD - 24)
+    return f'<div class="forest">{drawn}</div>'
+
+
+def _drawn(rows: Sequence[Row], x_name: str) -> tuple[str, int]:
+    """Axis and rows, and the height down to their end."""
     left = 24 + 0.9 * LETTER * max(len(row.name) for row in rows)
     within = [x for row in rows for x in (row.value, row.low, row.high) if abs(x) <= REACH]
     ticks = nice_ticks(min([*within, -1.0]), max([*within, 1.0]), 6, least=1.0)
     scale = Scale(ticks[0], ticks[-1], left, _WIDTH - _RIGHT)
     bottom = _HEAD + _ROW * len(rows)
     drawn = [_row(row, scale, _HEAD + _ROW * (number + 0.5), left) for number, row in enumerate(rows)]
-    head = f'<text class="h" x="14" y="24">{safe(title)}</text><text x="14" y="44">{safe(note)}</text>'
-    head += f'<text class="tick" x="{_WIDTH - 14}" y="{_HEAD - 10}" text-anchor="end">points [95 %], pairs</text>'
-    inside = f'<g class="chart">{head}{_grid(ticks, scale, bottom, x_name)}{"".join(drawn)}</g>'
-    return document(inside, _WIDTH, bottom + _FOOT, title, _INCHES, _style())
+    head = f'<text class="tick" x="{_WIDTH - 14}" y="{_HEAD - 10}" text-anchor="end">points [95 %], pairs</text>'
+    return f"{head}{_grid(ticks, scale, bottom, x_name)}{''.join(drawn)}", bottom + _FOOT
 
 
 def _grid(ticks: Sequence[float], scale: Scale, bottom: int, x_name: str) -> str:

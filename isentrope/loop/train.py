@@ -12,6 +12,7 @@ from typing import Any
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import IsentropeError
 from isentrope.core.method import Method
+from isentrope.core.process import memory_metrics
 from isentrope.learning.learner import Learner, Update
 from isentrope.loop.checks import look_at_rollout
 from isentrope.loop.evaluate import evaluate
@@ -124,7 +125,7 @@ class _Loop:
         read = rollout.learnt if metrics["update/count"] else []
         self.clock.split("update", update.seconds)
         timings = speed_metrics(rollout.seconds, self.clock.seconds, rollout.episodes, read) | measured.timings
-        return replace(measured, metrics=metrics, timings=timings | self.crowd.look(step))
+        return replace(measured, metrics=metrics, timings=timings | self.crowd.look(step) | memory_metrics())
 
     def evaluate(self, step: int) -> dict[str, float]:
         ends = step in (0, self.config.run.steps)

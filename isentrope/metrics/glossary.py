@@ -198,6 +198,8 @@ the clock
   rollout_seconds/host | seconds | Of the rollout: prompts, parsing and records, the engine idle.
   rollout_seconds/tasks_idle | seconds | Of the engine's time: no task was played, all waited for it.
   cores/waited | seconds/s | Threads of this process, ready to run, waited for a core so long (Linux).
+  memory/peak | GiB | Most main memory that the run's process has held so far (Linux).
+  memory/gpu | GiB | Most GPU memory that torch has held for the run so far.
   tokens_per_second/{stage} | tokens/s | Tokens that the stage {stage} worked through per second.
 """
 

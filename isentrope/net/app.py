@@ -77,7 +77,8 @@ class Guarded:
         error: Callable[[Refusal], Any] = lambda refusal: {"error": refusal.message},
         failed: str = "the server failed", headers: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`error` makes the body of a refusal, data or text; `headers` are those of every answer."""
+        """`error` makes the body of a refusal, data or text; `headers` are those of every answer that does
+        not have them of its own."""
         self._app, self._door, self._limits, self._error, self._failed = app, door, limits, error, failed
         self._headers = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
 
@@ -99,7 +100,9 @@ class Guarded:
             if message["type"] == "http.response.start":
                 begun = True
                 if self._headers:
-                    message["headers"] = [*message.get("headers", []), *self._headers]
+                    own = list(message.get("headers", []))  # of a page with a policy of its own
+                    named = {name.lower() for name, _ in own}
+                    message["headers"] = [*own, *(one for one in self._headers if one[0] not in named)]
             await send(message)
 
         try:

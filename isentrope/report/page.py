@@ -12,6 +12,7 @@ from isentrope.report.episodes import choose, legend, render
 from isentrope.report.figures import draw, drift_chart, seconds_of, splits_of, success_chart, time_chart
 from isentrope.report.plots import DRIFT, IMITATION, SECTIONS
 from isentrope.report.shell import alarm_list, card, document, figure, nav, phase_key, section
+from isentrope.report.started import STARTED, started
 from isentrope.report.story import Story, open_run, story_of
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import Run
@@ -49,9 +50,12 @@ def page(run: Run, warmup: Run | None) -> str:
         parts.append('<p class="note">Nothing has been measured yet. Write the report again in a while.</p>')
     episodes = _episodes(run)
     parts += [section("Episodes", episodes)] if episodes else []
+    begin = started(run.about)
+    parts += [section(STARTED, begin)] if begin else []
     settings = f"<summary>config.toml</summary><pre>{safe(run.config_text)}</pre>"
     parts += [section("Settings", f'<details class="card settings">{settings}</details>')] if run.config_text else []
     titles = [title for title, body in sections.items() if body] + (["Episodes"] if episodes else [])
+    titles += [STARTED] if begin else []
     top = nav(titles) + _header(run) + _numbers(run, warmup) + _what_happened(run, story)
     return document(run.name, top + "".join(parts), _FOOT)
 
@@ -109,7 +113,17 @@ def _numbers(run: Run, warmup: Run | None) -> str:
         cards.append(card("Steps" if planned else "Updates", f"{done:,}", f"of {safe(planned)}" if planned else ""))
     if seconds := seconds_of(run):
         cards.append(card("Time", duration(seconds), f"{duration(seconds / max(len(training), 1))} a step"))
+    if memory := _most_memory(run):
+        cards.append(card("Memory", f"{memory[0]:.{1 if memory[0] < 100 else 0}f} GiB", memory[1]))
     return f'<div class="numbers">{"".join(cards)}</div>' if any(cards) else ""
+
+
+def _most_memory(run: Run) -> tuple[float, str] | None:
+    """The most that was held, and where: on the GPU if one was used."""
+    for key, words in (("memory/gpu", "of the GPU, at most"), ("memory/peak", "main memory, at most")):
+        if held := [value for record in run.timings if isinstance(value := record.get(key), float) and 0 < value < 1e6]:
+            return max(held), words
+    return None
 
 
 def _success_card(run: Run, warmup: Run | None) -> str:

@@ -30,15 +30,20 @@ _MOST_TEXT = 600
 
 def document(title: str, body: str, foot: str) -> str:
     style, script = style_sheet(), page_script()
-    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; base-uri 'none'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}; form-action \'none\'">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy()}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{safe(title)} · Isentrope</title><style>{style}</style></head>\n"
         f'<body>{body}<footer>{foot}</footer><div id="tip" hidden>'
         f"</div><script>{script}</script></body></html>\n"
     )
+
+
+def policy() -> str:
+    """What a page may load and run: its own script and style, told by their hash, and nothing else."""
+    hashes = f"style-src {_hash(style_sheet())}; script-src {_hash(page_script())}"
+    return f"default-src 'none'; {hashes}; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -115,8 +115,8 @@ class Run:
         """The kind of the records that its learning leaves."""
         return "train" if self.kind == "train" else "sft"
 
-    def warmup(self) -> Run | None:
-        """The warm-up that the run's policy came from, if its numbers can be found.
+    def warmup(self, allowed: Callable[[Path], bool] = lambda path: True) -> Run | None:
+        """The warm-up that the run's policy came from, if its numbers can be found. `allowed`: where it may lie.
 
         It is `RUN/warmup`, or the run folder that `policy.model` names, taken from here or from beside the run.
         """
@@ -126,8 +126,8 @@ class Run:
             places += [Path(model), self.path / model, self.path.parent / model]
         for place in places:
             try:
-                there = (place / METRICS).is_file() and place.resolve() != self.path.resolve()
-            except OSError:  # a name of a model that cannot be a path
+                there = allowed(place) and (place / METRICS).is_file() and place.resolve() != self.path.resolve()
+            except (OSError, ValueError):  # a name of a model that cannot be a path
                 there = False
             if there:
                 return Run.open(place)

@@ -1,7 +1,8 @@
 """The names of everything in a run folder.
 
 config.toml                        the settings, all written out
-run.json                           which command made the folder, when, by which version, from which weights
+run.json                           which command made the folder, when, by which version, from which weights; of each
+                                   start the command line, the machine and versions
 run.lock                           held while the run lasts; its process
 metrics.jsonl  timings.jsonl       the numbers of each step, and what the clock said
 events.jsonl                       alarms, changes of phase, methods switched on, the error that stopped the run

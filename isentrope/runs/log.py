@@ -27,7 +27,7 @@ from isentrope.runs.layout import EVENTS, METRICS, TIMINGS
 Record = dict[str, Any]
 
 KINDS = ("train", "eval", "sft")
-CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/")  # how keys of timings.jsonl begin
+CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/", "cores/", "memory/")  # how keys of timings.jsonl begin
 NOT_NUMBERS = ("step", "kind", "nonfinite")  # keys of a record that are no metrics
 _END_BYTES = 65536  # that `last_records` reads, several records
 _LOOK_BYTES = 64 << 20  # of one look; the rest comes with the next ones

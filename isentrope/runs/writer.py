@@ -36,6 +36,7 @@ from isentrope.runs.layout import (
 )
 from isentrope.runs.lock import hold
 from isentrope.runs.log import append_record, last_records, mend_end, read_records
+from isentrope.runs.origin import start_entry, with_start
 
 Completion = Callable[[RunConfig], RunConfig]
 
@@ -100,6 +101,7 @@ class RunFolder:
                 self._must_be_empty()
             self._write_about({"kind": self.kind, "begun": _now(), "version": __version__})
             write_atomically(recorded, config_to_toml(complete(config)).encode())
+        self._write_about(with_start(read_about(self.path) or {"kind": self.kind}, start_entry(_now())))
         for name in (EPISODES, CHECKPOINTS):
             with writing(self.path / name):
                 (self.path / name).mkdir(exist_ok=True)

@@ -19,7 +19,11 @@ from isentrope.study.read import DONE, StudyData
 
 TITLE = "The same change on several baselines"
 PICTURE = "changes.svg"
-NOTE = "points of success (Succ.) against the baseline, small: pairs of seeds; over all: 95 % interval over baselines"
+NOTE = (
+    "points of success (Succ.) against the baseline, small: pairs of seeds; over all: 95 % interval over baselines; "
+    "framed or bold: the 95 % interval leaves zero out"
+)
+LEAST_PAIRS = 3  # for an interval over seeds
 LEAST_BASELINES = 3  # for an interval over them
 
 
@@ -31,6 +35,11 @@ class Entry:
     @property
     def mean(self) -> float:
         return sum(self.by_seed.values()) / len(self.by_seed)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval over pairs leaves zero out."""
+        return len(self.by_seed) >= LEAST_PAIRS and bool(bootstrap(list(self.by_seed.values())).sign)
 
 
 @dataclass(frozen=True)
@@ -102,5 +111,6 @@ def as_table(grid: Grid) -> Table:
         if overall.interval is not None:
             told += f" [{signed(100 * overall.interval.low)}, {signed(100 * overall.interval.high)}]"
         cells = {name: (100 * entry.mean, len(entry.by_seed)) for name, entry in change.entries.items()}
-        rows.append(Row(change.name, cells, told, bool(overall.sign)))
+        clear = [name for name, entry in change.entries.items() if entry.is_clear]
+        rows.append(Row(change.name, cells, told, bool(overall.sign), clear))
     return Table(TITLE, NOTE, grid.baselines, rows)

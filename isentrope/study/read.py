@@ -32,6 +32,7 @@ from isentrope.runs.curves import curve
 from isentrope.runs.folder import Run, leaves
 from isentrope.runs.layout import CHECKPOINTS, checkpoint_name
 from isentrope.runs.log import CLOCK, Record
+from isentrope.runs.origin import starts_of
 from isentrope.study.cells import Cell
 from isentrope.study.plan import PLAN, WARMUP, Study, plan_from_json, plan_to_json, read_note, run_folder
 
@@ -63,6 +64,9 @@ class StudyRun:
     version: str = ""  # of the package that began it
     parameters: int = 0  # of the policy; 0: not recorded
     start: str = ""  # fingerprint of the weights that it began from
+    machine: str = ""  # that it was begun on, and the versions there, in words; empty: not recorded
+    versions: str = ""
+    command: str = ""  # that began it; not kept in the compact form, since it names places of that machine
 
     @property
     def name(self) -> str:
@@ -164,8 +168,11 @@ def _study_run(path: Path, cell: str, tags: Mapping[str, str], seed: int) -> Stu
 def recorded(told: Mapping[str, Any]) -> dict[str, Any]:
     """What run.json says of a run's beginning; a run that is older than an entry does not have it."""
     parameters = told.get("parameters", 0)
-    words = {"begun": 20, "version": 40, "start": 64}
+    words = {"begun": 20, "version": 40, "start": 64, "machine": 400, "versions": 400}
     texts = {name: str(told.get(name) or "")[:most] for name, most in words.items()}
+    if starts := starts_of(told):  # of a run folder
+        texts |= {"machine": starts[0].machine_words[:400], "versions": starts[0].version_words[:400]}
+        texts["command"] = starts[0].command
     return {**texts, "parameters": parameters if isinstance(parameters, int) and 0 <= parameters < 10**15 else 0}
 
 
@@ -242,6 +249,7 @@ def _of_run(run: StudyRun) -> dict[str, Any]:
     told: dict[str, Any] = {"cell": run.cell, "tags": dict(run.tags), "seed": run.seed, "status": run.status}
     told |= {"reason": run.reason, "config": dict(run.config), "events": list(run.events)}
     told |= {"begun": run.begun, "version": run.version, "parameters": run.parameters, "start": run.start}
+    told |= {name: text for name, text in (("machine", run.machine), ("versions", run.versions)) if text}
     for name in _LOGS:
         rows: Sequence[Record] = getattr(run, name)
         keys = sorted({key for row in rows for key in row})

@@ -13,9 +13,10 @@ from isentrope.core.errors import RunError
 from isentrope.metrics.glossary import entry_of, sentence
 from isentrope.metrics.temperature import entropy_temperature
 from isentrope.runs.lock import held_locks
-from isentrope.runs.log import CLOCK
 from isentrope.watch.episodes import Found, Tokens, Wanted, actions_of, first_difference, row_of, search, view
+from isentrope.watch.pace import AXIS, MEANINGS
 from isentrope.watch.runs import EpisodeFile, Indexes, Run, Runs, file_of, files_of
+from isentrope.watch.table import column_of, last_values, settings_table
 
 PHASES = ("descent", "eruption", "subsidence")
 _TEXT_LETTERS = 1000
@@ -107,7 +108,8 @@ class Answers:
     def keys(self) -> dict[str, Any]:
         """Every metric that some run has: its meaning and unit."""
         with self._runs.lock:
-            keys = sorted({key for run in self._runs.all() for key in (*run.columns.keys, *run.clock.keys)})
+            every = {key for run in self._runs.all() for key in (*run.columns.keys, *run.clock.keys)}
+        keys = sorted(key for key in every if not key.startswith(AXIS))
         return {"keys": [_meaning(key) for key in keys]}
 
     def series(self, wants: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:
@@ -138,6 +140,16 @@ class Answers:
                      for key, value in run.config.items()}
             for run in self._named(names)
         }  # fmt: skip
+
+    def table(self) -> dict[str, Any]:
+        """The settings of all runs, as far as they differ."""
+        with self._runs.lock:
+            return settings_table(self._runs.all())
+
+    def last(self, keys: Sequence[str]) -> dict[str, Any]:
+        """The last value of some metrics, of all runs."""
+        with self._runs.lock:
+            return {"last": last_values(self._runs.all(), keys)}
 
     def episodes(self, names: Sequence[str], wanted: Wanted, place: str) -> dict[str, Any]:
         """A page of the list of episodes."""
@@ -196,6 +208,8 @@ def _run_row(run: Run, status: str, now: float) -> dict[str, Any]:
         "keys": len(run.columns.keys) + len(run.clock.keys),
         "success": evals[measured[-1]] if measured else run.columns.last("success/all"),
         "success_of": visible(measured[-1].split("/")[1]) if measured else "",
+        "per_hour": run.pace.per_hour, "tokens_per_second": run.clock.last("tokens_per_second/rollout"),
+        "memory": run.clock.last("memory/gpu") or run.clock.last("memory/peak"), "seconds": run.pace.seconds,
         "age": max(0, round(now - run.written)) if run.written else None, "problems": run.problems(),
         "entropy_note": visible(entropy_temperature(run.config) or ""),
     }  # fmt: skip
@@ -206,7 +220,7 @@ def _series(run: Run, window: Sequence[int], keys: Sequence[str]) -> dict[str, A
     steps: dict[tuple[int, ...], int] = {}
     values: dict[str, tuple[int, list[float | None]]] = {}
     for key in keys:
-        column = run.clock if key.startswith(CLOCK) else run.columns
+        column = column_of(run, key)
         since, until = window[:2] if column is run.columns else window[2:]
         x, y = column.between(key, since, until)
         if x:
@@ -215,6 +229,9 @@ def _series(run: Run, window: Sequence[int], keys: Sequence[str]) -> dict[str, A
 
 
 def _meaning(key: str) -> dict[str, str]:
+    if key in MEANINGS:
+        unit, text = MEANINGS[key]
+        return {"key": key, "shown": key, "text": text, "unit": unit}
     try:
         return {"key": key, "shown": visible(key), "text": visible(sentence(key)), "unit": entry_of(key).unit}
     except KeyError:  # written by another version

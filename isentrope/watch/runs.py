@@ -33,6 +33,7 @@ from isentrope.runs.folder import about_or_nothing, kind_of, leaves, read_config
 from isentrope.runs.layout import CONFIG, EVENTS, MARKS, METRICS, NOT_RUNS, TIMINGS
 from isentrope.runs.lock import Locks, is_alive
 from isentrope.runs.log import Columns, Tail
+from isentrope.watch.pace import Pace
 
 pa: Any = pyarrow  # it comes without type information
 
@@ -50,7 +51,7 @@ class Run:
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, name
         self.id = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
-        self.columns, self.clock = Columns(), Columns()
+        self.columns, self.clock, self.pace = Columns(), Columns(), Pace()
         self.events: list[dict[str, Any]] = []
         self.phases, self.phased = PhaseDetector(), 0  # fed so many rows of `columns`, when somebody asks
         self.begun = 0  # grows when what was read before no longer holds
@@ -61,18 +62,22 @@ class Run:
         self._logs = (Tail(path / METRICS), Tail(path / TIMINGS), Tail(path / EVENTS))
 
     def refresh(self) -> None:
+        self._read_config()
         metrics, timings, events = (log.new_records() for log in self._logs)
         if metrics[0] or timings[0] or events[0]:
             self.begun += 1
         if metrics[0]:
             self.columns, self.phases, self.phased = Columns(), PhaseDetector(), 0
-        self.clock = Columns() if timings[0] else self.clock
+            self.pace.forget_metrics()
+        if timings[0]:
+            self.clock = Columns()
+            self.pace.forget_clock()
         self.events = [] if events[0] else self.events
-        for columns, (_, records) in ((self.columns, metrics), (self.clock, timings)):
-            for record in records:
-                columns.add(record)
+        for record in metrics[1]:
+            self.columns.add(self.pace.measured(record, self.config))
+        for record in timings[1]:
+            self.clock.add(self.pace.timed(record))
         self.events = (self.events + events[1])[-_MOST_EVENTS:]
-        self._read_config()
 
     def _read_config(self) -> None:
         path = self.path / CONFIG

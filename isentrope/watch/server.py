@@ -24,10 +24,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
 from isentrope.charts.style import palette
+from isentrope.charts.text import visible
 from isentrope.core.errors import RunError
 from isentrope.net.app import Guarded, Refusal, headers_of
 from isentrope.net.server import Limits, Server
 from isentrope.watch.answers import Answers, Wanted, wanted_from
+from isentrope.watch.pages import Pages, page_policy
 from isentrope.watch.runs import Runs
 
 STATIC = Path(__file__).parent / "static"
@@ -41,7 +43,8 @@ _HEADERS = {
 
 
 def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
-    answers = Answers(Runs(places))
+    runs = Runs(places)
+    answers, pages = Answers(runs), Pages(runs)
 
     def names(query: QueryParams) -> list[str]:
         return [part for part in query.get("runs", "").split(",") if part]
@@ -66,6 +69,8 @@ def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
         "keys": lambda query: answers.keys(),
         "series": lambda query: answers.series(names(query), query.getlist("key")),
         "events": lambda query: answers.events(names(query)),
+        "table": lambda query: answers.table(),
+        "last": lambda query: answers.last(query.getlist("key")),
         "configs": lambda query: answers.configs(names(query)),
         "episodes": lambda query: answers.episodes(*search(query)),
         "count": lambda query: answers.count(*search(query)),
@@ -74,6 +79,8 @@ def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
     }
     routes = [Route(f"/api/{name}", _answering(ask), methods=["GET"]) for name, ask in questions.items()]
     routes.append(Route("/palette.css", colours, methods=["GET"]))
+    for kind, make in (("report", pages.report), ("doctor", pages.doctor)):
+        routes.append(Route(f"/{kind}/{{run}}", _paging(make), methods=["GET"]))
     app = Starlette(routes=[*routes, Mount("/", StaticFiles(directory=STATIC, html=True))])
     return Guarded(app, _Names(host), Limits(), error=lambda refusal: refusal.message, headers=_HEADERS)
 
@@ -88,6 +95,17 @@ def _answering(ask: Callable[[QueryParams], Any]) -> Callable[[Request], Respons
             status, data = 404, {"error": str(error)}
         body = json.dumps(data, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
         return Response(body, status, media_type="application/json")
+
+    return answer
+
+
+def _paging(make: Callable[[str], bytes]) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        try:
+            body = make(str(request.path_params["run"]))
+        except RunError as error:
+            return Response(visible(str(error)), 404, media_type="text/plain")
+        return Response(body, media_type="text/html", headers={"Content-Security-Policy": page_policy()})
 
     return answer
 

@@ -181,6 +181,10 @@ def test_a_run_folder_holds_what_was_recorded(model: Path, tmp_path: Path) -> No
     record = json.loads((tmp_path / "a/run.json").read_text())
     assert record.pop("begun").endswith("Z")  # when, which rules of claims may be older or younger than
     assert record.pop("start")  # what of: tests/loop/test_start.py
+    assert len(record.pop("starts")) == 1  # how: tests/runs/test_origin.py
+    clock = [json.loads(line) for line in (tmp_path / "a/timings.jsonl").read_text().splitlines()]
+    if Path("/proc/self/status").exists():
+        assert 0.05 < clock[1]["memory/peak"] <= clock[2]["memory/peak"] < 1000  # GiB; the first line is an evaluation
     declared = {metric.key: [metric.unit, metric.meaning] for metric in Aem.metrics}
     assert record == {"kind": "train", "version": __version__, "parameters": PARAMETERS, "metrics": declared}
     # a folder of an earlier version, without the options, is still taken up

@@ -16,6 +16,7 @@ import pytest
 
 from isentrope.charts.svg import picture
 from isentrope.metrics.log import record_of
+from isentrope.report import diagnosis
 from isentrope.report.figures import success_chart
 from isentrope.report.page import write_report
 from isentrope.report.story import Story
@@ -279,3 +280,38 @@ def test_the_critic_has_a_heading_of_its_own(tmp_path: Path) -> None:
     record = record_of(1, {"critic/loss": 1.0, "critic/explained": 0.5, "gigpo/shared": 0.5}, "train")
     page = write_run(tmp_path / "a", "train", [record])
     assert re.findall(r'<section id="(\w+)">', page)[:2] == ["algorithm", "critic"]
+
+
+def test_a_page_says_how_the_run_was_started_and_older_folders_have_no_such_part(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", steps=12, warmup=False)
+    assert "How it was run" not in write_report(run).read_text()
+    first = {"at": "2026-01-02T03:04:05Z", "command": f"isentrope train {HOSTILE}", "machine": {"processor": "Z80"}}
+    later = {
+        "at": "2026-01-03",
+        "command": "isentrope train --resume",
+        "machine": {"cores": "2"},
+        "versions": {"x": "1"},
+    }
+    (run / "run.json").write_text(json.dumps({"kind": "train", "starts": [first, later]}))
+    for text in (write_report(run).read_text(), diagnosis.page(Run.open(run))):
+        page = Tags(text)
+        assert "isentrope train" in page.text
+        assert "<script>alert(1)</script>" in page.text  # as text
+        assert "Z80" in page.text
+        assert "2026-01-02 03:04 UTC" in page.text
+        assert "Resumed 2026-01-03" in page.text
+        assert "2 cores" in page.text
+
+
+def test_the_most_memory_is_told_of_the_gpu_where_one_was_used(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", steps=3, warmup=False)
+    log = run / "timings.jsonl"
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    assert "GiB" not in write_report(run).read_text()
+    for key, told in (("memory/peak", "main memory, at most"), ("memory/gpu", "of the GPU, at most")):
+        for number, record in enumerate(records):
+            record[key] = 3.04 - number  # the first is the largest
+        log.write_text("".join(json.dumps(record) + "\n" for record in records))
+        page = Tags(write_report(run).read_text())
+        assert "3.0 GiB" in page.text
+        assert told in page.text

@@ -165,6 +165,24 @@ def test_what_raises_success_and_what_lowers_it_have_different_colours(tmp_path:
     assert int(strong_down[1:3], 16) > int(strong_down[5:], 16)
 
 
+def test_a_cell_whose_interval_leaves_zero_out_is_framed(tmp_path: Path) -> None:
+    """Three pairs that agree; three around zero; two that agree, which are too few for an interval."""
+    apart = {"grpo": (0.1, 0.1, 0.1), "ppo": (-0.1, 0.1, 0.0), "dapo": (0.1, 0.1)}
+    make_study(tmp_path, [*map(bare, ALGORITHMS), *(changed(f"{name}-x", name, method="x") for name in ALGORITHMS)])
+    for name, points in apart.items():
+        for seed, more in enumerate(points):
+            whole_run(tmp_path, name, seed, 0.5)
+            whole_run(tmp_path, f"{name}-x", seed, 0.5 + more)
+    svg = ElementTree.fromstring(grid_file(as_table(grid_of(read_study(tmp_path)))))
+    rects = list(svg.iter("{http://www.w3.org/2000/svg}rect"))[1:]
+    assert [rect.get("stroke") is not None for rect in rects] == [True, False, False]
+    width, size = (float(part) for part in (svg.get("viewBox") or "").split()[2:])
+    lines = [text for text in svg.iter("{http://www.w3.org/2000/svg}text") if text.get("x") == "14"]
+    assert len(lines) > 2  # the title, then the note in lines that are not cut
+    assert all(6.4 * len(line.text or "") <= width for line in lines)
+    assert all(float(line.get("y") or 0) < size for line in lines)
+
+
 def test_hostile_tags_stay_text(tmp_path: Path) -> None:
     """Names of cells are checked where a plan is read; tags may be anything."""
     evil = "<script>alert(1)</script>|$"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import lzma
 from pathlib import Path
 
 import pytest
@@ -198,3 +200,40 @@ def test_runs_of_different_lengths_are_told(tmp_path: Path) -> None:
         whole_run(tmp_path, name, 0, 0.5, steps)
     told = [note for note in notes(read_study(tmp_path)) if "another length" in note]
     assert told == ["c is compared with runs of another length: 20 steps, a 10."]
+
+
+def test_the_page_begins_with_its_picture_and_marks_what_leaves_zero_out(tmp_path: Path) -> None:
+    """epo − grpo is 0.1, 0.2 and 0.3: its interval reaches below zero. The same with 0.2 three times does not."""
+    page = render(made(tmp_path / "wide"), "html")
+    assert page.index('class="chart"') < page.index("How to read the tables") < page.index("<table")
+    assert "epo − grpo" in page
+    assert 'class="open"' in page
+    assert "▲" not in page
+    make_study(tmp_path / "clear", [cell("grpo", (0, 1, 2)), cell("epo", (0, 1, 2), "grpo")], PLAN)
+    for seed, last in enumerate((0.4, 0.6, 0.5)):
+        whole_run(tmp_path / "clear", "grpo", seed, last)
+        whole_run(tmp_path / "clear", "epo", seed, last + 0.2)
+    page = render(read_study(tmp_path / "clear"), "html")
+    assert 'class="apart"' in page
+    assert '<b class="clear">▲\u00a0+20.0 <span class="ends">[20.0, 20.0]</span></b>' in page
+
+
+def test_machine_and_versions_are_shown_and_kept(tmp_path: Path) -> None:
+    data = made(tmp_path / "runs")
+    assert "How it was run" not in render(data, "html")
+    start = {"machine": {"processor": "Z80 <b>", "cores": "2"}, "versions": {"isentrope": "9.9", "torch": "9.8"}}
+    start |= {"command": "isentrope train --out /home/<i>ada</i>/grpo"}
+    about = {"kind": "train", "begun": "2026-01-02T03:04:05Z", "version": "9.9", "starts": [start]}
+    for seed in range(3):
+        (run_folder(tmp_path / "runs", "grpo", seed) / "run.json").write_text(json.dumps(about))
+    data = read_study(tmp_path / "runs")
+    write_compact(data, tmp_path / "compact")
+    again = read_study(tmp_path / "compact")
+    assert again.cell("grpo")[0].machine == data.cell("grpo")[0].machine == "Z80 <b>, 2 cores"
+    for one in (data, again):
+        page = render(one, "html")
+        assert "Z80 &lt;b&gt;, 2 cores" in page
+        assert "isentrope 9.9, torch 9.8" in page
+    # the command names places of that machine: it stays there
+    assert "isentrope train --out /home/&lt;i&gt;ada&lt;/i&gt;/grpo" in render(data, "html")
+    assert b"/home/" not in lzma.decompress((tmp_path / "compact" / "runs.jsonl.xz").read_bytes())

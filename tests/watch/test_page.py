@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -277,6 +280,174 @@ def test_settings_that_differ(opened: Callable[..., Any]) -> None:
     assert "task.world" in page.locator("#settings").inner_text()
 
 
+def cells(page: Any, name: str) -> list[str]:
+    return page.locator("#table tr[data-run]", has_text=name).locator("td, th").all_inner_texts()
+
+
+def names(page: Any) -> list[str]:
+    return [text.split("\n")[-1] for text in page.locator("#table tbody th[scope=row]").all_inner_texts()]
+
+
+def test_the_table_is_sorted_grouped_filtered_and_compared(opened: Callable[..., Any]) -> None:
+    page = opened()
+    lines_of(page, "success/all", 4)
+    page.keyboard.press("4")
+    until(page, "document.querySelectorAll('#table tr[data-run]').length == 5")
+    until(page, "document.querySelector('#table').textContent.includes('learn.lr')", "the settings")
+    page.get_by_role("button", name="learn.lr", exact=True).click()
+    assert names(page)[-2:] == ["other", "begun"]  # the largest rate, and the run without settings after all
+    page.fill("#table-where", "learn.lr>1e-5")
+    until(page, "document.querySelectorAll('#table tr[data-run]').length == 1")
+    page.fill("#table-where", "grpo-seed run.seed!=2")
+    until(page, "document.querySelectorAll('#table tr[data-run]').length == 2")
+    page.fill("#table-where", "")
+    page.select_option("#table-group", "learn.lr")
+    until(page, "document.querySelectorAll('#table tr.group').length == 3")
+    assert "learn.lr = 1e-06 · 3 runs · mean success" in page.locator("#table tr.group").first.inner_text()
+    page.get_by_label("Baseline: grpo-seed0").click()
+    until(page, "document.querySelectorAll('#table td.odd').length > 0")
+    assert any(text.startswith("≠") and "3e-05" in text for text in cells(page, "other"))
+    success = next(text for text in cells(page, "grpo-seed1") if "%" in text)
+    assert success.split("\n")[1][0] in "+−±"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def open_table(page: Any, count: int) -> None:
+    until(page, "document.querySelectorAll('#run-list li').length > 0")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("4")
+    until(page, f"document.querySelectorAll('#table tr[data-run]').length == {count}")
+
+
+def test_notes_stay_in_the_browser_and_are_text(opened: Callable[..., Any]) -> None:
+    page = opened()
+    open_table(page, 5)
+    note = page.get_by_label("Note on other")
+    note.fill("<img src=x onerror=alert(1)> look again")
+    until(page, "localStorage.length == 1", "kept while it is written")
+    page.reload()
+    until(page, "document.querySelectorAll('#table tr[data-run]').length == 5")
+    assert note.input_value() == "<img src=x onerror=alert(1)> look again"
+    page.fill("#table-where", "look again")
+    until(page, "document.querySelectorAll('#table tr[data-run]').length == 1")
+    assert page.locator("#table img").count() == 0
+    note.fill(" ")
+    page.keyboard.press("Escape")
+    until(page, "localStorage.getItem('isentrope.notes') == '{}'", "an empty note is none")
+
+
+def test_notes_of_a_file_are_taken_as_far_as_they_are_notes(opened: Callable[..., Any], tmp_path: Path) -> None:
+    page = opened()
+    open_table(page, 5)
+    ids = dict(page.evaluate("import('./data.js').then(({ data }) => data.runs.map((run) => [run.name, run.id]))"))
+    page.get_by_label("Note on begun").fill("mine")
+    page.keyboard.press("Escape")
+    some = {ids["other"]: {"run": 3, "text": "<script>alert(1)</script>" + "W" * 5000}, "__proto__": {"text": "x"}}
+    some |= {"../../x": {"text": "x"}, ids["grpo-seed0"]: {"text": ["x"]}, ids["grpo-seed1"]: None}
+    told = page.locator("#notes-told")
+    for content, expected in ((json.dumps(some), "1 read."), ("[1", "holds no notes"), ('"x"', "0 read.")):
+        (tmp_path / "notes.json").write_text(content)
+        with page.expect_file_chooser() as chooser:
+            page.get_by_role("button", name="load").click()
+        chooser.value.set_files(tmp_path / "notes.json")
+        until(page, f"document.querySelector('#notes-told').textContent.includes({json.dumps(expected)})")
+    assert told.inner_text() == "0 read."
+    kept = json.loads(page.evaluate("localStorage.getItem('isentrope.notes')"))
+    assert set(kept) == {ids["begun"], ids["other"]}
+    assert len(kept[ids["other"]]["text"]) == 2000  # letters
+    assert page.get_by_label("Note on begun").input_value() == "mine"
+    with page.expect_download() as download:
+        page.get_by_role("button", name="save").click()
+    assert json.loads(Path(download.value.path()).read_text()) == kept
+
+
+def test_the_server_keeps_no_note(opened: Callable[..., Any], root: Path) -> None:
+    """What is typed goes into no request, and the run folders stay as they are."""
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    page = opened()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(f"{request.method} {request.url} {request.post_data}"))
+    open_table(page, 5)
+    page.get_by_label("Note on other").fill("quite private")
+    page.keyboard.press("Tab")
+    until(page, "import('./data.js').then(({ refresh }) => refresh()).then(() => true)")
+    assert asked
+    assert all(one.startswith("GET ") and "private" not in one for one in asked)
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+
+
+def plot_of(page: Any, key: str) -> Any:
+    return page.locator(f'figure[data-key="{key}"]')
+
+
+def saved(figure: Any, form: str) -> tuple[str, str]:
+    """A plot as a file, by the keyboard: its name and its bytes."""
+    page, menu = figure.page, figure.locator("details.download")
+    menu.locator("summary").press("Enter")
+    with page.expect_download() as download:
+        menu.get_by_role("button", name=form, exact=True).press("Enter")
+    until(page, "!document.querySelector('.download[open]')", "the menu closed")
+    return download.value.suggested_filename, Path(download.value.path()).read_bytes().decode("latin-1")
+
+
+def test_axes_differences_and_downloads(opened: Callable[..., Any], root: Path) -> None:
+    page = opened()
+    choose(page, "grpo-seed0", "other")
+    lines_of(page, "success/all", 2)
+    page.select_option("#axis", "time")
+    seconds = "document.querySelector('figure[data-key=\"success/all\"] .plot').dataset.range?.split(',')[1] > 1000"
+    until(page, seconds, "an axis of seconds")
+    page.select_option("#axis", "tokens")  # of which the runs tell nothing
+    until(page, "document.querySelector('#axis-told').textContent.startsWith('2 runs not drawn')")
+    page.select_option("#axis", "step")
+    ids = page.evaluate("import('./data.js').then(({ data }) => data.runs.map((run) => [run.name, run.id]))")
+    page.evaluate(f"import('./table.js').then(({{ setBase }}) => setBase('{dict(ids)['other']}'))")
+    page.get_by_label("less other").check()
+    lines_of(page, "success/all", 1)
+    found: dict[str, str] = {}
+    for form in ("SVG", "PNG", "CSV"):
+        name, found[form] = saved(plot_of(page, "success/all"), form)
+        assert name == f"success-all.{form.lower()}"
+    assert ElementTree.fromstring(found["SVG"]).tag == "{http://www.w3.org/2000/svg}svg"
+    assert "success/all, less other" in found["SVG"]
+    assert found["PNG"].startswith("\x89PNG")
+    rows = list(csv.DictReader(found["CSV"].splitlines()))
+    logs = [map(json.loads, (root / name / "metrics.jsonl").open()) for name in ("grpo-seed0", "other")]
+    values = [{row["step"]: row["success/all"] for row in log if "success/all" in row} for log in logs]
+    assert [int(row["step"]) for row in rows] == list(range(40))  # where both have a value
+    assert [float(row["value"]) for row in rows] == pytest.approx(
+        [values[0][n] - values[1][n] for n in range(40)], abs=1e-5
+    )
+
+
+def test_a_file_of_a_plot_is_for_paper_and_its_numbers_are_as_measured(opened: Callable[..., Any], root: Path) -> None:
+    """The same file from a dark screen; means over seeds are those of the logs, though the curves are smoothed."""
+    files: list[tuple[str, str]] = []
+    for scheme in ("light", "dark"):
+        page = opened(scheme=scheme)
+        choose(page, "grpo-seed0", "grpo-seed1", "grpo-seed2")
+        page.select_option("#seeds", "range")
+        page.keyboard.press("]")
+        lines_of(page, "entropy/token", 1)
+        files.append((saved(plot_of(page, "entropy/token"), "SVG")[1], saved(plot_of(page, "entropy/token"), "CSV")[1]))
+    assert files[0] == files[1]
+    rows = list(csv.DictReader(files[0][1].splitlines()))
+    logs = [map(json.loads, (root / f"grpo-seed{seed}" / "metrics.jsonl").open()) for seed in range(3)]
+    curves = [{row["step"]: row["entropy/token"] for row in log if "entropy/token" in row} for log in logs]
+    for name, of in (("value", lambda values: sum(values) / 3), ("low", min), ("high", max)):
+        expected = [of([curve[step] for curve in curves]) for step in range(100)]
+        assert [float(row[name]) for row in rows] == pytest.approx(expected, abs=1e-5)
+
+
+def test_every_line_has_a_dash_of_its_own_beside_its_colour(opened: Callable[..., Any]) -> None:
+    page = opened()
+    styles = page.evaluate("""async () => {
+      const { colourOf, dashOf } = await import('./colours.js');
+      return [...Array(64).keys()].map((slot) => [colourOf(slot), dashOf(slot).join(' ')]); }""")
+    assert len({dash for _, dash in styles[:8]}) == 8
+    assert len({tuple(style) for style in styles}) == 64
+
+
 def open_list(page: Any, count: int) -> None:
     until(page, "document.querySelectorAll('#run-list li').length > 0")
     page.keyboard.press("3")
@@ -380,6 +551,52 @@ def test_hostile_text_stays_text(opened: Callable[..., Any], tmp_path: Path, wid
         assert "⟨U+001B⟩[31m" in shown
         assert page.evaluate(fits) <= width
         assert page.locator("main img, main script, main svg, main style").count() == 0
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_hostile_names_and_settings_in_the_table_and_in_files(
+    opened: Callable[..., Any], tmp_path: Path, width: int
+) -> None:
+    """In the table, and in what is downloaded: names of files, cells of spreadsheets, XML."""
+    evil = '=HYPERLINK("x") <img src=x onerror=alert(9)>'
+    make_watched(tmp_path / evil, steps=12, text=HOSTILE)
+    make_watched(tmp_path / "plain", steps=12, seed=1)
+    with serving(tmp_path) as where:
+        page = opened(where, width)
+        lines_of(page, "success/all", 2)
+        key = next(
+            one for one in page.evaluate("import('./data.js').then(({ data }) => data.keys.map((meta) => meta.key))")
+            if "<script>" in one
+        )  # fmt: skip
+        page.evaluate("(key) => import('./state.js').then(({ go }) => go({ pins: [key] }))", key)
+        until(page, "document.querySelector('figure .plot[data-lines=\"1\"] canvas')", "the hostile metric's plot")
+        for form in ("SVG", "CSV", "PNG"):
+            name, content = saved(page.locator("figure").first, form)
+            assert re.fullmatch(rf"success-[A-Za-z0-9._-]{{1,100}}\.{form.lower()}", name)
+            if form == "SVG":
+                tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(content).iter()}
+                assert tags <= {"svg", "title", "rect", "text", "path", "g", "circle", "clipPath"}
+                assert "=HYPERLINK" in content
+            if form == "CSV":
+                rows = list(csv.reader(content.splitlines()))
+                assert {row[0] for row in rows[1:]} == {f"'{evil}"}  # text, no formula
+                assert len({len(row) for row in rows}) == 1
+        open_table(page, 2)
+        page.select_option("#table-group", "policy.model")
+        page.fill("#table-column", "policy.model")
+        page.locator("#table-column").blur()
+        page.get_by_label(f"Baseline: {evil}").click()
+        until(page, "document.querySelectorAll('#table td.odd').length > 0")
+        shown = page.locator("#table").inner_text()
+        assert evil in shown
+        assert "<script>alert(1)</script>" in shown
+        assert "⟨U+202E⟩" in shown
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Table as CSV").click()
+        rows = list(csv.reader(Path(download.value.path()).read_text().splitlines()))
+        assert [row[0] for row in rows] == ["run", f"'{evil}", "plain"]
+        assert page.locator("main img, main script, main svg, main style").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_dark_and_light(opened: Callable[..., Any]) -> None:

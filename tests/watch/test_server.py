@@ -21,6 +21,7 @@ from isentrope.core.errors import ConfigError
 from isentrope.watch.answers import Answers, wanted_from
 from isentrope.watch.runs import Runs
 from isentrope.watch.server import STATIC, open_server
+from tests.builders.run_folders import make_run, make_warmup
 from tests.report.test_page import HOSTILE
 from tests.watch.make_runs import make_watched
 from tests.watch.serving import ask, serving
@@ -98,6 +99,58 @@ def test_text_that_hides_or_turns_is_written_out(address: str, ids: dict[str, st
         assert not re.search("[\u202e\u2028\x00\x1b]", text)
 
 
+def test_the_table_of_runs(address: str, ids: dict[str, str]) -> None:
+    table = ask(address, "table")
+    assert table["alike"]["learn.algorithm"] == "grpo"
+    assert "policy.model" in table["differing"]  # the hostile one's has markup in it
+    place = table["differing"].index("policy.model")
+    assert table["runs"][ids["plain"]][place] == "pocket"
+    assert "⟨U+202E⟩" in table["runs"][ids["hostile"]][place]
+    assert table["left_out"] == 0
+    last = ask(address, "last", key=["success/all", "none", "rate/steps_per_hour"])["last"][ids["plain"]]
+    assert 0 <= last[0] <= 1
+    assert last[1] is None
+    assert last[2] > 0
+    keys = {entry["key"]: entry for entry in ask(address, "keys")["keys"]}
+    assert keys["rate/steps_per_hour"]["unit"] == "steps/h"
+    assert not any(key.startswith("axis/") for key in keys)
+    row = next(run for run in ask(address, "runs")["runs"] if run["name"] == "plain")
+    assert row["seconds"] > 20 * 30
+    assert 50 < row["per_hour"] < 120
+
+
+@pytest.mark.parametrize("kind", ["report", "doctor"])
+def test_pages_are_made_on_demand_in_an_origin_without_rights(address: str, ids: dict[str, str], kind: str) -> None:
+    status, headers, body = send(address, f"/{kind}/{ids['hostile']}")
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert policy.endswith("frame-ancestors 'none'; sandbox allow-scripts")
+    assert "self" not in policy  # one header, and not the live page's
+    assert b"hostile" in body
+    assert b"<script>alert(1)" not in body
+    assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
+    assert send(address, f"/{kind}/..%2Fsecret.txt")[0] == 404
+    status, headers, body = send(address, f"/{kind}/0123456789ab")
+    assert (status, headers["content-type"]) == (404, "text/plain; charset=utf-8")
+    assert body.startswith(b"there is no such run")
+    assert send(address, f"/{kind}/{ids['plain']}", "POST")[0] == 405
+    assert send(address, f"/{kind}/{ids['plain']}", Host="evil.example")[0] == 421
+
+
+def test_a_report_shows_a_warmup_only_from_the_watched_folders(tmp_path: Path) -> None:
+    """A run's settings may name any folder of this machine."""
+    make_warmup(tmp_path / "private")
+    for name, model in (("inside", "warm"), ("outside", str(tmp_path / "private"))):
+        make_run(tmp_path / "runs" / name, 12, model=model, warmup=False)
+    make_warmup(tmp_path / "runs" / "warm")
+    with serving(tmp_path / "runs") as where:
+        ids = {run["name"]: run["id"] for run in ask(where, "runs")["runs"]}
+        told = {name: send(where, f"/report/{ids[name]}")[2] for name in ("inside", "outside")}
+    assert b"warm-up (imitation) steps" in told["inside"]
+    assert b"warm-up (imitation) steps" not in told["outside"]
+
+
 def test_every_answer_has_the_headers(address: str) -> None:
     for path in ("/", "/app.js", "/api/runs", "/nowhere", "/vendor/uPlot.min.css", "/api/episode?run=x"):
         _, headers, _ = send(address, path)
@@ -138,7 +191,7 @@ def test_no_path_leads_out(address: str, path: str) -> None:
     assert b"secret" not in body.replace(b"no such episode", b"")
 
 
-QUESTIONS = ("series", "events", "configs", "episodes", "count", "episode", "difference")
+QUESTIONS = ("series", "events", "table", "last", "configs", "episodes", "count", "episode", "difference")
 PARAMETERS = (
     "runs",
     "run",

@@ -6,18 +6,21 @@ import { byId, h, hideTip } from "./dom.js";
 import { leaveEpisodes, moveInList, showEpisodes } from "./episodes.js";
 import { showRuns } from "./runs.js";
 import { leaveSettings, showSettings } from "./settings.js";
+import { leaveTable, showTable } from "./table.js";
 import { go, on, readAddress, state, tell } from "./state.js";
 
 const VIEWS = {
   curves: ["Curves", showCurves, leaveCurves],
   settings: ["Settings", showSettings, leaveSettings],
   episodes: ["Episodes", showEpisodes, leaveEpisodes],
+  table: ["Table", showTable, leaveTable],
 };
 const KEYS = [
-  ["1 2 3", "curves, settings, episodes"], ["/", "search: runs, or episodes while reading them"], ["p", "add a plot"],
+  ["1 2 3 4", "curves, settings, episodes, table of runs"], ["/", "search: runs, episodes while reading them, the table"], ["p", "add a plot"],
   ["l", "log scale"], ["[ ]", "less, more smoothing"], ["0", "the whole run (also: double click a plot)"],
   ["j k", "next, previous episode of the list"], ["Esc", "back to the list"], ["?", "this list"],
 ];
+const SEARCH = { episodes: "episode-search", table: "table-where" };
 let shown = "";
 
 function showView() {
@@ -25,6 +28,7 @@ function showView() {
     hideTip();
     if (shown) VIEWS[shown][2]();
     shown = state.view;
+    byId("layout").dataset.view = shown;
     VIEWS[shown][1](byId("main"));
   }
   for (const link of document.querySelectorAll("#views button")) {
@@ -49,7 +53,8 @@ function press(event) {
     1: () => go({ view: "curves" }, true),
     2: () => go({ view: "settings" }, true),
     3: () => go({ view: "episodes" }, true),
-    "/": () => (byId(state.view === "episodes" ? "episode-search" : "run-search") || byId("run-search"))?.focus(),
+    4: () => go({ view: "table" }, true),
+    "/": () => (byId(SEARCH[state.view]) || byId("run-search"))?.focus(),
     p: () => byId("pick")?.focus(),
     l: () => go({ log: !state.log }),
     "[": () => go({ smooth: Math.max(0, Number((state.smooth - 0.1).toFixed(2))) }),

@@ -1,9 +1,12 @@
 // The view of curves: controls, alarms in words, and the plots by section.
 
 import { PHASES, lineMark, onScheme, phaseColour } from "./colours.js";
-import { chosenRuns, data, seriesOf, shownSlot, want } from "./data.js";
+import { chosenRuns, data, runById, seriesOf, shownSlot, want } from "./data.js";
 import { h, later, many } from "./dom.js";
-import { Plot, heatNotes, keysOf, phaseRun, tryThis } from "./plot.js";
+import { AXES, axis, axisKeys, furthest, place } from "./axis.js";
+import { FORMS } from "./download.js";
+import { heatNotes } from "./lines.js";
+import { Plot, keysOf, phaseRun, tryThis } from "./plot.js";
 import { go, on, state } from "./state.js";
 
 const SECTIONS = {
@@ -13,7 +16,7 @@ const SECTIONS = {
     "likelihood/valid", "likelihood/solved", "likelihood/failed"],
   Update: ["kl/k3", "kl/old", "clip/fraction", "grad_norm", "advantage/zero_groups", "loss/total", "mismatch/kl", "probe/interference/sum", "lr"],
   Imitation: ["sft/loss", "rft/solved"],
-  Time: ["seconds/rollout", "seconds/update", "tokens_per_second/rollout", "tokens_per_second/update"],
+  Time: ["rate/steps_per_hour", "tokens_per_second/rollout", "tokens_per_second/update", "seconds/rollout", "seconds/update", "memory/gpu", "memory/peak"],
 };
 const closed = new Set();
 const cards = new Map(); // key -> {card, plot, seen}
@@ -26,7 +29,7 @@ const watching = new IntersectionObserver((entries) => {
     const card = cards.get(entry.target.dataset.key);
     if (!card) continue;
     card.seen = entry.isIntersecting;
-    if (card.seen) { want(keysOf(card.plot.key)); draw(card); }
+    if (card.seen) { want([...keysOf(card.plot.key), ...axisKeys()]); draw(card); }
   }
 }, { rootMargin: "400px" });
 
@@ -70,7 +73,7 @@ function arrange() {
 
 function emptyText() {
   if (!data.loaded) return "Reading the runs …";
-  if (!data.runs.length) return `No runs yet in ${data.places.join(", ")}. A run appears here as soon as it begins: isentrope train recipes/demo.toml --out runs/first`;
+  if (!data.runs.length) return `No runs yet in ${data.places.join(", ")}. A run appears here as soon as it begins: isentrope train demo --out runs/first`;
   return "Nothing was measured in these runs yet. The first numbers appear after the first step.";
 }
 
@@ -86,13 +89,30 @@ function card(key, meta, picked) {
     on: { click: () => go({ pins: state.pins.filter((pin) => pin !== key) }) } }, "×");
   const unit = meta.unit && meta.unit !== "share" ? h("small", {}, meta.unit) : null;
   const note = h("p", { class: "meaning heat" });
+  const less = h("small", { class: "less" });
   const element = h("figure", { class: "card", data: { key } },
-    h("figcaption", {}, h("h3", {}, meta.shown, " ", unit), picked ? unpin : null), box, h("p", { class: "meaning" }, meta.text), note);
-  const made = { card: element, plot: new Plot(box, key, meta), note, seen: false };
+    h("figcaption", {}, h("h3", {}, meta.shown, " ", unit, less), h("span", { class: "tools" }, downloads(() => cards.get(key)), picked ? unpin : null)), box, h("p", { class: "meaning" }, meta.text), note);
+  const made = { card: element, plot: new Plot(box, key, meta), note, less, seen: false };
   cards.set(key, made);
   watching.observe(element);
   return element;
 }
+
+// The plot as a file, as it is shown. The menu closes when something is chosen, or done elsewhere.
+function downloads(card) {
+  const sign = h("summary", { title: "Download this plot", "aria-label": "Download this plot" }, "⤓");
+  const close = () => { menu.open = false; sign.focus(); };
+  const forms = Object.entries(FORMS).map(([form, write]) => h("button", { class: "plain", title: `Download as ${form}`, on: { click: () => { if (card()?.plot.plot) write(card()); close(); } } }, form));
+  const menu = h("details", { class: "download", on: {
+    focusout: (event) => { if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false; },
+    keydown: (event) => { if (event.key === "Escape" && menu.open) { close(); event.stopPropagation(); } },
+  } }, sign, h("span", {}, forms));
+  return menu;
+}
+
+addEventListener("pointerdown", (event) => {
+  for (const menu of document.querySelectorAll(".download[open]")) if (!menu.contains(event.target)) menu.open = false;
+});
 
 function draw(card) {
   if (!card.seen) { delete card.plot.box.dataset.range; return; } // drawn when it comes near the screen
@@ -101,6 +121,7 @@ function draw(card) {
   if (waiting) { card.plot.box.textContent = "…"; card.drawn = true; return; }
   card.plot.update();
   card.note.textContent = heatNotes(card.plot.key);
+  card.less.textContent = card.plot.suffix().replace(/^, /, "");
 }
 
 const redraw = later(() => { if (root) for (const card of cards.values()) draw(card); }, 20);
@@ -112,16 +133,21 @@ function controls() {
   const choices = [["each", "each run"], ["range", "mean, least to greatest"], ["t", "mean, 95 % t-interval"]];
   const seeds = h("select", { id: "seeds", on: { change: (event) => go({ seeds: event.target.value }) } },
     choices.map(([value, text]) => h("option", { value, selected: state.seeds === value }, text)));
-  const ends = ["first", "last"].map((name, place) => h("input", { type: "number", id: `zoom-${name}`, min: 0, "aria-label": `${name} step shown`,
+  const ends = ["first", "last"].map((name, place) => h("input", { type: "number", id: `zoom-${name}`, min: 0, "aria-label": `${name} of the part shown`,
     on: { change: () => zoomFromFields(place) } }));
+  const less = h("input", { type: "checkbox", id: "less", on: { change: (event) => go({ less: event.target.checked }) } });
   const reset = h("button", { id: "reset", on: { click: () => go({ zoom: null }) } }, "Whole run");
   return h("div", { class: "controls" },
     picker(),
     h("label", {}, "Smoothing", smooth, h("output", { id: "smooth-value" })),
     h("label", {}, log, "log scale"),
     h("label", {}, "Seeds", seeds),
+    h("label", {}, "Over", h("select", { id: "axis", on: { change: (event) => go({ axis: event.target.value, zoom: null }) } },
+      Object.entries(AXES).map(([value, { title }]) => h("option", { value, selected: state.axis === value }, title)))),
+    h("label", { id: "less-box", title: "Each curve less that of the baseline, which ☆ in the table chooses" }, less, h("span", { id: "less-name" })),
     h("label", {}, "Phases of", h("select", { id: "phases", on: { change: (event) => go({ phases: event.target.value }) } })),
-    h("span", { class: "zoom" }, "Steps", ends[0], "–", ends[1], reset));
+    h("span", { class: "zoom" }, h("span", { id: "zoom-unit" }), ends[0], "–", ends[1], reset),
+    h("span", { id: "axis-told", class: "soft", role: "status" }));
 }
 
 function zoomFromFields() {
@@ -173,9 +199,19 @@ function showControls() {
   find("log").checked = state.log;
   find("seeds").value = state.seeds;
   find("reset").disabled = !state.zoom;
+  find("axis").value = state.axis;
+  find("zoom-unit").textContent = { step: "Steps", tokens: "Tokens", episodes: "Episodes", time: "Seconds" }[state.axis];
+  find("zoom-unit").parentElement.classList.toggle("wide", state.axis !== "step");
+  const base = runById(state.base);
+  find("less").checked = state.less && Boolean(base);
+  find("less").disabled = !base;
+  find("less-name").textContent = base ? `less ${base.name}` : "less baseline";
+  const lost = chosenRuns().filter((run) => run.rows && data.loaded && place(run.id, run.step) === null);
+  find("axis-told").textContent = lost.length ? `${many(lost.length, "run")} not drawn: ${lost.length > 1 ? "they do" : "it does"} not tell the ${axis().title}` : "";
+  if (axis().key) want(axisKeys());
   for (const [place, name] of ["first", "last"].entries()) {
     const field = find(`zoom-${name}`);
-    const whole = [0, Math.max(0, ...chosenRuns().map((run) => run.step))];
+    const whole = [0, furthest()];
     if (document.activeElement !== field) field.value = Math.round((state.zoom || whole)[place]);
   }
   const having = chosenRuns().filter((run) => data.events[run.id]?.phases.length);
@@ -204,7 +240,7 @@ function showAlarms() {
     mark.style.background = phaseColour(name);
     return mark;
   })) : null;
-  const rows = all.map(({ run, alarm }) => h("li", {}, h("button", { on: { click: () => around(alarm.step) } },
+  const rows = all.map(({ run, alarm }) => h("li", {}, h("button", { on: { click: () => around(run, alarm.step) } },
     lineMark(shownSlot(run)), h("b", {}, `step ${alarm.step}`), h("span", { class: "soft" }, run.name),
     h("span", {}, alarm.text || alarm.name), alarm.remedy ? h("span", { class: "remedy" }, tryThis(alarm)) : null)));
   const list = rows.length ? h("details", { class: "alarm-list card", open: rows.length <= 4 },
@@ -212,15 +248,15 @@ function showAlarms() {
   box.replaceChildren(...[list, legend].filter(Boolean));
 }
 
-function around(step) {
-  const last = Math.max(1, ...chosenRuns().map((run) => run.step));
-  const reach = Math.max(5, last * 0.1);
-  go({ zoom: [Math.max(0, step - reach), Math.min(last * 1.01, step + reach)] });
+function around(run, step) {
+  const [last, at] = [furthest(), place(run.id, step)];
+  const reach = Math.max(state.axis === "step" ? 5 : 0, last * 0.1);
+  if (at !== null) go({ zoom: [Math.max(0, at - reach), Math.min(last * 1.01, at + reach)] });
 }
 
 on("keys", () => { arrange(); redraw(); });
 on("runs", () => { arrange(); if (root) showControls(); });
-on("series", redraw);
+on("series", () => { redraw(); if (root) showControls(); });
 on("events", () => { if (root) { showControls(); redraw(); } });
 on("state", () => { arrange(); if (root) showControls(); redraw(); });
 onScheme(() => { if (root) { root.querySelector("#alarms").dataset.now = ""; showControls(); redraw(); } });

@@ -14,6 +14,9 @@ export function h(tag, props = {}, ...children) {
   return element;
 }
 
+// A name that may go on in the next line after a slash.
+export const breakable = (name) => name.split(/(?<=\/)/).flatMap((part, at) => (at ? [h("wbr"), part] : [part]));
+
 export const byId = (id) => document.getElementById(id);
 
 // Three figures or so: 1234, 12.3, 0.0021, 2.5e-6.
@@ -46,6 +49,18 @@ export async function ask(question, parameters = {}) {
   if (!answer.ok) throw new Error(data.error || `the server answered ${answer.status}`);
   return data;
 }
+
+// Hands a file to the browser; `content` is text or a blob.
+export function save(name, type, content) {
+  const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type: `${type};charset=utf-8` }));
+  const link = h("a", { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
+export const fileName = (text) => text.slice(0, 100).replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[-.]+|[-.]+$/g, "") || "plot";
 
 // The tip beside the pointer: a title and rows of [class, text, colour].
 export function showTip(x, y, title, rows) {

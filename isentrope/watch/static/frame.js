@@ -6,15 +6,16 @@ import { short } from "./dom.js";
 const STEPS = [1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10000, 50000, 100000];
 const FONT = "system-ui, sans-serif";
 
-// Both axes; y in percent if it is a share. `label`: what stands below the x axis.
-export function axes(percent, label = "") {
+// Both axes; y in percent if it is a share. `label`: what stands below the x axis; `counts`: what it counts, if not steps.
+export function axes(percent, label = "", counts = {}) {
   const axis = {
     stroke: styleOf("soft"), font: `12px ${FONT}`, grid: { stroke: styleOf("rule"), width: 1 },
     ticks: { stroke: styleOf("rule"), width: 1, size: 4 },
   };
   const values = (_, splits) => splits.map((v) => (v === null ? "" : percent ? `${Number((100 * v).toPrecision(4))} %` : short(v)));
+  const ticks = counts.tick ? { values: (_, splits) => splits.map((v) => (v === null ? "" : counts.tick(v))) } : {};
   const below = label ? { label, labelSize: 18, labelFont: `12px ${FONT}`, labelGap: 0 } : {};
-  return [{ ...axis, ...below, size: 30, space: 60, incrs: STEPS }, { ...axis, size: 58, space: 34, values }];
+  return [{ ...axis, ...below, size: 30, space: 60, incrs: counts.incrs || STEPS, ...ticks }, { ...axis, size: 58, space: 34, values }];
 }
 
 // Room above and below the curves. The axis begins at 0 if `zero` says so or if the curves come near it.

@@ -1,11 +1,13 @@
-// One metric over the steps, for all chosen runs.
+// One metric over steps, tokens, episodes or time, for all chosen runs.
 
+import { axis, furthest, place } from "./axis.js";
 import { colourOf, dashOf, faded, styleOf } from "./colours.js";
-import { chosenRuns, data, runById, seriesOf, shownSlot, slotOf } from "./data.js";
+import { chosenRuns, data, runById, seriesOf, shownSlot } from "./data.js";
 import { hideTip, short, showTip } from "./dom.js";
 import { axes, clipped, dragged, namePhases, shade, upright, yRange } from "./frame.js";
+import { isEval, linesOf, subtracted } from "./lines.js";
 import { go, state } from "./state.js";
-import { aligned, band, smoothed } from "./stats.js";
+import { aligned, smoothed } from "./stats.js";
 
 const MANY = 12; // from so many lines on, the raw ones behind smooth ones are left out
 const FEW = 40; // up to so many points, each is marked
@@ -15,41 +17,6 @@ const HEIGHT = 220;
 export function keysOf(key) {
   const found = /^eval\/(.+)\/success$/.exec(key);
   return found ? [key, `eval/${found[1]}/low`, `eval/${found[1]}/high`] : [key];
-}
-
-const isEval = (key) => key.startsWith("eval/");
-
-// Entropies and log-probs belong to the temperature of sampling: a run that measured them elsewhere than at 1 is marked.
-const HEATED = /^(entropy|surprisal|likelihood)\//;
-const heatOf = (run, key) => (HEATED.test(key) ? run.entropy_note : "");
-
-export function heatNotes(key) {
-  const names = new Map();
-  for (const run of chosenRuns().filter((one) => seriesOf(one.id, key) && heatOf(one, key))) {
-    names.set(run.entropy_note, [...(names.get(run.entropy_note) || []), run.name]);
-  }
-  return [...names].map(([note, who]) => `† ${who.join(", ")}: ${note}`).join("; ");
-}
-
-// What is drawn: {name, slot, x, y, low, high, seeds}.
-function linesOf(key, percent) {
-  const lines = [];
-  for (const run of chosenRuns()) {
-    const found = seriesOf(run.id, key);
-    const name = heatOf(run, key) ? `${run.name} †` : run.name;
-    if (found && found.x.length) lines.push({ name, slot: slotOf(run.id), group: run.group, ...found, id: run.id });
-  }
-  if (state.seeds === "each") return lines;
-  const groups = new Map();
-  for (const line of lines) groups.set(line.group, [...(groups.get(line.group) || []), line]);
-  return [...groups.values()].map((members) => {
-    if (members.length === 1) return members[0];
-    const [x, ...columns] = aligned(members);
-    const weight = isEval(key) ? 0 : state.smooth; // evaluations are few and have intervals of their own
-    const { mean, low, high } = band(columns.map((column) => smoothed(column, weight)), state.seeds, percent);
-    const name = `${members[0].name} and ${members.length - 1} more seed${members.length > 2 ? "s" : ""}`;
-    return { name, slot: members[0].slot, x, y: mean, low, high, seeds: members.length };
-  });
 }
 
 // Columns and series for uPlot, and what each column is.
@@ -62,7 +29,7 @@ function laidOut(key, percent) {
   const dots = isEval(key);
   for (const line of lines) {
     const colour = colourOf(line.slot);
-    const common = { stroke: colour, dash: dashOf(line.slot), width: 2, spanGaps: true, points: { show: false } };
+    const common = { stroke: colour, dash: dashOf(line.slot), cap: "round", width: 2, spanGaps: true, points: { show: false } };
     if (line.seeds) {
       const hidden = { ...common, width: 0, stroke: faded(colour, 0) };
       put({ x: line.x, y: line.high }, hidden, null);
@@ -71,8 +38,8 @@ function laidOut(key, percent) {
       put(line, { ...common, points: { show: dots, size: 7, fill: styleOf("card"), stroke: colour, width: 2 } }, line);
       continue;
     }
-    for (const end of keysOf(key).slice(1).map((name) => seriesOf(line.id, name)).filter(Boolean)) {
-      put(end, { ...common, width: 0, stroke: faded(colour, 0) }, null); // not drawn: the axis makes room for the interval
+    for (const end of endsOf(line, key)) {
+      put({ x: end.x.map((step) => place(line.id, step)), y: end.y }, { ...common, width: 0, stroke: faded(colour, 0) }, null); // not drawn: the axis makes room for the interval
     }
     const smooth = state.smooth > 0 && !dots;
     if (smooth && lines.length <= MANY) put(line, { ...common, width: 1, stroke: faded(colour, 0.3), dash: [] }, null);
@@ -86,12 +53,11 @@ function laidOut(key, percent) {
   return { columns, series, bands, lines, empty: !lines.length, nothingPositive: lines.length > 0 && whole && state.log };
 }
 
-// All plots show the same steps: the zoom, or from the first to the last step of the chosen runs.
-export function stepRange() {
-  if (state.zoom) return state.zoom;
-  const last = Math.max(1, ...chosenRuns().map((run) => run.step));
-  return [0, last * 1.01];
-}
+// The ends of a run's intervals. A difference has none: the baseline's games are others'.
+const endsOf = (line, key) => (subtracted() ? [] : keysOf(key).slice(1).map((name) => seriesOf(line.id, name)).filter(Boolean));
+
+// All plots show the same part: the zoom, or from the first to the last step of the chosen runs.
+export const stepRange = () => state.zoom || [0, furthest() * 1.01];
 
 export class Plot {
   constructor(box, key, meta) {
@@ -103,15 +69,15 @@ export class Plot {
   }
 
   update() {
-    const laid = laidOut(this.key, this.meta.unit === "share");
+    const laid = this.layOut();
     this.box.dataset.lines = laid.lines.length;
     const shape = JSON.stringify([
-      laid.series.map((one) => [one.stroke, one.dash, one.width, one.points?.show]), laid.bands, state.log, styleOf("ink"),
+      laid.series.map((one) => [one.stroke, one.dash, one.width, one.points?.show]), laid.bands, state.log, styleOf("ink"), state.axis,
     ]);
     this.laid = laid;
     if (laid.nothingPositive || laid.empty) {
       this.destroy();
-      this.box.textContent = laid.empty ? "Not measured in the chosen runs." : "No value above 0: nothing to show on a log scale.";
+      this.box.textContent = laid.empty ? emptyText() : "No value above 0: nothing to show on a log scale.";
       return;
     }
     if (shape !== this.shape || !this.plot) {
@@ -124,6 +90,21 @@ export class Plot {
     }
     this.zoom();
   }
+
+  // For a file of it: what is drawn in the colours of now, its lines without smoothing, the ends of a run's intervals,
+  // the phases shown, and what its title ends with.
+  layOut() { return laidOut(this.key, this.meta.unit === "share"); }
+
+  numbers() { return linesOf(this.key, this.meta.unit === "share", 0); }
+
+  ends(line) {
+    const [low, high] = line.id ? endsOf(line, this.key) : [];
+    return [low, high];
+  }
+
+  phases() { return phasesShown(); }
+
+  suffix() { return subtracted() ? `, less ${subtracted().name}` : ""; }
 
   zoom() {
     if (!this.plot) return;
@@ -149,7 +130,7 @@ export class Plot {
       height: HEIGHT,
       legend: { show: false },
       scales: { x: { time: false }, y: state.log ? { distr: 3 } : { range: (u, low, high) => yRange(low, high, percent) } },
-      axes: axes(percent),
+      axes: axes(percent, "", axis()),
       series: laid.series.map(({ line, ...options }) => options),
       bands: laid.bands,
       cursor: {
@@ -176,7 +157,7 @@ export class Plot {
     const percent = this.meta.unit === "share";
     this.laid.series.forEach((series, column) => {
       if (!series.line) return;
-      const value = nearest(u.data[column], idx);
+      const value = nearest(u.data[column], idx, u.data.length);
       if (value === null) return;
       const shown = percent ? `${(100 * value).toFixed(1)} %` : short(value);
       rows.push([value, ["tip-row", `${series.line.name}  ${shown}${around(series.line, u.data[0][idx], percent)}`, colourOf(series.line.slot)]]);
@@ -189,12 +170,18 @@ export class Plot {
       if (alarm.remedy) lines.push(["tip-row soft", tryThis(alarm)]);
     }
     const box = u.over.getBoundingClientRect();
-    showTip(box.left + left, box.top + top, `step ${u.data[0][idx]}`, lines);
+    showTip(box.left + left, box.top + top, axis().told(u.data[0][idx]), lines);
   }
 }
 
-function nearest(column, index) {
-  for (let reach = 0; reach < 12; reach++) {
+function emptyText() {
+  if (subtracted()) return "Nothing to compare with the baseline here.";
+  return state.axis === "step" ? "Not measured in the chosen runs." : `Not measured in the chosen runs, or they do not tell their ${axis().title}.`;
+}
+
+// Runs that do not share their places on the axis have values between each other's.
+function nearest(column, index, columns) {
+  for (let reach = 0; reach < Math.max(12, state.axis === "step" ? 0 : 2 * columns); reach++) {
     for (const place of [index - reach, index + reach]) {
       const value = column[place];
       if (value !== null && value !== undefined) return value;
@@ -225,12 +212,13 @@ export function phaseRun() {
 
 function phasesShown() {
   const run = phaseRun();
-  return run ? data.events[run.id]?.phases || [] : [];
+  const spans = run ? data.events[run.id]?.phases || [] : [];
+  return spans.map(([first, last, name]) => [place(run.id, first), place(run.id, last), name]).filter(([first]) => first !== null);
 }
 
 function intervals(u, laid, key) {
   const [, low, high] = keysOf(key);
-  if (!low) return;
+  if (!low || subtracted()) return;
   clipped(u, (ctx) => {
     for (const line of laid.lines) {
       const [lows, highs] = [low, high].map((name) => (line.id ? seriesOf(line.id, name) : null));
@@ -239,7 +227,7 @@ function intervals(u, laid, key) {
       ctx.lineWidth = 1.5 * devicePixelRatio;
       lows.x.forEach((step, index) => {
         if (lows.y[index] === null || highs.y[index] === null) return;
-        const x = u.valToPos(step, "x", true);
+        const x = u.valToPos(place(line.id, step), "x", true);
         ctx.beginPath();
         ctx.moveTo(x, u.valToPos(lows.y[index], "y", true));
         ctx.lineTo(x, u.valToPos(highs.y[index], "y", true));
@@ -252,11 +240,12 @@ function intervals(u, laid, key) {
 export const tryThis = (alarm) => (/^try\b/i.test(alarm.remedy) ? alarm.remedy : `Try: ${alarm.remedy}`);
 
 function chosenAlarms() {
-  return chosenRuns().flatMap((run) => (data.events[run.id]?.alarms || []).map((alarm) => ({ alarm, run })));
+  return chosenRuns().flatMap((run) => (data.events[run.id]?.alarms || []).map((alarm) => ({ alarm, run, x: place(run.id, alarm.step) })))
+    .filter(({ x }) => x !== null);
 }
 
 function alarmsNear(u, left) {
-  return chosenAlarms().filter(({ alarm }) => Math.abs(u.valToPos(alarm.step, "x") - left) < 7).slice(0, 4);
+  return chosenAlarms().filter(({ x }) => Math.abs(u.valToPos(x, "x") - left) < 7).slice(0, 4);
 }
 
 function alarms(u) {
@@ -264,8 +253,8 @@ function alarms(u) {
   const size = 5 * devicePixelRatio;
   const all = chosenAlarms();
   ctx.save();
-  for (const { alarm, run } of all) {
-    const x = u.valToPos(alarm.step, "x", true);
+  for (const { run, x: at } of all) {
+    const x = u.valToPos(at, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     ctx.fillStyle = colourOf(shownSlot(run));
     if (all.length <= 40) upright(u, x, colourOf(shownSlot(run)));

@@ -2,7 +2,7 @@
 
 import { lineMark, onScheme } from "./colours.js";
 import { chosenRuns, data, shownSlot, slotOf } from "./data.js";
-import { ago, byId, h, many, share } from "./dom.js";
+import { ago, breakable, byId, h, many, share } from "./dom.js";
 import { go, on, state, tell } from "./state.js";
 
 let search = "";
@@ -23,12 +23,12 @@ export function showRuns() {
 const ids = () => chosenRuns().map((run) => run.id);
 const fitting = () => data.runs.filter((run) => `${run.name} ${run.path}`.toLowerCase().includes(search));
 
-function choose(chosen) {
+export function choose(chosen) {
   go({ chosen, phases: chosen.includes(state.phases) || state.phases === "none" ? state.phases : "" });
   tell("chosen");
 }
 
-function toggle(id) {
+export function toggle(id) {
   const now = ids();
   choose(now.includes(id) ? now.filter((other) => other !== id) : [...now, id]);
 }
@@ -40,7 +40,7 @@ function fill() {
   const runs = fitting();
   const groups = new Map();
   for (const run of data.runs) groups.set(run.group, (groups.get(run.group) || 0) + 1);
-  const now = JSON.stringify([runs.map(({ age, rows, ...run }) => ({ ...run, age: ago(age) })), [...chosen].map((id) => [id, slotOf(id)]), state.seeds, matchMedia("(prefers-color-scheme: dark)").matches]);
+  const now = JSON.stringify([runs.map(({ age, rows, seconds, per_hour, tokens_per_second, memory, clock_rows, ...run }) => ({ ...run, age: ago(age) })), [...chosen].map((id) => [id, slotOf(id)]), state.seeds, state.base, matchMedia("(prefers-color-scheme: dark)").matches]);
   byId("run-count").textContent = `${chosen.size} of ${many(data.runs.length, "run")} shown`;
   if (now === shown && list.childElementCount) return;
   shown = now;
@@ -53,6 +53,10 @@ function fill() {
 // Whether the name says the seed already: grpo-seed0, grpo-0.
 const named = (run) => /seed/i.test(run.name) || /(\d+)\D*$/.exec(run.name)?.[1] === run.seed;
 
+const PAGES = { report: "The run's page, made now", doctor: "What happened, and what to try" };
+export const pageLinks = (run) => Object.entries(PAGES).map(([kind, title]) =>
+  h("a", { href: `${kind}/${run.id}`, target: "_blank", rel: "noopener", title }, kind));
+
 function line(run, isChosen, sameGroup) {
   const box = h("input", { type: "checkbox", checked: isChosen, data: { run: run.id }, on: { change: () => toggle(run.id) } });
   const of = run.steps && run.kind === "train" ? `/${run.steps}` : "";
@@ -64,14 +68,16 @@ function line(run, isChosen, sameGroup) {
   const progress = run.steps && run.kind === "train" ? Math.min(1, Math.max(0, run.step / run.steps)) : null;
   const bar = h("span", { class: "bar" });
   if (progress !== null) bar.style.setProperty("--done", `${100 * progress}%`);
+  const pages = h("span", { class: "pages" }, run.id === state.base ? h("b", { class: "is-base", title: "The baseline" }, "★ baseline") : null,
+    pageLinks(run));
   return h("li", { class: isChosen ? "chosen" : "" }, h("label", { title: run.path },
     box,
     isChosen ? lineMark(shownSlot(run)) : h("span", { class: "mark" }),
-    h("span", { class: "name" }, run.name),
+    h("span", { class: "name" }, breakable(run.name)),
     h("span", { class: "facts" },
       h("span", { class: `status ${run.status}`, title: run.age === null ? "" : `last written ${ago(run.age)}` }, run.status), facts),
     progress === null ? null : bar,
-    run.problems.map((problem) => h("span", { class: "problem" }, problem))));
+    run.problems.map((problem) => h("span", { class: "problem" }, problem))), run.rows ? pages : null);
 }
 
 on("runs", fill);

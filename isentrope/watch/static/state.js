@@ -14,6 +14,10 @@ export const state = {
   beside: null, // number of the episode next to it
   colour: "entropy",
   differing: true, // settings: only those that differ
+  axis: "step", // what the x axis counts: step, tokens, episodes or time
+  base: "", // id of the run that the others are compared with
+  less: false, // curves less the baseline's
+  table: { sort: "", group: "", where: "", columns: [] }, // of the table of runs; sort begins with - for the largest first
 };
 
 const listeners = new Map();
@@ -48,6 +52,11 @@ function written() {
   if (state.open) query.set("episode", [state.open.run, state.open.number, state.open.file].join(","));
   if (state.beside !== null) query.set("beside", state.beside);
   if (state.colour !== "entropy") query.set("colour", state.colour);
+  if (state.axis !== "step") query.set("axis", state.axis);
+  if (state.base) query.set("base", state.base);
+  if (state.less) query.set("less", "1");
+  for (const name of ["sort", "group", "where"]) if (state.table[name]) query.set(`t.${name}`, state.table[name]);
+  for (const column of state.table.columns) query.append("t.column", column);
   return query.toString();
 }
 
@@ -59,7 +68,7 @@ export function readAddress() {
   for (const [name, value] of query) if (name.startsWith("f.")) filters[name.slice(2)] = value;
   const pick = (name, values, otherwise) => (values.includes(query.get(name)) ? query.get(name) : otherwise);
   Object.assign(state, {
-    view: pick("view", ["curves", "settings", "episodes"], "curves"),
+    view: pick("view", ["curves", "settings", "episodes", "table"], "curves"),
     chosen: query.has("runs") ? query.get("runs").split(",").filter(Boolean) : null,
     pins: query.getAll("pin"),
     smooth: Math.min(0.99, Math.max(0, Number(query.get("smooth")) || 0)),
@@ -71,5 +80,9 @@ export function readAddress() {
     open: file.length ? { run, number: Number(number) || 0, file: file.join(",") } : null,
     beside: query.has("beside") ? Number(query.get("beside")) || 0 : null,
     colour: pick("colour", ["entropy", "surprisal", "advantage", "ratio"], "entropy"),
+    axis: pick("axis", ["step", "tokens", "episodes", "time"], "step"),
+    base: query.get("base") || "",
+    less: query.get("less") === "1",
+    table: { sort: query.get("t.sort") || "", group: query.get("t.group") || "", where: query.get("t.where") || "", columns: query.getAll("t.column").slice(0, 24) },
   });
 }
