@@ -1,0 +1,89 @@
+"""A dresser of 15 drawers, a thing in one of them, and four drawers that may be opened."""
+
+import random
+
+from isentrope import Instance, Move, Step, TaskError, View
+
+DRAWERS = 15
+DRESSERS = range(1, 19)
+THINGS = ("mug", "book", "pen", "candle", "bowl", "cup", "fork", "knife", "plate", "pot")
+THINGS += ("vase", "watch", "laptop", "pillow", "keychain", "newspaper", "spoon", "statue", "towel", "pencil")
+
+
+class Drawers:
+    name, kinds = "drawers", ("find",)
+
+    def __init__(self):
+        games = [(thing, dresser, place) for thing in THINGS for dresser in DRESSERS for place in range(1, DRAWERS + 1)]
+        random.Random(0).shuffle(games)
+        self.games = {"train": games[:4200], "valid": games[4200:4800], "test": games[4800:]}
+
+    def splits(self):
+        return tuple(self.games)
+
+    def size(self, split):
+        return len(self.games[split])
+
+    def instance(self, split, index):
+        if split not in self.games or not 0 <= index < self.size(split):
+            raise TaskError(f"no game {split} {index}; there are {', '.join(self.games)}")
+        return Instance(self.name, split, index, "find")
+
+    def fingerprint(self, instance):  # games with another place begin alike
+        return self.games[instance.split][instance.index]
+
+    def open(self):
+        return Search(self)
+
+    def expert(self, seed):
+        return Rummager(seed)
+
+
+class Search:
+    """One game."""
+
+    def __init__(self, world):
+        self.world, self.place = world, None
+
+    def start(self, instance):
+        self.thing, self.dresser, self.place = self.world.fingerprint(instance)
+        return self.view(f"You are facing dresser {self.dresser}.")
+
+    def step(self, action):
+        if self.place is None:
+            raise TaskError("step was called before start")
+        if action not in (choices := self.choices()):
+            return Step(self.view("Nothing happens."), valid=False)
+        number = choices.index(action) + 1
+        if number == self.place:
+            view = self.view(f"You see a {self.thing}.")
+            return Step(view, reward=1.0, terminated=True, success=True)
+        return Step(self.view(f"Nothing here. Look {'higher' if number < self.place else 'lower'}."))
+
+    def close(self):
+        self.place = None
+
+    def choices(self):
+        return tuple(f"open drawer {n}" for n in range(1, DRAWERS + 1))
+
+    def view(self, text):
+        goal = f"Find the {self.thing}."
+        return View(text, self.choices(), goal, f"A dresser has drawers 1 to {DRAWERS}. An action is: open drawer N.")
+
+
+class Rummager:
+    """Follows every hint, but has no plan: it opens any drawer that the thing can still be in."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def start(self, view, instance):
+        self.low, self.high, self.opened = 1, DRAWERS, 0
+
+    def act(self, view):
+        if "higher" in view.text:
+            self.low = self.opened + 1
+        if "lower" in view.text:
+            self.high = self.opened - 1
+        self.opened = self.random.randint(self.low, self.high)
+        return Move(f"It must be in {self.low} to {self.high}.", f"open drawer {self.opened}")
