@@ -1,10 +1,11 @@
-"""A dresser of 15 drawers, a thing in one of them, and four drawers that may be opened."""
+# drawers.py
+"""A dresser of seven drawers, a thing in one of them, and three drawers that may be opened."""
 
 import random
 
 from isentrope import Instance, Move, Step, TaskError, View
 
-DRAWERS = 15
+DRAWERS = 7
 DRESSERS = range(1, 19)
 THINGS = ("mug", "book", "pen", "candle", "bowl", "cup", "fork", "knife", "plate", "pot")
 THINGS += ("vase", "watch", "laptop", "pillow", "keychain", "newspaper", "spoon", "statue", "towel", "pencil")
@@ -16,7 +17,7 @@ class Drawers:
     def __init__(self):
         games = [(thing, dresser, place) for thing in THINGS for dresser in DRESSERS for place in range(1, DRAWERS + 1)]
         random.Random(0).shuffle(games)
-        self.games = {"train": games[:4200], "valid": games[4200:4800], "test": games[4800:]}
+        self.games = {"train": games[:1500], "valid": games[1500:2000], "test": games[2000:]}
 
     def splits(self):
         return tuple(self.games)
