@@ -61,11 +61,13 @@ def install_lines(page: Path) -> list[list[str]]:
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     """Runs it with nothing to read and says how long it took. What it prints goes to output.log; shown if it fails."""
-    start = time.monotonic()
+    start, before = time.monotonic(), os.times()
     done = subprocess.run(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    print(f"{time.monotonic() - start:7.1f} s  {shlex.join(command)}", flush=True)
+    after = os.times()
+    computed = after.children_user + after.children_system - before.children_user - before.children_system
+    print(f"{time.monotonic() - start:7.1f} s, {computed:6.1f} of a core  {shlex.join(command)}", flush=True)
     with (folder / "output.log").open("ab") as log:
         log.write(f"$ {shlex.join(command)}\n".encode() + done.stdout + b"\n")
     if done.returncode:

@@ -2,6 +2,7 @@
 """A dresser of seven drawers, a thing in one of them, and three drawers that may be opened."""
 
 import random
+import re
 
 from isentrope import Instance, Move, Step, TaskError, View
 
@@ -30,7 +31,7 @@ class Drawers:
             raise TaskError(f"no game {split} {index}; there are {', '.join(self.games)}")
         return Instance(self.name, split, index, "find")
 
-    def fingerprint(self, instance):  # games with another place begin alike
+    def fingerprint(self, instance):  # games that differ in the place alone begin alike
         return self.games[instance.split][instance.index]
 
     def open(self):
@@ -48,6 +49,7 @@ class Search:
 
     def start(self, instance):
         self.thing, self.dresser, self.place = self.world.fingerprint(instance)
+        self.low, self.high = 1, DRAWERS
         return self.view(f"You are facing dresser {self.dresser}.")
 
     def step(self, action):
@@ -57,9 +59,12 @@ class Search:
             return Step(self.view("Nothing happens."), valid=False)
         number = choices.index(action) + 1
         if number == self.place:
-            view = self.view(f"You see a {self.thing}.")
-            return Step(view, reward=1.0, terminated=True, success=True)
-        return Step(self.view(f"Nothing here. Look {'higher' if number < self.place else 'lower'}."))
+            return Step(self.view("You see it."), reward=1.0, terminated=True, success=True)
+        if number < self.place:
+            self.low = max(self.low, number + 1)
+        else:
+            self.high = min(self.high, number - 1)
+        return Step(self.view("Nothing here."))
 
     def close(self):
         self.place = None
@@ -68,23 +73,20 @@ class Search:
         return tuple(f"open drawer {n}" for n in range(1, DRAWERS + 1))
 
     def view(self, text):
-        goal = f"Find the {self.thing}."
-        return View(text, self.choices(), goal, f"A dresser has drawers 1 to {DRAWERS}. An action is: open drawer N.")
+        text = f"{text} The {self.thing} is in {self.low} to {self.high}."
+        rules = f"A dresser has drawers 1 to {DRAWERS}. An action is: open drawer N."
+        return View(text, self.choices(), f"Find the {self.thing}.", rules)
 
 
 class Rummager:
-    """Follows every hint, but has no plan: it opens any drawer that the thing can still be in."""
+    """Follows what it is told, but has no plan: it opens any drawer that the thing can still be in."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
 
     def start(self, view, instance):
-        self.low, self.high, self.opened = 1, DRAWERS, 0
+        pass
 
     def act(self, view):
-        if "higher" in view.text:
-            self.low = self.opened + 1
-        if "lower" in view.text:
-            self.high = self.opened - 1
-        self.opened = self.random.randint(self.low, self.high)
-        return Move(f"It must be in {self.low} to {self.high}.", f"open drawer {self.opened}")
+        low, high = map(int, re.search(r"in (\d+) to (\d+)", view.text).groups())
+        return Move(f"It is in {low} to {high}.", f"open drawer {self.random.randint(low, high)}")
