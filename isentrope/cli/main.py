@@ -164,6 +164,11 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "isentrope retrieve corpus.jsonl\n\n"
         "isentrope play search_qa -s task.options.data=questions.jsonl "
         "-s task.options.retriever=http://127.0.0.1:8300"),
+    "docs": ("Settings and this machine", "docs:docs",
+        "isentrope docs\n\n"
+        "isentrope docs engines\n\n"
+        "isentrope docs training-models learning rates\n\n"
+        "isentrope docs --find rate"),
     "recipes": ("Settings and this machine", "recipes:recipes",
         "isentrope recipes\n\n"
         "isentrope recipes demo\n\n"
