@@ -27,7 +27,7 @@ def recipes(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="With --copy: write over a file that is there.")] = False,
 ) -> None:
-    """List the recipes that come with the package; show one; copy one to change it.
+    """List the recipes of the package; show or copy one.
 
     A recipe is named wherever it lies: isentrope train demo. A copy works in any folder, as it names what it builds on.
     """

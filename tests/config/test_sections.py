@@ -58,6 +58,6 @@ def test_a_setting_without_default_has_to_be_given() -> None:
 
 def test_describing_a_section() -> None:
     rows = {info.path: info for info in describe(Options, "method.epo")}
-    assert rows["method.epo.share"][1:] == ("float or none", "none", "a number from 0 to 1", "a share")
+    assert rows["method.epo.share"][1:5] == ("float or none", "none", "a number from 0 to 1", "a share")
     assert rows["method.epo.inner.sizes"][1:4] == ("list of int", "[1, 2]", "a list of integers of at least 1")
     assert rows["method.epo.colours"].allowed == "a list of one of red, blue"

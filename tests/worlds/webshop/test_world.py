@@ -165,7 +165,7 @@ def test_closing_and_opening_again() -> None:
 def test_pages_for_people(world: WebShopWorld) -> None:
     typed = iter(["search[lip tint]", "3", "hint", "dance", "7", "4", "2", "6"])
     console = Console(width=100, record=True, force_terminal=False, highlight=False)
-    game = Game(world.open(), world.expert(0), world.instance("test", 3), console, lambda: next(typed, None))
+    game = Game(world.open(), world.expert(0), world.instance("test", 3), console, lambda prompt: next(typed, None))
     game.run()
     text = console.export_text()
     for part in (
