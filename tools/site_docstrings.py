@@ -1,6 +1,6 @@
 """Lets griffe, which reads the sources for the site's API pages, take what this project writes in comments.
 
-A field's meaning stands behind it in its line, `temperature: float  # 0: take the likeliest token`: that is its docstring.
+A field's meaning stands behind it in its line, `temperature: float  # 0: take the likeliest token`: its docstring.
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ PURPOSES = {
     "verifiers": "worlds of the verifiers library",
     "verl": "tests that compare with verl",
     "worlds": "all worlds at once",
+    "site": "the documentation as a site",
     "dev": "tests and checks of this package",
 }
 # imported to see that they work: quick ones, and those that are known to break with a torch that does not fit

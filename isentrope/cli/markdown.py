@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
 from rich.padding import Padding
@@ -71,12 +72,14 @@ class _Table(TableElement):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         heads = [cell.content for cell in self.header.row.cells] if self.header and self.header.row else []
         rows = [[cell.content for cell in row.cells] for row in self.body.rows] if self.body else []
-        if sum(map(_needed, zip(heads, *rows, strict=True))) + 2 * len(heads) > options.max_width:
+        columns = list(zip(heads, *rows, strict=True))
+        if sum(map(_needed, columns)) + 2 * len(heads) > options.max_width:
             yield from _as_list(heads, rows)
             return
         table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, header_style="bold")
-        for head, cell in zip(heads, rows[0] if rows else heads, strict=True):
-            table.add_column(head, overflow="fold", justify="right" if cell.justify == "right" else "left")
+        for head, *cells in columns:
+            justify = "right" if cells and cells[0].justify == "right" else "left"
+            table.add_column(head, min_width=_longest_word((head, *cells)), overflow="fold", justify=justify)
         for row in rows:
             table.add_row(*row)
         yield table
@@ -84,8 +87,11 @@ class _Table(TableElement):
 
 def _needed(column: Sequence[Text]) -> int:
     """Columns of the terminal that a column takes: its longest word, and of a long text enough to be read."""
-    words = max((len(word) for cell in column for word in cell.plain.split()), default=0)
-    return max(words, min(_NARROW, max(len(cell.plain) for cell in column)))
+    return max(_longest_word(column), min(_NARROW, max(cell.cell_len for cell in column)))
+
+
+def _longest_word(column: Sequence[Text]) -> int:
+    return max((cell_len(word) for cell in column for word in cell.plain.split()), default=0)
 
 
 def _as_list(heads: Sequence[Text], rows: Sequence[Sequence[Text]]) -> Iterator[Text | Padding]:

@@ -68,19 +68,27 @@ def path_of(name: str) -> Path:
 def find_page(name: str) -> tuple[str, list[str]]:
     """The page that a name means, whose folder may be left out, and others that it may mean. Of several pages the one
     whose folder the index names first: `epo` is the method before it is the paper's claims."""
-    names = page_names()
     wanted = name.strip("/").removeprefix("docs/").removesuffix(".md").removesuffix("/README").lower()
+    names = sorted(page_names(), key=_place_in_index())
     if wanted in names:
         return wanted, []
-    order = {page.partition("/")[0]: place for place, page in reversed(list(enumerate(_in_index())))}
-    last = [page for page in names if plain_name(page.rpartition("/")[2]) == plain_name(wanted)]
-    if last:
-        first, *others = sorted(last, key=lambda page: order.get(page.partition("/")[0], len(order)))
-        return first, others
-    near = {page: page for page in names} | {page.rpartition("/")[2]: page for page in reversed(names)}
+    same = [page for page in names if plain_name(_last(page)) == plain_name(wanted)]
+    if same:
+        return same[0], same[1:]
+    near = {_last(page): page for page in reversed(names)} | {page: page for page in names}
     guess = nearest(wanted, near)
     hint = f"; did you mean {near[guess]}?" if guess else f"; {command('docs')} lists them"
     raise IsentropeError(f"no page is called {plain(name)[:100]!r}{hint}")
+
+
+def _last(page: str) -> str:
+    return page.rpartition("/")[2]
+
+
+def _place_in_index() -> Callable[[str], int]:
+    """Where the index first names a page of the same folder."""
+    folders = list(dict.fromkeys(page.partition("/")[0] for _, pages in index() for page in pages))
+    return lambda page: folders.index(top) if (top := page.partition("/")[0]) in folders else len(folders)
 
 
 # -- the index
@@ -91,10 +99,6 @@ def index() -> list[tuple[str, list[str]]]:
     rows = re.findall(r"^\| (.*?) \| (.*) \|$", (folder() / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     found = [(want, [page for target in links_of(links) if (page := page_at("", target))]) for want, links in rows]
     return [(want, pages) for want, pages in found if pages]
-
-
-def _in_index() -> list[str]:
-    return [page for _, pages in index() for page in pages]
 
 
 def page_at(page: str, target: str) -> str:

@@ -74,10 +74,10 @@ class Known:
     target: str  # module:Class
     summary: str
     needs: Needs = NOTHING
-    docs: str = ""  # its page in docs/tasks, if that is not called after the world
+    docs: str = ""  # its page below tasks/, if that is not called after the world
 
     def page(self, name: str) -> str:
-        return f"docs/tasks/{self.docs or name}.md"
+        return f"tasks/{self.docs or name}"
 
 
 WORLDS: dict[str, Known] = {
