@@ -1,5 +1,5 @@
-"""The documentation as a site (`make site`): built without a warning, it asks nobody but its own server, and links out of
-docs/ lead to files that the repository has."""
+"""The documentation as a site (`make site`): built without a warning, it asks nobody but its own server, and links out
+of docs/ lead to files that the repository has."""
 
 from __future__ import annotations
 
