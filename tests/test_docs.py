@@ -144,9 +144,11 @@ def problems_of(line: str) -> Iterator[str]:
             entry_of(metric)
         except KeyError:
             yield f"metric {metric}"
-    if name == "docs" and given["page"] is not None:
-        page, _ = find_page(given["page"])
-        part_of(page, " ".join(given["section"] or ()))
+    if name == "docs" and given["page"] and not given["find"] and not PLACEHOLDER.fullmatch(given["page"]):
+        try:
+            part_of(find_page(given["page"])[0], " ".join(given["section"] or ()))
+        except IsentropeError as error:
+            yield str(error)
 
 
 def problems_of_settings(name: str, given: dict[str, Any]) -> Iterator[str]:
@@ -194,6 +196,8 @@ def test_commands_parse_and_what_they_name_exists(page: Path) -> None:
     ("isentrope train demo --set learn.lr=high", "learn.lr"),
     ("isentrope play housohld", "world housohld"),
     ("isentrope claims --explain Z9", "explain Z9"),
+    ("isentrope docs engins", "did you mean engines"),
+    ("isentrope docs engines nowhere", "no section 'nowhere'"),
     ("isentrope figures runs/x --out f --metric entropy/tokn", "metric entropy/tokn"),
     ("isentrope train demo --out runs/mine --set task.world=my:World  # fine", ""),
     ("isentrope eval MODEL --recipe demo | tee $log", ""),
