@@ -247,6 +247,7 @@ def test_paths_in_code_exist(page: Path) -> None:
 # -- two readers of Markdown
 
 
+@pytest.mark.slow(4)
 def test_the_site_and_github_see_the_same_lists_tables_and_blocks() -> None:
     """GitHub reads CommonMark, the site another dialect: blocks in a list are set in by four spaces, for instance."""
     markdown = pytest.importorskip("markdown", reason="Python-Markdown comes with the extra `site`")

@@ -55,13 +55,15 @@ API: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("IsentropeError", "ConfigError", "RunError", "TaskError", "EngineError", "TrainError"),
     ),
 }
+# a package and a public function have this name: the function is meant
+RUNS = "::: isentrope.api.runs\n    options: { heading: isentrope.runs, toc_label: runs }\n"
 
 
 def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     for name, (title, first, names) in API.items():
-        body = "\n".join(f"::: isentrope.{one}\n" for one in names)
+        body = "\n".join(RUNS if one == "runs" else f"::: isentrope.{one}\n" for one in names)
         files.append(File.generated(config, f"api/{name}.md", content=f"# {title}\n\n{first}\n\n{body}"))
     return files
 

@@ -40,7 +40,7 @@ def docs(
     ] = "",
     path: Annotated[bool, typer.Option("--path", help="Print where the page lies, and nothing else.")] = False,
 ) -> None:
-    """List the pages of the documentation, show one, or search them.
+    """List the pages of documentation, show or search them.
 
     In a terminal a page is laid out for its width and shown page by page; to a file or a pipe it goes as it is written,
     in Markdown.

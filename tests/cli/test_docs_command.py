@@ -67,6 +67,7 @@ def test_a_section_is_shown_alone_with_those_below_it() -> None:
     code, text = said("systems", "nothing")
     assert code == 2
     assert "there is: in-a-container" in " ".join(text.split())
+    assert re.findall(r"^#+ .*$", pages.part_of("command-line", "settings"), re.MULTILINE) == ["## Settings"]
     assert pages.part_of("systems", "which").count("\n#") == 1  # the heading above the other one
 
 
