@@ -24,12 +24,12 @@ _HITS = 30  # sections that a search shows
 def docs(
     page: Annotated[
         str | None,
-        typer.Argument(metavar="[PAGE]", help="A page: engines.", show_default=False, autocompletion=complete_page),
+        typer.Argument(metavar="PAGE", help="A page: engines.", show_default=False, autocompletion=complete_page),
     ] = None,
     section: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SECTION]",
+            metavar="SECTION",
             help="Words of a heading on it: show this part alone.",
             show_default=False,
             autocompletion=complete_section,
