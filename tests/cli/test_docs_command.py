@@ -117,6 +117,14 @@ def test_nothing_is_cut_off_at_80_columns(name: str) -> None:
     assert [word for word in words if word not in shown] == []
 
 
+def test_a_table_too_narrow_to_be_read_becomes_a_list() -> None:
+    table = "| name | one | two |\n|---|---|---|\n| first | " + "some words " * 9 + "| " + "other words " * 9 + "|\n"
+    for width, expected in ((80, "name   one"), (40, "\n    one: some words")):
+        console = Console(width=width, file=io.StringIO(), highlight=False)
+        console.print(page_as_shown("engines", table))
+        assert expected in "\n" + console.file.getvalue()
+
+
 def test_a_terminal_is_given_a_laid_out_page_through_its_pager(tmp_path: Path) -> None:
     outer, inner = pty.openpty()
     environment = {**os.environ, "PAGER": "cat", "COLUMNS": "80", "TERM": "xterm-256color"}
