@@ -26,7 +26,8 @@ pytest.importorskip("mkdocstrings", reason="needs mkdocstrings-python: pip insta
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built with --strict (without --quiet, which would swallow the warnings): mkdocs itself refuses links and anchors that lead nowhere, and pages without a place."""
+    """Built with --strict: mkdocs itself refuses links and anchors that lead nowhere, and pages without a place. With
+    --quiet it would not count its warnings."""
     place = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
