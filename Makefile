@@ -2,6 +2,7 @@
 # make test   everything that must hold: lint, formatting, types, tests
 # make check  lint, formatting, types and the quick tests of what computes: within two minutes, while working
 # make explore   tests with generated examples, with new ones each time, and slow tests at full size
+# make site   the documentation as a site with search, in site/; needs no network to be built or read
 # make test-vllm   the vLLM engine with the real vLLM, in an environment of its own (3.4 GB; on a GPU: VLLM=vllm)
 #
 # torch is installed first and by its exact version, so that nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
@@ -12,8 +13,9 @@ TORCH ?= torch==2.13.0
 BIN := .venv/bin
 STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
+SITE_STAMP := .venv/.installed-site
 
-.PHONY: test check explore test-vllm lint types format docs demo clean .venv
+.PHONY: test check explore test-vllm lint types format docs site demo clean .venv
 
 .venv: $(STAMP)
 
@@ -88,6 +90,13 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.study_docs
 	$(BIN)/python -m tools.claims_docs
 
+$(SITE_STAMP): $(STAMP) pyproject.toml
+	$(BIN)/pip install --quiet -e '.[site]'
+	touch $(SITE_STAMP)
+
+site: $(SITE_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 # An interrupted demo goes on where it stopped; a finished one only writes its report again.
 SEED ?= 0
 DEMO := runs/demo-$(SEED)
@@ -100,5 +109,5 @@ demo: $(STAMP)
 	$(BIN)/isentrope report $(DEMO)
 
 clean:
-	rm -rf .venv .venv-vllm build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-vllm build dist site *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

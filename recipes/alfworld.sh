@@ -4,7 +4,7 @@
 #
 #   recipes/alfworld.sh MODEL GAMES OUT [--set key=value ...]
 #
-# MODEL   smollm2, a model folder, a GGUF file or a hub name        GAMES   see docs/tasks/household.md
+# MODEL   smollm2, a model folder, a GGUF file or a hub name        GAMES   see isentrope docs tasks/household
 # OUT     a new folder, or that of an earlier start                 --set   goes to every command
 #
 # STAGES="base warmup grpo table", the default, may be given in part: the first two do not wait for each other.

@@ -51,6 +51,23 @@ def recipe() -> str:
     return next(text for _, text in blocks_of(EXTEND / "README.md") if text.startswith("# tiny.toml"))
 
 
+@pytest.mark.parametrize(("name", "given"), [
+    ("doctor", {"step": 1, "metrics": {"entropy/token": 0.2}}),
+    ("study", {}),
+    ("tasks/household", {}),
+    ("tasks/webshop", {}),
+])  # fmt: skip
+def test_the_python_of_a_page_runs(
+    name: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of pages whose commands would take long; `given` is what a reader has there."""
+    monkeypatch.chdir(DOCS.parent)
+    blocks = [text for language, text in blocks_of(DOCS / f"{name}.md") if language == "python"]
+    assert blocks
+    for text in blocks:
+        exec(compile(text, name, "exec", dont_inherit=True), {"__name__": "page", **given})
+
+
 @pytest.mark.slow(12)
 @pytest.mark.parametrize("page", [DOCS / "python.md", *sorted(EXTEND.glob("*.md"))], ids=lambda page: page.name)
 def test_the_examples_of_a_page_run(

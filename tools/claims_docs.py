@@ -208,8 +208,8 @@ def _part(part: Part, claim: Claim) -> list[str]:
     name = part.name if part.counts else f"{part.name} (no voice)"
     control = f" (of the controls: {part.control_measure.words})" if part.control_measure else ""
     lines = [f"- *{name}*: {compared(part)}; {part.measure.words}{control}. It {rule(part, claim)}."]
-    lines += [f"  - Premise: {premise_in_words(premise)}." for premise in part.premises]
-    return lines + [f"  - Power: {told}." for told in power_in_words(part, claim)]
+    lines += [f"    - Premise: {premise_in_words(premise)}." for premise in part.premises]
+    return lines + [f"    - Power: {told}." for told in power_in_words(part, claim)]
 
 
 def made(docs: Path = DOCS) -> dict[Path, str]:

@@ -33,8 +33,8 @@ def bench(
     """Measure speed on this machine.
 
     Each figure has the peer it was measured against, its ratio and its bar. What makes no sense here (no GPU, TRL not
-    installed) is left out and named. docs/performance.md has the figures of known machines. Ends with 1 if a bar was
-    missed or a bench failed.
+    installed) is left out and named. The figures of known machines: isentrope docs performance. Ends with 1 if a bar
+    was missed or a bench failed.
     """
     import time
 

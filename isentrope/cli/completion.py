@@ -1,4 +1,4 @@
-"""What the shell completes: worlds, methods, recipes, settings and their values, run folders, models, metrics.
+"""What the shell completes: worlds, methods, recipes, settings and their values, run folders, models, metrics, pages.
 
 Runs at every press of the tab key, so nothing here may import torch or take long. Folders may be somebody else's: names
 are listed, nothing in them is read, and a name that a shell would not take as it stands is left out.
@@ -84,6 +84,20 @@ def complete_recipe_or_section(incomplete: str) -> Offers:
     from isentrope.config.describe import sections
 
     return _fitting(incomplete, [(name, "section") for name in sections()]) + complete_recipe(incomplete)
+
+
+def complete_page(incomplete: str) -> Offers:
+    from isentrope.cli.pages import page_names, title_of
+
+    return _fitting(incomplete, [(name, title_of(name)) for name in page_names()])
+
+
+def complete_section(ctx: typer.Context, incomplete: str) -> Offers:
+    from isentrope.cli.pages import page_names, sections, text_of
+
+    page = str(cast("Mapping[str, Any]", ctx.params).get("page") or "")
+    below = sections(text_of(page))[1:] if page in page_names() else []
+    return _fitting(incomplete, [(one.anchor, one.title) for one in below])
 
 
 def complete_model(incomplete: str) -> Offers:

@@ -164,15 +164,20 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "isentrope retrieve corpus.jsonl\n\n"
         "isentrope play search_qa -s task.options.data=questions.jsonl "
         "-s task.options.retriever=http://127.0.0.1:8300"),
-    "recipes": ("Settings and this machine", "recipes:recipes",
+    "docs": ("Pages, settings and this machine", "docs:docs",
+        "isentrope docs\n\n"
+        "isentrope docs engines\n\n"
+        "isentrope docs training-models learning rates\n\n"
+        "isentrope docs --find rate"),
+    "recipes": ("Pages, settings and this machine", "recipes:recipes",
         "isentrope recipes\n\n"
         "isentrope recipes demo\n\n"
         "isentrope recipes demo --copy mine.toml"),
-    "config": ("Settings and this machine", "config:config",
+    "config": ("Pages, settings and this machine", "config:config",
         "isentrope config learn\n\n"
         "isentrope config --find rate\n\n"
         "isentrope config household --set learn.lr=1e-5 --toml"),
-    "bench": ("Settings and this machine", "bench:bench",
+    "bench": ("Pages, settings and this machine", "bench:bench",
         "isentrope bench --list\n\n"
         "isentrope bench --quick\n\n"
         "isentrope bench growth --out results/bench"),

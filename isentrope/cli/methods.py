@@ -8,7 +8,7 @@ import typer
 
 from isentrope.cli.completion import complete_method
 from isentrope.cli.options import table_of_names, terminal
-from isentrope.core.command import command
+from isentrope.core.command import command, page
 from isentrope.core.text import shown
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _show(sheet: Sheet, console: Console) -> None:
 
     console.print(shown(f"{sheet.name} ({sheet.kind})", "bold"))
     console.print(shown(f"{sheet.summary[0].upper()}{sheet.summary[1:]}." if sheet.summary else "It has no summary."))
-    source = "Evidence" if sheet.paper.startswith("docs/") else "Paper"
+    source = "Evidence" if sheet.paper.startswith("isentrope docs") else "Paper"
     console.print(shown(f"{source}: {sheet.paper}\n" if sheet.paper else ""))
     show_settings(console, sheet.knobs, ("with it", "default") if sheet.kind == "algorithm" else ("default",))
     console.print(shown("" if sheet.knobs else "It has no settings."))
@@ -72,5 +72,5 @@ def _show(sheet: Sheet, console: Console) -> None:
         show_metrics(console, [(key, entry_of(key).unit, sentence(key)) for key in sheet.metrics])
     console.print(shown("" if sheet.metrics else "It adds no metrics."))
     if sheet.page:
-        console.print(shown(f"Page: docs/{sheet.page}"))
+        console.print(shown(f"Page: {page(sheet.page.removesuffix('.md'))}"))
     console.print("Try:  ", shown(sheet.command, "bold"), soft_wrap=True, sep="")

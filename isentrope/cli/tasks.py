@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from isentrope.cli.options import SetOption, WorldArgument, for_world, table_of_names, terminal
-from isentrope.core.command import command
+from isentrope.core.command import command, page
 from isentrope.core.text import shown
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ def _list(console: Console) -> None:
     for name, known in WORLDS.items():
         missing = known.needs.missing()
         here = shown("\n".join(f"needs {one}" for one in missing), "yellow") if missing else shown("yes", "green")
-        table.add_row(shown(name, "cyan"), shown(f"{known.summary}\n{known.page(name)}"), here)
+        table.add_row(shown(name, "cyan"), shown(f"{known.summary}\n{page(known.page(name))}"), here)
     console.print(table)
     console.print(
         shown(
-            f"{command('tasks')} WORLD says more, {command('play')} WORLD plays it. Your own: docs/tasks/your-own.md"
+            f"{command('tasks')} WORLD says more, {command('play')} WORLD plays it. Your own: {page('tasks/your-own')}"
         ),
         soft_wrap=True,
     )
@@ -55,7 +55,7 @@ def _show(name: str, sets: list[str] | None, console: Console) -> None:
     known = WORLDS.get(name)
     console.print(shown(name, "bold"))
     if known is not None:
-        console.print(shown(f"{known.summary[0].upper()}{known.summary[1:]}. Page: {known.page(name)}"))
+        console.print(shown(f"{known.summary[0].upper()}{known.summary[1:]}. Page: {page(known.page(name))}"))
         for missing in known.needs.missing():
             console.print(shown(f"Needs {missing}", "yellow"), soft_wrap=True)
     options = world_options(name)

@@ -86,7 +86,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     "recommended": Algorithm(
         "what our own study favours, at present GiGPO in the mixed form that it ran, without an entropy method",
-        "docs/claims.md",
+        "isentrope docs claims",
         _MIXED,
     ),
 }

@@ -204,7 +204,7 @@ class LearnSettings:
         "clip: ratio per token, clipped; sequence: ratio per response, clipped; policy_gradient: no ratio",
     )
     lr: float = setting(
-        AutoFloat(1e-6), "peak learning rate; auto: by the model's size, see docs/training-models.md", above=0
+        AutoFloat(1e-6), "peak learning rate; auto: by the model's size, see isentrope docs training-models", above=0
     )
     warmup: float = setting(0.1, "share of the updates in which the learning rate rises", low=0, high=1)
     floor: float = setting(0.2, "the cosine ends at this share of the peak", low=0, high=1)
@@ -294,7 +294,7 @@ class SftSettings:
     )
     epochs: float = setting(10.0, "passes over them", above=0)
     lr: float = setting(
-        AutoFloat(1e-3), "peak learning rate; auto: by the model's size, see docs/training-models.md", above=0
+        AutoFloat(1e-3), "peak learning rate; auto: by the model's size, see isentrope docs training-models", above=0
     )
     batch_games: int = setting(8, "games per update", low=1)
     first_game: int = setting(0, "index of the first game in the train split", low=0)

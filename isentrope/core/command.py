@@ -15,6 +15,11 @@ def command(*words: object) -> str:
     return " ".join([program(), *(shlex.quote(str(word)) for word in words)])
 
 
+def page(name: str) -> str:
+    """How a page of the documentation is shown: `isentrope docs engines`. Messages name it by this alone."""
+    return command("docs", name)
+
+
 @cache
 def program() -> str:
     """`isentrope` if a shell finds this installation by that name; else its script; else a module for Python."""

@@ -86,6 +86,7 @@ NEEDS: Mapping[str, Needs] = dict(
         _extra("verifiers", "worlds of the verifiers library", "verifiers"),
         _extra("verl", "tests that compare with verl"),
         _extra("worlds", "all worlds at once"),
+        _extra("site", "the documentation as a site", "mkdocs"),
         _extra("dev", "tests and checks of this package"),
     )
 )

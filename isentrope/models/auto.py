@@ -28,7 +28,7 @@ class Rates(NamedTuple):
 
 
 RATES = (
-    Rates(20e6, 1e-4, 1e-3, "up to 20 million", "the pocket model: docs/runs/setting, docs/demo.md"),
+    Rates(20e6, 1e-4, 1e-3, "up to 20 million", "the pocket model: docs/runs/setting, isentrope docs demo"),
     Rates(300e6, 3e-5, 1e-4, "up to 300 million", "SmolLM2-135M: docs/runs/alfworld-smollm2"),
     Rates(1e9, 2e-6, 2e-5, "up to 1 billion", "Qwen2.5-Coder-0.5B: docs/runs/alfworld-smollm2"),
     Rates(float("inf"), 1e-6, 1e-5, "larger", "the papers' 1e-6 to 5e-6 at 1.5 to 8 billion: recipes/papers"),

@@ -12,6 +12,7 @@ from isentrope.charts.chart import COLORS, Chart, Panel, Series, smoothed
 from isentrope.charts.pdf import check_matplotlib, picture_pdf
 from isentrope.charts.svg import picture
 from isentrope.charts.text import file_name
+from isentrope.core.command import command
 from isentrope.core.errors import RunError
 from isentrope.core.stats import mean_and_std
 from isentrope.metrics.temperature import footnotes, marked, note_for
@@ -147,5 +148,5 @@ def _other(groups: Sequence[Group], key: str) -> Chart:
             return chart
     known = {key for group in groups for run in group.runs for record in run.records for key in record}
     near = get_close_matches(key, sorted(known), 3, 0.5)
-    hint = f"; did you mean {', '.join(near)}?" if near else "; docs/metrics.md lists them"
+    hint = f"; did you mean {', '.join(near)}?" if near else f"; {command('metrics')} lists them"
     raise RunError(f"--metric {key}: none of these runs measured it{hint}")

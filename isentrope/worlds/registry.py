@@ -28,11 +28,11 @@ class Known:
     target: str  # module:Class
     summary: str
     needs: Needs = NOTHING
-    docs: str = ""  # its page in docs/tasks, if that is not called after the world
+    docs: str = ""  # its page below tasks/, if that is not called after the world
     needs_of: Callable[[Mapping[str, Any]], Needs] | None = None  # where its options decide
 
     def page(self, name: str) -> str:
-        return f"docs/tasks/{self.docs or name}.md"
+        return f"tasks/{self.docs or name}"
 
 
 def _needs_of_search(options: Mapping[str, Any]) -> Needs:

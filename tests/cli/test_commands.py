@@ -24,7 +24,7 @@ from isentrope.methods.options import with_options
 COMMANDS = (
     "train", "sft", "rft", "eval", "table", "serve", "export", "watch", "analyze", "report", "figures", "retrieve",
     "tasks", "play", "check-task", "serve-task", "build-repairs", "serve-openenv", "methods", "models", "config",
-    "check-method", "doctor", "bench", "study", "claims", "recipes", "metrics",
+    "check-method", "docs", "doctor", "bench", "study", "claims", "recipes", "metrics",
 )  # fmt: skip
 TOY = "tests.toys:ToyWorld"
 

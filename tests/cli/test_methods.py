@@ -46,7 +46,7 @@ def test_one_of_them(name: str) -> None:
     sheet, found = sheets()[name], rows(done.stdout)
     assert sheet.summary[1:] in done.stdout
     assert sheet.paper in done.stdout
-    assert f"docs/{sheet.page}" in done.stdout
+    assert f"isentrope docs {sheet.page.removesuffix('.md')}" in done.stdout
     assert sheet.command in done.stdout
     for info, _ in sheet.knobs:
         assert found[info.path][-3:] == [info.default, info.allowed, info.doc]
@@ -144,4 +144,4 @@ def test_a_method_from_outside_is_explained() -> None:
     result = invoke(f"{__name__}:FromOutside")
     assert result.exit_code == 0, result.output
     assert "Mean weight given to a response." in result.output
-    assert "docs/" not in result.output
+    assert "isentrope docs" not in result.output

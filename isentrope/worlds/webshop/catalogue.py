@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from isentrope.core.command import page
 from isentrope.core.errors import TaskError
 from isentrope.worlds.files import built, cache_folder, progress
 from isentrope.worlds.webshop.products import Product, from_plain
@@ -183,8 +184,8 @@ def _existing(option: str, path: str) -> Path:
     found = Path(path).expanduser()
     if not found.is_file():
         raise TaskError(
-            f"task.options.{option} = {path!r}: there is no such file; docs/tasks/webshop.md says where the official "
-            "files are, or leave all of them out to play the generated shop"
+            f"task.options.{option} = {path!r}: there is no such file; {page('tasks/webshop')} says where the "
+            "official files are, or leave all of them out to play the generated shop"
         )
     return found
 
