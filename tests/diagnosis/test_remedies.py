@@ -127,7 +127,7 @@ def test_nothing_is_advised_twice() -> None:
 def test_dynamic_sampling_is_not_advised_where_it_is_on(resample: int) -> None:
     config = {"learn": {"lr": 1e-3, "resample": resample}}
     told = diagnose(course(config, advantage__zero_groups=[0.9] * 60, success__all=[0.5] * 60))
-    assert {"alarm/no_signal", "stalled/equal_groups"} <= {found.name for found in told.findings}
+    assert {"alarm/no_signal", "cause/equal_rewards"} <= {found.name for found in told.findings}
     assert sum("dynamic sampling" in remedy for remedy in told.remedies) == (resample == 0)
 
 
