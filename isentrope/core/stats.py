@@ -5,7 +5,7 @@ share        Wilson's score interval (Wilson 1927), also for few games and for s
 clustered    several episodes of a game are not independent: Wilson's interval with fewer games to show for them.
              The design effect is how much larger the variance between games is than that of independent episodes
              (Kish 1965); episodes / design effect stands in the place of the number of games.
-             Where only a step's share is known, its step-to-step differences tell the effective number (`effective_of_steps`)
+             Where only the shares of steps are known, their differences tell that number (`effective_of_steps`)
 difference   square-and-add of two Wilson intervals (Newcombe 1998, method 10 for independent shares); for the same
              games with the correlation between the two, corrected downwards (Newcombe 1998, paired method 10)
 two arms     Welch's t interval of the difference between two means over seeds

@@ -8,10 +8,10 @@ from statistics import fmean, median
 from typing import cast
 
 from isentrope.core.errors import RunError
+from isentrope.core.stats import Share, share_from
 from isentrope.core.types import FAILURES, Episode
 from isentrope.diagnosis.evidence import Outcome, differs, episodes_a_step, outcome_of
 from isentrope.diagnosis.phases import PhaseDetector
-from isentrope.core.stats import Share, share_from
 from isentrope.models.auto import POCKET_RESPONSE, RESPONSE, rates
 from isentrope.runs.curves import Curve
 from isentrope.runs.folder import Run

@@ -22,8 +22,10 @@ EXPLAINED = (
 
 
 def explained(text: str) -> str:
-    """`text` with each technical word explained in brackets at its first use. One that stands in brackets, in a setting's
-    name or in quotes waits for its next use."""
+    """`text` with each technical word explained in brackets at its first use.
+
+    One that stands in brackets, in quotes or in the name of a setting waits for its next use.
+    """
     for pattern, meaning in EXPLAINED:
         for match in re.finditer(pattern, text):
             if not _free(text, match.start(), match.end()):

@@ -288,16 +288,16 @@ def test_failed_tasks() -> None:
     values = HEALTHY | {"failures": [0.0] * 10 + [4.0] * 50, "failures/time_limit": [None] * 10 + [4.0] * 50}
     (finding,) = diagnose(course(values)).causes  # 200 of 60 × 16: so many are told even where success rose
     assert finding.claim == (
-        "Episodes are lost: 21 % of them broke for reasons outside of the policy (200 time_limit), and nothing is learnt "
-        "from those."
+        "Episodes are lost: 21 % of them broke for reasons outside of the policy (200 time_limit), and nothing is "
+        "learnt from those."
     )
     assert "a larger task.step_seconds, if tasks are slow" in finding.remedy
     few = HEALTHY | {"failures": [0.0] * 50 + [1.0] * 10, "failures/time_limit": [None] * 50 + [1.0] * 10}
     told = diagnose(course(few))
     assert not told.causes
     assert named(told)["failures"].claim == (
-        "Ten episodes failed for reasons outside of the policy, 1 % of all (10 time_limit), in ten steps, the first of them "
-        "step 51."
+        "Ten episodes failed for reasons outside of the policy, 1 % of all (10 time_limit), in ten steps, the first of "
+        "them step 51."
     )
 
 
@@ -323,8 +323,8 @@ def test_a_warm_up() -> None:
     records.append({"step": 20, "kind": "eval", "eval/seen/success": 0.4, "eval/seen/valid_ratio": 0.9})
     words = diagnose(Run(Path("w"), "sft", records=records)).words()
     assert words == (
-        "The loss of the imitated tokens fell from 0.85 to 0.20 nats (the unit of entropy: a fair coin has 0.69), most of it "
-        "by step 11 (2 × the games). "
+        "The loss of the imitated tokens fell from 0.85 to 0.20 nats (the unit of entropy: a fair coin has 0.69), most "
+        "of it by step 11 (2 × the games). "
         "Afterwards it solves 40 % of the seen games, and 90 % of its actions are valid."
     )
 

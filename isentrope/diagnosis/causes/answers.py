@@ -77,7 +77,8 @@ def context_cut(facts: Facts) -> Finding | None:
         )
         claim += f"({said}, and agent.overflow=end ends them)."
     else:
-        claim = f"Conversations outgrow what the model may read: in {percent(shortened)} of the turns the oldest turns were "
+        claim = f"Conversations outgrow what the model may read: in {percent(shortened)} of the turns the oldest "
+        claim += "turns were "
         claim += f"left out in front of it ({said})."
     evidence = {"ended": ended, "shortened": shortened}
     remedy = ("a larger agent.max_context", "agent.context=window, which shows the last turns alone")
@@ -120,7 +121,8 @@ def turn_limit(facts: Facts) -> Finding | None:
     late = sum(length >= turns - 1 for length in won) / len(won) if len(won) >= 5 and turns >= 4 else None
     strength = 0.9 if turns <= 3 else 0.85 if turns <= SHORT_GAME else 0.6 if turns <= 8 else 0.4
     strength += 0.25 if late is not None and late >= 0.5 and turns > SHORT_GAME else 0.0
-    claim = f"Games are cut off too soon: {percent(cut)} of the episodes ended at the limit of {count(round(turns), 'turn')}"
+    claim = f"Games are cut off too soon: {percent(cut)} of the episodes ended at the limit of "
+    claim += f"{count(round(turns), 'turn')}"
     if late is not None and late >= 0.3:
         claim += f", and {percent(late)} of the games that were won took all of them or all but one"
     evidence = {"share": cut, "turns": turns} | ({"late": late} if late is not None else {})
@@ -139,7 +141,8 @@ def impossible(facts: Facts) -> Finding | None:
     games = sum(sum(facts.course.curve(f"eval/{split}/games").values) for split in facts.course.splits)
     claim = f"Nothing is won: {facts.wins:.0f} of {facts.episodes:,} training episodes"
     claim += f" and 0 of {games:.0f} games of evaluations" if games else ""
-    claim += ". Either the task cannot be won as it stands, or it is far beyond this policy; it cannot learn from what never "
+    claim += ". Either the task cannot be won as it stands, or it is far beyond this policy; it cannot learn from "
+    claim += "what never "
     claim += "happens."
     remedy = ("isentrope check-task, which has an expert play the task", "easier tasks", WARM_UP)
     return suspect("impossible", 0.85, claim, {"episodes": facts.episodes, "won": facts.wins}, remedy)

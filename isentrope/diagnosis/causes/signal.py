@@ -26,7 +26,8 @@ def equal_groups(facts: Facts) -> Finding | None:
         claim = f"All episodes get the same reward, won or not: {percent(won)} of them were won, and their "
         claim += "returns do not differ. Nothing can be learnt from equal rewards."
         return suspect("equal_rewards", 0.96, claim, {"share": facts.equal, "spread": spread}, _reward_remedy(facts))
-    claim = f"In {percent(facts.equal)} of the groups all episodes got the same reward. A group teaches by its differences, "
+    claim = f"In {percent(facts.equal)} of the groups all episodes got the same reward. A group teaches by its "
+    claim += "differences, "
     claim += f"so nearly nothing was taught; {percent(won)} of the episodes were won."
     remedy = ("easier tasks or a warm-up (isentrope sft)",) if won < 0.2 else ("harder tasks",) if won > 0.8 else ()
     remedy += ("larger groups (rollout.group_size)",)
@@ -127,7 +128,7 @@ def odd_reward(facts: Facts) -> Finding | None:
             if outcome
             else "success did not rise"
         )
-        claim = f"The reward leaks: it pays for something else than the task. The return rose "
+        claim = "The reward leaks: it pays for something else than the task. The return rose "
         claim += f"from {paid.start:.3g} to {paid.end:.3g}, while {went}. {weak}."
         return suspect("reward_leak", 0.94, claim, evidence, _reward_remedy(facts))
     claim = f"The reward is noise: it does not say which episodes are good. {weak}, and the return "
@@ -143,7 +144,8 @@ def penalty(facts: Facts) -> Finding | None:
     ratio = cost / max(abs(win), 1e-12)
     if ratio < 0.2:
         return None
-    claim = f"The penalty outweighs the task: an invalid action costs {cost:g} and a win pays {win:g} (task.invalid_reward, "
+    claim = f"The penalty outweighs the task: an invalid action costs {cost:g} and a win pays {win:g} "
+    claim += "(task.invalid_reward, "
     claim += "task.success_reward; most recipes have 0.1 and 10). What is learnt is to make no mistakes, not to win"
     if len(facts.valid) >= 4:
         claim += f": valid actions went from {percent(facts.valid.start)} to {percent(facts.valid.end)}"
@@ -155,12 +157,12 @@ def scale(facts: Facts) -> Finding | None:
     """Rewards on a scale that the other terms of the loss do not share."""
     spread = facts.mean("advantage/std")
     win = facts.course.amount("task.success_reward")
-    if facts.fine or not facts.sick and facts.steps < 10 or spread is None or spread == 0:
+    if facts.fine or (not facts.sick and facts.steps < 10) or spread is None or spread == 0:
         return None
     if 1e-2 <= spread <= 30:
         return None
     size = "large" if spread > 30 else "small"
-    claim = f"The rewards are on an odd scale: advantages have a spread of "
+    claim = "The rewards are on an odd scale: advantages have a spread of "
     claim += f"{spread:.2g}, too {size} beside the other terms of the loss" + (
         f" (task.success_reward is {win:g})." if win else "."
     )
@@ -181,7 +183,8 @@ def same_games(facts: Facts) -> Finding | None:
         return None
     if facts.fine and any(change > 0 for change in facts.evaluated.values()):
         return None
-    claim = f"Training plays the same games again and again: {games} different in the {len(groups)} groups of the steps that "
+    claim = f"Training plays the same games again and again: {games} different in the {len(groups)} groups of the "
+    claim += "steps that "
     claim += "were looked at. A policy that knows those by heart need not know any other"
     claim += f"; {_unseen(facts)}." if _unseen(facts) else "."
     kind = facts.course.setting("task.sampler.kind")
@@ -210,7 +213,8 @@ def other_games(facts: Facts) -> Finding | None:
     strange = judged - trained
     dealt = facts.steps * facts.groups >= 3 * len(judged | trained)
     if trained and judged and dealt and len(strange) >= 0.5 * len(judged):
-        claim = f"Training and evaluations play different kinds of games: training plays {listed(sorted(trained))}, evaluations "
+        claim = f"Training and evaluations play different kinds of games: training plays {listed(sorted(trained))}, "
+        claim += "evaluations "
         claim += f"play {listed(sorted(judged))}. {_unseen(facts)[:1].upper()}{_unseen(facts)[1:]}."
         return suspect(
             "other_games",

@@ -1,4 +1,4 @@
-"""Causes that lie in the update: rates, what holds or pushes the policy, and weights that never get where they belong."""
+"""Causes that lie in the update: rates, what holds or pushes the policy, and weights that do not arrive."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def standing(facts: Facts) -> Finding | None:
         remedy = ("a larger learn.lr" + (f" ({fits:g})" if fits else ""),)
         remedy = ("a shorter learn.warmup", *remedy) if warm > 0.5 else remedy
         return suspect("rate_low", 0.95 if facts.unmoved else 0.7, claim, evidence, remedy)
-    claim = f"The weights are frozen: the learning rate fits (it reached {rate:.2g}), and still the policy has not moved; {claim}."
+    claim = f"The weights are frozen: the learning rate fits (it reached {rate:.2g}), and still the policy has not "
+    claim += f"moved; {claim}."
     grad = facts.mean("grad_norm")
     if grad is not None:
         evidence["grad_norm"] = grad
@@ -111,7 +112,8 @@ def held(facts: Facts) -> Finding | None:
     if moved >= HELD and not (weight >= 1 and moved < 5 * HELD):
         return None
     claim = f"The KL term holds the policy where it began: learn.kl, its weight, is {weight:g}, "
-    claim += f"{weight / USUAL_KL:.0f} times what most recipes have, and after {facts.success.steps[-1]} steps the policy is "
+    claim += f"{weight / USUAL_KL:.0f} times what most recipes have, and after {facts.success.steps[-1]} steps the "
+    claim += "policy is "
     claim += f"{nats(moved)} nats a token away."
     return suspect(
         "kl_high",
@@ -130,7 +132,8 @@ def _damage(facts: Facts) -> tuple[list[str], float]:
         said.append(f"success fell from {percent(outcome.start.value)} to {percent(outcome.end.value)}")
     if outcome is not None and outcome.kind == "lost":
         said.append(
-            f"success rose to {percent(outcome.best.value)} by step {outcome.best_step} and fell to {percent(outcome.end.value)}"
+            f"success rose to {percent(outcome.best.value)} by step {outcome.best_step} "
+            f"and fell to {percent(outcome.end.value)}"
         )
     if not said:
         for split, change in facts.evaluated.items():
@@ -175,7 +178,7 @@ def drift(facts: Facts) -> Finding | None:
     at = f"learn.lr is {facts.lr:g}{fits}" if facts.lr is not None else "learn.lr"
     if free:
         high = times is not None and times >= 2
-        claim = f"Nothing holds the policy: learn.kl, the weight of the KL term, is 0"
+        claim = "Nothing holds the policy: learn.kl, the weight of the KL term, is 0"
         claim += f", and the learning rate is high ({at})" if high else ""
         claim += f". It drifted away{story}.{moved}"
         remedy = (f"learn.kl={USUAL_KL:g} (it is 0)", *((slower(facts.course),) if times is None or high else ()))
@@ -198,7 +201,8 @@ def bonus(facts: Facts) -> Finding | None:
     key = f"method.{name}.{BONUSES.get(name, 'coefficient')}"
     value = facts.course.amount(key)
     is_ = f" ({key} is {value:g})" if value is not None else ""
-    claim = f"The entropy bonus is too large: {name}{is_} pays for a more open choice of the next token, and the policy takes "
+    claim = f"The entropy bonus is too large: {name}{is_} pays for a more open choice of the next token, and the "
+    claim += "policy takes "
     claim += f"that pay. Its entropy rose from {nats(entropy.start)} to "
     claim += f"{nats(entropy.end)} nats a token."
     remedy = (f"a smaller {key}" + (f" (it is {value:g})" if value is not None else ""), f"no {name}")
@@ -213,7 +217,8 @@ def narrow_clip(facts: Facts) -> Finding | None:
     cut = facts.mean("clip/fraction") or 0.0
     if min(low, high) > 0.05 or cut < 0.1:
         return None
-    claim = f"The clip is too narrow: {percent(cut)} of the tokens were left out of an update because their probability had "
+    claim = f"The clip is too narrow: {percent(cut)} of the tokens were left out of an update because their "
+    claim += "probability had "
     claim += (
         f"changed by more than the clip lets it (learn.loss.clip_low is {low:g}, clip_high {high:g}; 0.2 is usual)."
     )
@@ -233,7 +238,8 @@ def reused(facts: Facts) -> Finding | None:
     said, hurt = _damage(facts)
     if facts.fine or passes < 12 or not (said or facts.sick):
         return None
-    claim = f"Each step's episodes are learnt from too often: {passes:.0f} updates a step (learn.epochs × learn.mini_batches), "
+    claim = f"Each step's episodes are learnt from too often: {passes:.0f} updates a step (learn.epochs × "
+    claim += "learn.mini_batches), "
     claim += (
         f"and single steps move the policy by {nats(facts.jumps)} nats a token{'; ' + listed(said) if said else ''}."
     )
@@ -256,7 +262,8 @@ def left_out(facts: Facts) -> Finding | None:
         return suspect("masked", 0.6 + 0.35 * masked, claim, {"share": masked}, remedy)
     if updates and skipped / updates >= 0.1:
         if facts.times_rate is not None and facts.times_rate >= 5:
-            claim = f"The learning rate is too high (learn.lr is {facts.lr:g}; {facts.fitting_rate:g} fits a model of this size): "
+            claim = f"The learning rate is too high (learn.lr is {facts.lr:g}; {facts.fitting_rate:g} fits a model of "
+            claim += "this size): "
             claim += f"{skipped:.0f} of {updates:.0f} updates had numbers that were not finite."
             return suspect("rate_high", 0.97, claim, {"skipped": skipped}, (slower(facts.course),))
         claim = f"{skipped:.0f} of {updates:.0f} updates were left out because their numbers were not finite."

@@ -59,8 +59,14 @@ def _course_of(facts: Facts, outcome: Outcome) -> Finding:
         claim = f"Nothing is left to learn: on training games success was {percent(start.value)} from the start and is "
         claim += f"{percent(end.value)}."
         return Finding("success/solved", claim, "note", evidence, (), ("harder tasks: little is left to learn here",))
-    played = f"{percent(start.value)} of {start.episodes} episodes at the start, {percent(end.value)} of {end.episodes} at the end"
+    played = f"{percent(start.value)} of {start.episodes} episodes at the start, {percent(end.value)} of "
+    played += f"{end.episodes} at the end"
     shows = f"a difference under {100 * outcome.least:.0f} points would not show"
+    if start.effective < 0.75 * start.episodes:
+        shows += (
+            f": episodes of one game are alike, so {start.episodes} tell as much as {start.effective:.0f} of different "
+        )
+        shows += "games"
     if outcome.kind == "flat":
         claim = f"On training games success did not rise: {played}{_dip(train, outcome)} ({shows})."
         return Finding("success/stalled", claim, "warning", evidence, (last,))
@@ -74,7 +80,8 @@ def answer_findings(facts: Facts) -> list[Finding]:
         return []
     valid, reason = facts.valid, facts.refused_for
     why = f", most of them refused as {reason} ({VERDICTS.get(reason, 'for that reason')})" if reason else ""
-    claim = f"Valid actions were lost: {percent(valid.start)} of the turns at the start, {percent(valid.end)} at the end{why}."
+    claim = f"Valid actions were lost: {percent(valid.start)} of the turns at the start, {percent(valid.end)} at the "
+    claim += f"end{why}."
     remedy = ("an earlier checkpoint", *(() if facts.stands else (slower(facts.course),)))
     evidence = {"start": valid.start, "end": valid.end}
     return [Finding("answers/lost", claim, "bad", evidence, (valid.steps[-1],), remedy)]

@@ -59,7 +59,7 @@ def restore(file: Path, folder: Path) -> Run:
     (folder / "run.json").write_text(json.dumps(kept["about"]))
     lines = [*_lines(kept["evals"], "eval"), *_lines(kept["train"], "train")]
     (folder / "metrics.jsonl").write_text(
-        "".join(json.dumps(line) + "\n" for line in sorted(lines, key=lambda l: l["step"]))
+        "".join(json.dumps(line) + "\n" for line in sorted(lines, key=lambda line: line["step"]))
     )
     table: list[str] = []
     (folder / "episodes").mkdir()
