@@ -10,12 +10,13 @@ what to try. A claim says what the numbers show and in which order it came, neve
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from isentrope.diagnosis.alarms import replay
-from isentrope.diagnosis.causes.rank import causes
-from isentrope.diagnosis.causes.suspect import STRENGTH
+from isentrope.diagnosis.causes import answers, signal, updates
+from isentrope.diagnosis.causes.suspect import NAMED, STRENGTH
 from isentrope.diagnosis.facts import Facts
 from isentrope.diagnosis.findings import eruptions, others, success
 from isentrope.diagnosis.remedies import Finding, in_order, reconciled
@@ -23,7 +24,16 @@ from isentrope.diagnosis.words import explained
 from isentrope.runs.folder import Run
 
 MOST_REMEDIES = 5  # that a paragraph names
+MOST_CAUSES = 2
+BESIDE = 0.15  # a second cause is named if it is borne nearly as well
 SURE = 0.8  # a cause that is borne so well is called the most likely one
+
+CAUSES: tuple[Callable[[Facts], Finding | None], ...] = (
+    answers.failures, answers.responses_cut, answers.context_cut, answers.invalid, answers.turn_limit,
+    answers.impossible, answers.hot, answers.cold, signal.odd_reward, signal.equal_groups, signal.small_group,
+    signal.penalty, signal.scale, signal.same_games, signal.other_games, updates.stale_sampler, updates.standing,
+    updates.held, updates.drift, updates.bonus, updates.narrow_clip, updates.reused, updates.left_out,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,21 @@ class Diagnosis:
         return {"run": self.name, "kind": self.kind, "words": self.words(), "findings": findings}
 
 
+def suspects(facts: Facts) -> list[Finding]:
+    """Whatever the numbers speak for, the best borne first."""
+    found = [finding for cause in CAUSES if (finding := cause(facts)) is not None]
+    return sorted(found, key=lambda finding: -finding.evidence[STRENGTH])
+
+
+def named_causes(facts: Facts) -> list[Finding]:
+    """Those that are named."""
+    found = [finding for finding in suspects(facts) if finding.evidence[STRENGTH] >= NAMED]
+    if not found:
+        return []
+    least = found[0].evidence[STRENGTH] - BESIDE
+    return [finding for finding in found if finding.evidence[STRENGTH] >= least][:MOST_CAUSES]
+
+
 def diagnose(course: Run) -> Diagnosis:
     """All findings about a run: causes first, the likeliest before the others, then what happened."""
     found = others.state_findings(course)
@@ -70,7 +95,7 @@ def diagnose(course: Run) -> Diagnosis:
         return Diagnosis(course.name, course.kind, (*found, *others.imitation_findings(course)))
     alarms, given = replay(course.records)
     facts = Facts(course, alarms.phases)
-    named = causes(facts)
+    named = named_causes(facts)
     known = [*eruptions.entropy_findings(course, alarms.phases), *others.alarm_findings(course, given)]
     known = [_harmless(finding) for finding in known] if facts.fine else known
     trouble = bool(named) or any(finding.severity in ("warning", "bad") for finding in known)

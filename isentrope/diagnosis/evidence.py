@@ -17,7 +17,7 @@ from isentrope.runs.folder import Run
 LEVEL = 0.99  # of the interval that has to be clear of zero
 LEAST = 0.05  # a change of success that is worth a word
 SOLVED = 0.9
-BLIND = 0.3  # a run in which only larger differences would show has too few episodes to say that nothing changed
+BLIND = 0.3  # where only larger differences would show, nobody can say that success stayed the same
 
 
 @dataclass(frozen=True)
@@ -96,4 +96,4 @@ def _kind(start: Share, end: Share, best: Share, last: Share, least: float) -> s
         return "rose"
     if start.value >= SOLVED and end.value >= SOLVED:
         return "solved"
-    return "unsure" if least > BLIND else "flat"
+    return "unsure" if least > BLIND or end.value - start.value >= LEAST else "flat"

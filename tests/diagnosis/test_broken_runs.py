@@ -10,10 +10,9 @@ from isentrope.diagnosis.doctor import Diagnosis, diagnose
 from isentrope.diagnosis.remedies import direction
 from isentrope.runs.folder import Run
 from tests.diagnosis.broken.recorded import restore
-from tests.diagnosis.broken.runs import BROKEN
+from tests.diagnosis.broken.runs import BROKEN, HEALTHY
 
 RECORDED = Path(__file__).parent / "broken" / "recorded"
-HEALTHY = sorted(path.stem for path in RECORDED.glob("healthy-*.json"))
 
 
 def told(name: str, folder: Path) -> tuple[Run, Diagnosis]:

@@ -18,7 +18,7 @@ from isentrope.cli.main import app
 from isentrope.core.text import count, listed, percent, sentence
 from isentrope.core.types import Episode, Turn
 from isentrope.diagnosis.doctor import Diagnosis, diagnose
-from isentrope.diagnosis.remedies import DIVIDE, SEVERITIES, WEIGHING, Finding
+from isentrope.diagnosis.remedies import DIVIDE, SEVERITIES, WEIGHING, Finding, direction
 from isentrope.runs.curves import Curve, curve
 from isentrope.runs.episodes import episode_files, write_episodes
 from isentrope.runs.folder import Run
@@ -364,6 +364,8 @@ keys = st.sampled_from(
         "verdict/odd", "sft/loss", "degeneracy/duplication", "probe/interference/negative",
         "probe/interference/positive", "response/tokens", "eval/seen/success", "eval/seen/games",
         "advantage/zero_groups", "stop/turn_limit", "response/outcome/solved", "response/outcome/failed",
+        "verdict/too_long", "context/shortened", "stop/context_limit", "mismatch/kl", "kl/old", "return/mean",
+        "return/std", "advantage/std", "clip/fraction", "update/skipped",
     ]
 )  # fmt: skip
 values = st.one_of(st.none(), st.floats(allow_nan=True), st.floats(0, 1), st.text(max_size=3))
@@ -379,7 +381,12 @@ record = st.builds(
     st.lists(record, max_size=40), st.sampled_from(["train", "sft", "rft"]), st.sampled_from([{}, CONFIG, {"run": 3}])
 )
 def test_whatever_a_run_wrote_it_is_told_without_an_error(records: Any, kind: str, config: Any) -> None:
-    told = diagnose(Run(Path("r"), kind, config, [{"step": i} | line for i, line in enumerate(records)]))
+    run = Run(Path("r"), kind, config, [{"step": i} | line for i, line in enumerate(records)])
+    told = diagnose(run)
+    ways: dict[str, int] = {}
+    for name, way in filter(None, (direction(run, remedy) for remedy in told.remedies)):
+        assert way != 0
+        assert ways.setdefault(name, way) == way  # nothing is to go both up and down
     assert all(finding.severity in SEVERITIES and finding.claim.endswith((".", ")")) for finding in told.findings)
     json.dumps(told.data(), allow_nan=False)
 

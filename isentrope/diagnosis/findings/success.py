@@ -61,7 +61,8 @@ def _course_of(facts: Facts, outcome: Outcome) -> Finding:
         return Finding("success/solved", claim, "note", evidence, (), ("harder tasks: little is left to learn here",))
     played = f"{percent(start.value)} of {start.episodes} episodes at the start, {percent(end.value)} of "
     played += f"{end.episodes} at the end"
-    shows = f"a difference under {100 * outcome.least:.0f} points would not show"
+    small = f"a difference under {100 * outcome.least:.0f} points" if outcome.least < 0.9 else "hardly any difference"
+    shows = f"{small} would {'not show' if outcome.least < 0.9 else 'show'}"
     if start.effective < 0.75 * start.episodes:
         shows += (
             f": episodes of one game are alike, so {start.episodes} tell as much as {start.effective:.0f} of different "

@@ -54,3 +54,14 @@ BROKEN = {
         ("learn.loss.clip_low=1e-6", "learn.loss.clip_high=1e-6", "learn.epochs=4"),
     ),
 }  # fmt: skip
+
+
+HEALTHY = {
+    "healthy-0": ("run.seed=0",),
+    "healthy-1": ("run.seed=1",),
+    "healthy-2": ("run.seed=2",),
+    "healthy-3": ("run.seed=3",),
+    "healthy-nokl": ("learn.kl=0", "run.seed=5"),
+    "healthy-mid": ("run.steps=12", "run.seed=9"),
+    "healthy-short": ("run.steps=4",),
+}
