@@ -62,6 +62,14 @@ class Facts:
         first = self.success.steps[: max(1, min(LAST, self.steps // 5))]
         return sum(self.course.curve(key).at(first).values) / len(first) if first else 0.0
 
+    def of_games(self, count: str) -> float:
+        """The share of all games of evaluations that a count is, such as `failures` or `cut/clock`."""
+        curves = self.course.curve
+        games = sum(sum(curves(f"eval/{split}/games").values) for split in self.course.splits)
+        return (
+            sum(sum(curves(f"eval/{split}/{count}").values) for split in self.course.splits) / games if games else 0.0
+        )
+
     def late(self, key: str) -> float | None:
         values = self.course.curve(key).tail(LAST).values
         return median(values) if values else None

@@ -18,21 +18,23 @@ WARM_UP = "a warm-up (isentrope sft, then policy.model=its folder)"
 
 def failures(facts: Facts) -> Finding | None:
     """Episodes that broke."""
-    share = facts.lost_episodes
+    share, lost = facts.lost_episodes, "episodes"
     clock = facts.share("stop/clock")
+    if not facts.steps:  # it stopped before its first step: only the evaluation before it tells
+        share, clock, lost = facts.of_games("failures"), facts.of_games("cut/clock"), "games of its first evaluation"
     if max(share, clock) < 0.05:
         return None
     if clock > share:
-        claim = (
-            f"Games are cut off by the clock: {percent(clock)} of the episodes took longer than task.episode_seconds."
-        )
+        claim = f"Games are cut off by the clock: {percent(clock)} of the {lost} took longer than task.episode_seconds."
         remedy = ("a larger task.episode_seconds", "faster tasks (isentrope check-task times them)")
         return suspect("clock", 0.75 + clock / 4, claim, {"share": clock}, remedy)
     kinds = facts.failure_kinds
     told = listed([f"{number:.0f} {kind}" for kind, number in kinds.items()])
-    claim = f"Episodes are lost: {percent(share)} of them broke for reasons outside of the policy"
-    claim += f" ({told}), and nothing is learnt from those."
-    if "engine_error" in kinds and kinds["engine_error"] == max(kinds.values()):
+    claim = (
+        f"Episodes are lost: {percent(share)} of {'them' if facts.steps else f'the {lost}'} broke for reasons outside "
+    )
+    claim += f"of the policy{f' ({told})' if told else ''}, and nothing is learnt from those."
+    if kinds.get("engine_error") and kinds["engine_error"] == max(kinds.values()):
         remedy: tuple[str, ...] = ("a look at the engine's own log: it had no answer",)
     else:
         remedy = ("isentrope check-task, which plays the task and says where it breaks",)
@@ -65,6 +67,7 @@ def responses_cut(facts: Facts) -> Finding | None:
 def context_cut(facts: Facts) -> Finding | None:
     """Conversations that outgrow what the model may read."""
     ended, shortened = facts.share("stop/context_limit"), facts.share("context/shortened")
+    ended = ended if facts.steps else facts.of_games("cut/context_limit")
     blind = facts.outcome is None or facts.outcome.kind in ("unsure", "short")
     least = 0.5 if facts.fine or blind else 0.2
     if ended < least and (shortened < max(least, 0.3) or facts.fine):

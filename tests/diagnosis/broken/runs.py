@@ -59,9 +59,9 @@ BROKEN = {
 HEALTHY = {
     "healthy-0": ("run.seed=0",),
     "healthy-1": ("run.seed=1",),
-    "healthy-2": ("run.seed=2",),
-    "healthy-3": ("run.seed=3",),
-    "healthy-nokl": ("learn.kl=0", "run.seed=5"),
-    "healthy-mid": ("run.steps=12", "run.seed=9"),
-    "healthy-short": ("run.steps=4",),
+    "healthy-2": ("run.seed=2", "run.eval_every=8"),
+    "healthy-3": ("run.seed=3", "run.eval_every=8"),
+    "healthy-nokl": ("learn.kl=0", "run.seed=5", "run.eval_every=8"),
+    "healthy-mid": ("run.steps=12", "run.seed=9", "run.eval_every=8"),
+    "healthy-short": ("run.steps=4", "run.eval_every=8"),
 }
