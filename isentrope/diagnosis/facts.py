@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median
@@ -237,6 +238,12 @@ class Facts:
         moved = sorted(self.course.curve("kl/old").values)
         return moved[-2] if len(moved) > 1 else 0.0
 
+    @property
+    def wrecked(self) -> bool:
+        """A rate far over what fits has taken the policy far from where it began: what it answers now tells nothing of
+        what it knew."""
+        return (self.times_rate or 0.0) >= 5 and self.farthest >= 0.5
+
     @cached_property
     def unmoved(self) -> bool:
         """The policy is where it began, though it had groups to learn from and a rate that was warm."""
@@ -306,15 +313,19 @@ class Facts:
 
     @cached_property
     def begun_well(self) -> float | None:
-        """Of the responses that were cut for their length, the share that begins with a tag of the form."""
+        """Of the responses that were cut for their length, the share that begins in the form that is asked for, without
+        a tag that does not belong to it."""
         cut = [
             turn for _, episodes in self.stored for one in episodes for turn in one.turns if turn.verdict == "too_long"
         ]
         if not cut:
             return None
         texts = shown_token_texts(self.course.path)
-        tags = self.course.setting("agent.action_tags")
-        named = [str(tag) for tag in cast("list[object]", tags)] if isinstance(tags, list) else ["action"]
-        opening = tuple(f"<{tag}>" for tag in ("think", *named))
-        begun = [texts.text(turn.response_ids[:24].tolist()).lstrip().startswith(opening) for turn in cut[:200]]
-        return sum(begun) / len(begun)
+        return fmean(self._in_form(texts.text(turn.response_ids.tolist())) for turn in cut[:200])
+
+    def _in_form(self, text: str) -> bool:
+        listed = self.course.setting("agent.action_tags")
+        actions = [str(tag) for tag in cast("list[object]", listed)] if isinstance(listed, list) else ["action"]
+        first = ["think"] if self.course.setting("agent.order", "think_act") == "think_act" else actions
+        tags = re.findall(r"</?([a-z_]{1,20})>", text)
+        return text.lstrip().startswith(tuple(f"<{tag}>" for tag in first)) and set(tags) <= {"think", *actions}

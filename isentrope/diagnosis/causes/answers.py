@@ -30,10 +30,8 @@ def failures(facts: Facts) -> Finding | None:
         return suspect("clock", 0.75 + clock / 4, claim, {"share": clock}, remedy)
     kinds = facts.failure_kinds
     told = listed([f"{number:.0f} {kind}" for kind, number in kinds.items()])
-    claim = (
-        f"Episodes are lost: {percent(share)} of {'them' if facts.steps else f'the {lost}'} broke for reasons outside "
-    )
-    claim += f"of the policy{f' ({told})' if told else ''}, and nothing is learnt from those."
+    claim = f"Episodes are lost: {percent(share)} of {'them' if facts.steps else f'the {lost}'} broke for reasons "
+    claim += f"outside of the policy{f' ({told})' if told else ''}, and nothing is learnt from those."
     if kinds.get("engine_error") and kinds["engine_error"] == max(kinds.values()):
         remedy: tuple[str, ...] = ("a look at the engine's own log: it had no answer",)
     else:
@@ -54,7 +52,7 @@ def responses_cut(facts: Facts) -> Finding | None:
     short = limit is not None and limit < facts.usual_response / 1.4
     begun = facts.begun_well
     known = begun >= 0.5 if begun is not None else short
-    if not known and not (short and facts.pocket):
+    if not known or facts.wrecked:
         return None
     limited = f"agent.max_response is {limit:.0f}" if limit is not None else "agent.max_response"
     claim = f"Responses are cut off before they are complete: {percent(cut)} of the turns reached the limit of length "
@@ -95,7 +93,7 @@ def invalid(facts: Facts) -> Finding | None:
         return None
     reason, share = facts.refused_for, facts.share(f"verdict/{facts.refused_for}")
     hot = facts.eval_valid is not None and facts.eval_valid >= ELSEWHERE
-    strength = (0.9 if valid.start < 0.1 else 0.75) * (0.5 if hot else 1.0)
+    strength = (0.9 if valid.start < 0.1 else 0.75) * (0.5 if hot or facts.wrecked else 1.0)
     told = f"{percent(valid.start)} of the turns at the start were valid actions, {percent(valid.end)} in the end"
     why = f"; {percent(share)} were refused as {reason} ({VERDICTS.get(reason, 'for that reason')})" if reason else ""
     evidence = {"valid/start": valid.start, "valid/end": valid.end, "refused": share}

@@ -155,10 +155,10 @@ def drift(facts: Facts) -> Finding | None:
     said, hurt = _damage(facts)
     far = facts.farthest >= FAR or facts.jumps >= JUMP
     times = facts.times_rate
-    wild = times is not None and times >= 5 and far and facts.sick
+    wild = not facts.fine and (facts.wrecked or (times is not None and times >= 5 and far and facts.sick))
     if (not said and not wild) or (facts.fine and not facts.valid_lost) or facts.unmoved:
         return None
-    strength = 0.3 + min(0.4, hurt) + (0.15 if far else 0.0)
+    strength = 0.3 + min(0.4, hurt) + (0.15 if far else 0.0) + (0.2 if facts.wrecked else 0.0)
     if times is not None:
         strength += 0.25 if times >= 5 else 0.12 if times >= 2.5 else -0.15 if times <= 1.5 else 0.0
     free = facts.kl_weight == 0
@@ -170,11 +170,9 @@ def drift(facts: Facts) -> Finding | None:
         if facts.farthest >= FAR
         else (f" Single steps move it by {nats(facts.jumps)} nats a token (kl/old)." if facts.jumps >= JUMP else "")
     )
-    fits = (
-        f", {times:.0f} times the {facts.fitting_rate:g} that fits a model of this size"
-        if times is not None and times >= 2
-        else ""
-    )
+    fitting, fits = facts.fitting_rate, ""
+    if times is not None and fitting is not None and times >= 2:
+        fits = f", {(facts.lr or times * fitting) / fitting:.0f} times the {fitting:g} that fits a model of this size"
     at = f"learn.lr is {facts.lr:g}{fits}" if facts.lr is not None else "learn.lr"
     if free:
         high = times is not None and times >= 2

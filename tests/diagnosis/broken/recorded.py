@@ -24,7 +24,7 @@ KEPT = (
     "kl/k3", "kl/old", "entropy/token", "mismatch/kl", "mismatch/truncated", "grad_norm", "lr", "clip/fraction",
     "context/shortened", "episode/turns", "response/tokens", "likelihood/valid", "degeneracy/duplication", "update/",
 )  # fmt: skip
-OPENINGS = 12  # of cut responses, of each of the steps
+OPENINGS = 4  # cut responses that are kept of each of the steps
 
 
 def record(folder: Path, to: Path) -> None:
@@ -38,7 +38,7 @@ def record(folder: Path, to: Path) -> None:
             for one in episodes
         ]  # fmt: skip
         cut = [turn for one in episodes for turn in one.turns if turn.verdict == "too_long"]
-        openings = [texts.text(turn.response_ids[:24].tolist())[:20] for turn in cut[:OPENINGS]]
+        openings = [texts.text(turn.response_ids.tolist())[:150] for turn in cut[:OPENINGS]]
         steps[str(step)] = {"plays": plays, "openings": openings}
     kept = {
         "config": run.config_text,
