@@ -30,9 +30,9 @@ SURE = 0.8  # a cause that is borne so well is called the most likely one
 
 CAUSES: tuple[Callable[[Facts], Finding | None], ...] = (
     answers.failures, answers.responses_cut, answers.context_cut, answers.invalid, answers.turn_limit,
-    answers.impossible, answers.hot, answers.cold, signal.odd_reward, signal.equal_groups, signal.small_group,
-    signal.penalty, signal.scale, signal.same_games, signal.other_games, updates.stale_sampler, updates.standing,
-    updates.held, updates.drift, updates.bonus, updates.narrow_clip, updates.reused, updates.left_out,
+    answers.impossible, answers.hot, answers.hot_evaluation, answers.cold, signal.odd_reward, signal.equal_groups,
+    signal.small_group, signal.penalty, signal.scale, signal.same_games, signal.other_games, updates.stale_sampler,
+    updates.standing, updates.held, updates.drift, updates.bonus, updates.narrow_clip, updates.reused, updates.left_out,
 )  # fmt: skip
 
 

@@ -177,6 +177,18 @@ def hot(facts: Facts) -> Finding | None:
     return suspect("temperature_high", strength, claim, {"temperature": heat, "gap": gap}, remedy)
 
 
+def hot_evaluation(facts: Facts) -> Finding | None:
+    """Evaluations that are sampled so hot that they say nothing of the policy."""
+    judged, valid = facts.course.amount("eval.temperature"), facts.eval_valid
+    if judged is None or judged < HOT or valid is None or facts.early("valid_ratio") - valid < 0.2:
+        return None
+    claim = (
+        f"Evaluations are sampled too hot (eval.temperature is {judged:g}): {percent(valid)} of their turns were valid "
+    )
+    claim += f"actions before training, {percent(facts.early('valid_ratio'))} of those of the first training steps."
+    return suspect("evaluation_hot", 0.8, claim, {"temperature": judged, "valid": valid}, ("eval.temperature=0.4",))
+
+
 def cold(facts: Facts) -> Finding | None:
     """A sampling temperature at which the episodes of a group are all the same."""
     heat = facts.temperature

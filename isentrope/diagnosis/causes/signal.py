@@ -42,9 +42,9 @@ def small_group(facts: Facts) -> Finding | None:
     kind = facts.course.setting("learn.advantage.kind") or "grpo"
     if not facts.size or facts.size > 3 or facts.fine or facts.steps < 5 or kind not in COMPARES:
         return None
-    strength = 0.7 if facts.size <= 2 else 0.5
-    strength += 0.1 if facts.equal >= 0.5 else 0.0
-    strength -= 0.15 if facts.equal < 0.2 and facts.size == 3 else 0.0
+    if facts.size == 3 and not facts.sick:
+        return None
+    strength = (0.7 if facts.size <= 2 else 0.5) + (0.1 if facts.equal >= 0.5 else 0.0)
     claim = f"The groups are too small: {facts.size} episodes in a group, {facts.groups * facts.size} a step. In "
     claim += (
         f"{percent(facts.equal)} of the groups both did"

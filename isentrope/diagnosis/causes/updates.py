@@ -161,6 +161,13 @@ def drift(facts: Facts) -> Finding | None:
     strength = 0.3 + min(0.4, hurt) + (0.15 if far else 0.0) + (0.2 if facts.wrecked else 0.0)
     if times is not None:
         strength += 0.25 if times >= 5 else 0.12 if times >= 2.5 else -0.15 if times <= 1.5 else 0.0
+    decay = facts.course.amount("learn.weight_decay") or 0.0
+    if decay >= 1 and said:
+        claim = (
+            f"Weight decay pulls the weights to zero faster than anything is learnt (learn.weight_decay is {decay:g}): "
+        )
+        claim += f"{listed(said)}."
+        return suspect("weight_decay", strength + 0.1, claim, {"decay": decay}, ("learn.weight_decay=0",))
     free = facts.kl_weight == 0
     strength += 0.15 if free else 0.0
     evidence = {"farthest": facts.farthest, "jumps": facts.jumps} | ({"times": times} if times is not None else {})
