@@ -57,8 +57,16 @@ class Diagnosis:
         """One paragraph, its technical words explained where they are first used."""
         told = [self._cause(place, finding) for place, finding in enumerate(self.causes)]
         told += [finding.claim for finding in self.findings if finding not in self.causes]
-        tried = [f"Try: {'; '.join(self.remedies[:MOST_REMEDIES])}."] if self.remedies else []
+        advice = self._advice()
+        tried = [f"Try: {'; '.join(advice[:MOST_REMEDIES])}."] if advice else []
         return " ".join([explained(" ".join(told)), *tried])
+
+    def _advice(self) -> list[str]:
+        """What the paragraph advises: where the cause is likely, what is against it, and nothing against symptoms."""
+        if not any(finding.evidence.get(STRENGTH, 0.0) >= SURE for finding in self.causes):
+            return self.remedies
+        told = [*self.causes, *(finding for finding in self.findings if finding.name.startswith("state/"))]
+        return list(dict.fromkeys(remedy for finding in told for remedy in finding.remedy))
 
     def _cause(self, place: int, finding: Finding) -> str:
         sure = finding.evidence.get(STRENGTH, 0.0) >= SURE

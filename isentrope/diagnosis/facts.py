@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median
@@ -312,20 +313,31 @@ class Facts:
         ]  # fmt: skip
 
     @cached_property
-    def begun_well(self) -> float | None:
-        """Of the responses that were cut for their length, the share that begins in the form that is asked for, without
-        a tag that does not belong to it."""
-        cut = [
-            turn for _, episodes in self.stored for one in episodes for turn in one.turns if turn.verdict == "too_long"
-        ]
-        if not cut:
-            return None
-        texts = shown_token_texts(self.course.path)
-        return fmean(self._in_form(texts.text(turn.response_ids.tolist())) for turn in cut[:200])
+    def cut_texts(self) -> list[str]:
+        """Responses of the stored steps that were cut for their length, as text."""
+        turns = [turn for _, episodes in self.stored for one in episodes for turn in one.turns]
+        cut = [turn for turn in turns if turn.verdict == "too_long"][:200]
+        texts = shown_token_texts(self.course.path) if cut else None
+        return [texts.text(turn.response_ids.tolist()) for turn in cut] if texts else []
 
-    def _in_form(self, text: str) -> bool:
-        listed = self.course.setting("agent.action_tags")
-        actions = [str(tag) for tag in cast("list[object]", listed)] if isinstance(listed, list) else ["action"]
-        first = ["think"] if self.course.setting("agent.order", "think_act") == "think_act" else actions
-        tags = re.findall(r"</?([a-z_]{1,20})>", text)
-        return text.lstrip().startswith(tuple(f"<{tag}>" for tag in first)) and set(tags) <= {"think", *actions}
+    @cached_property
+    def asked_tags(self) -> list[str]:
+        tags = self.course.setting("agent.action_tags")
+        return [str(tag) for tag in cast("list[object]", tags)] if isinstance(tags, list) else ["action"]
+
+    @cached_property
+    def begun_well(self) -> float | None:
+        """Of those the share that begins in the form that is asked for, without a tag that does not belong to it."""
+        thinks = self.course.setting("agent.order", "think_act") == "think_act"
+        first = tuple(f"<{tag}>" for tag in (["think"] if thinks else self.asked_tags))
+        in_form = [text.lstrip().startswith(first) and not self._strange(text) for text in self.cut_texts]
+        return fmean(in_form) if in_form else None
+
+    @cached_property
+    def strange_tags(self) -> list[str]:
+        """Tags that a quarter of those responses have and that nobody asked for."""
+        seen = Counter(tag for text in self.cut_texts for tag in self._strange(text))
+        return sorted(tag for tag, times in seen.items() if times >= 0.25 * len(self.cut_texts))
+
+    def _strange(self, text: str) -> set[str]:
+        return set(re.findall(r"</?([a-z_]{1,20})>", text)) - {"think", *self.asked_tags}

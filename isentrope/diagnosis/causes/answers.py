@@ -107,6 +107,7 @@ def invalid(facts: Facts) -> Finding | None:
         for key in ("agent.order", "agent.action_tags", "agent.prompt")
         if facts.course.setting(key) is not None
     )
+    claim += f" They have tags that nobody asked for: {listed(facts.strange_tags)}." if facts.strange_tags else ""
     claim += f" A model has to know its form beforehand ({asked})." if asked else ""
     remedy = (WARM_UP, "the form that the model was taught (agent.order, agent.action_tags, agent.prompt)")
     return suspect("invalid", strength, claim, evidence, remedy)
