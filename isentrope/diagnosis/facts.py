@@ -19,6 +19,7 @@ from isentrope.runs.curves import Curve
 from isentrope.runs.folder import Run
 from isentrope.runs.token_texts import shown_token_texts
 
+HIGH = 0.75  # success that leaves little to rise for
 LAST = 5  # numbers in the median of how things are in the end
 READ = 4  # stored steps whose episodes are looked at
 KNOWN_SIZES = {"pocket": 860_000, "new": 860_000, "smollm2": 135_000_000}
@@ -122,13 +123,19 @@ class Facts:
 
     @property
     def fine(self) -> bool:
-        """Success rose, or there was nothing left to rise for; an evaluation that rose counts."""
+        """Success rose, or there was little left to rise for; an evaluation that rose counts."""
         if self.outcome is None:
             return False
         rose = any(change > 0 for change in self.evaluated.values()) and not any(
             change < 0 for change in self.evaluated.values()
         )
-        return self.outcome.fine or (rose and self.outcome.kind not in ("fell", "lost"))
+        high = min(self.outcome.start.value, self.outcome.end.value) >= HIGH
+        return self.outcome.fine or ((rose or high) and self.outcome.kind not in ("fell", "lost"))
+
+    @property
+    def settled(self) -> bool:
+        """Success rose, or all was won from the start: then even a policy that hardly moves is no trouble."""
+        return self.outcome is not None and self.outcome.fine
 
     @property
     def sick(self) -> bool:

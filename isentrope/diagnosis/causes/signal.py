@@ -13,6 +13,7 @@ from isentrope.diagnosis.remedies import Finding
 from isentrope.runs.curves import Curve
 
 COMPARES = ("grpo", "rloo", "gigpo", "gigpo_mixed")  # estimators that compare the episodes of a group
+LINKED = 0.6  # a correlation of reward and success from which on the reward follows success; one of one's own: more
 EQUAL = 0.8  # share of equal groups in which hardly anything is taught
 
 
@@ -114,7 +115,7 @@ def odd_reward(facts: Facts) -> Finding | None:
             return None
         linked = (0.0, 0.0)
     r, upper = linked
-    if upper >= 0.6:
+    if upper >= (0.8 if facts.own_reward else LINKED):
         return None
     evidence = {"correlation": r, "upper": upper, "rise": rise}
     weak = (

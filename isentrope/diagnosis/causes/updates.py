@@ -43,7 +43,7 @@ def stale_sampler(facts: Facts) -> Finding | None:
 
 def standing(facts: Facts) -> Finding | None:
     """A policy that is where it began: by its rate, or although its rate fits."""
-    if facts.fine or facts.steps < 4:
+    if facts.settled or facts.steps < 4:
         return None
     same = _same_evaluations(facts)
     if (facts.kl_weight or 0.0) >= 10 * USUAL_KL:
@@ -107,7 +107,7 @@ def _same_evaluations(facts: Facts) -> bool:
 def held(facts: Facts) -> Finding | None:
     """A KL term that outweighs the reward."""
     weight, moved = facts.kl_weight, facts.distance
-    if weight is None or weight < 10 * USUAL_KL or moved is None or facts.fine or facts.steps < 6 or facts.equal >= 0.8:
+    if weight is None or weight < 10 * USUAL_KL or moved is None or facts.settled or facts.steps < 6 or facts.equal >= 0.8:
         return None
     if moved >= HELD and not (weight >= 1 and moved < 5 * HELD):
         return None
