@@ -92,6 +92,8 @@ def invalid(facts: Facts) -> Finding | None:
     if not len(valid) or valid.start >= KNOWN or facts.fine or valid.end >= 2 * KNOWN:
         return None
     reason, share = facts.refused_for, facts.share(f"verdict/{facts.refused_for}")
+    if reason == "too_long" and (facts.begun_well or 0.0) >= 0.5:
+        return None  # the form is known, and cut
     hot = facts.eval_valid is not None and facts.eval_valid >= ELSEWHERE
     strength = (0.9 if valid.start < 0.1 else 0.75) * (0.5 if hot or facts.wrecked else 1.0)
     told = f"{percent(valid.start)} of the turns at the start were valid actions, {percent(valid.end)} in the end"
