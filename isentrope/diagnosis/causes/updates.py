@@ -107,7 +107,9 @@ def _same_evaluations(facts: Facts) -> bool:
 def held(facts: Facts) -> Finding | None:
     """A KL term that outweighs the reward."""
     weight, moved = facts.kl_weight, facts.distance
-    if weight is None or weight < 10 * USUAL_KL or moved is None or facts.settled or facts.steps < 6 or facts.equal >= 0.8:
+    if weight is None or weight < 10 * USUAL_KL or moved is None:
+        return None
+    if facts.settled or facts.steps < 6 or facts.equal >= 0.8:
         return None
     if moved >= HELD and not (weight >= 1 and moved < 5 * HELD):
         return None
