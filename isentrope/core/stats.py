@@ -5,6 +5,7 @@ share        Wilson's score interval (Wilson 1927), also for few games and for s
 clustered    several episodes of a game are not independent: Wilson's interval with fewer games to show for them.
              The design effect is how much larger the variance between games is than that of independent episodes
              (Kish 1965); episodes / design effect stands in the place of the number of games.
+             Where only the shares of steps are known, their differences tell that number (`effective_of_steps`)
 difference   square-and-add of two Wilson intervals (Newcombe 1998, method 10 for independent shares); for the same
              games with the correlation between the two, corrected downwards (Newcombe 1998, paired method 10)
 two arms     Welch's t interval of the difference between two means over seeds
@@ -22,7 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import product
+from itertools import pairwise, product
 from statistics import NormalDist
 from typing import Any
 
@@ -125,11 +126,11 @@ def median_of(values: Sequence[float | None]) -> float | None:
 # -- shares
 
 
-def wilson(successes: float, count: float) -> Interval:
-    """Wilson's 95 % interval of a share; it stays inside 0 to 1 and is honest for few games."""
+def wilson(successes: float, count: float, z: float = _NORMAL) -> Interval:
+    """Wilson's interval of a share, 95 % by default; it stays inside 0 to 1 and is honest for few games."""
     if count == 0:
         return Interval(0.0, 1.0)
-    z, share = _NORMAL, successes / count
+    share = successes / count
     centre = share + z * z / (2 * count)
     half = z * (share * (1 - share) / count + z * z / (4 * count * count)) ** 0.5
     scale = 1 + z * z / count
@@ -153,6 +154,43 @@ def share_of(wins: Sequence[int], episodes: Sequence[int]) -> Share:
     value = sum(wins) / total
     effective = _effective(wins, episodes, value, total)
     return Share(value, wilson(value * effective, effective), games, total, effective)
+
+
+def share_from(value: float, games: int, episodes: int, effective: float, level: float) -> Share:
+    """A share of which only the value is known, with the independent episodes that it is worth."""
+    value = min(1.0, max(0.0, value))  # a damaged file may say anything
+    return Share(value, wilson(value * effective, effective, normal_quantile(level)), games, episodes, effective)
+
+
+def effective_of_steps(shares: Sequence[float], groups: int, size: int) -> float:
+    """Independent episodes that a step of `groups` × `size` episodes is worth, from the step-to-step differences of its
+    share: never fewer than the groups, nor more than the episodes.
+
+    Half the mean square of the differences is the variance of a step's share, whatever the design effect. Few
+    differences may agree by chance, so the variance is taken at the upper end of its 80 % interval; n differences of
+    neighbours are worth 2n/3 degrees of freedom.
+    """
+    count, mean = len(shares) - 1, math.fsum(shares) / max(1, len(shares))
+    if count < 5 or not 0.0 < mean < 1.0:
+        return float(groups)
+    freedom = max(1, round(2 * count / 3))
+    variance = math.fsum((b - a) ** 2 for a, b in pairwise(shares)) / (2 * count)
+    low = float(chi_square_quantiles(np.asarray([0.1]), freedom)[0])
+    upper = variance * freedom / low
+    most = float(groups * size)
+    return min(most, max(float(groups), mean * (1 - mean) / upper)) if upper > 0 else most
+
+
+def least_difference(share: float, first: float, second: float, level: float) -> float:
+    """The smallest rise or fall of a share that would show between so many independent episodes and so many."""
+    before = share_from(share, 0, 0, first, level)
+    points = [distance / 100 for distance in range(1, 101)]
+    for distance in points:
+        others = [share + distance, share - distance]
+        afters = [share_from(other, 0, 0, second, level) for other in others if 0 <= other <= 1]
+        if any(difference_of(after, before).interval.sign for after in afters):
+            return distance
+    return 1.0
 
 
 def _effective(wins: Sequence[int], episodes: Sequence[int], value: float, total: int) -> float:
@@ -197,6 +235,11 @@ def correlation_of(first: Mapping[object, float], second: Mapping[object, float]
     if covariance > 0:
         covariance = max(0.0, covariance - 1 / (2 * count))
     return min(1.0, max(-1.0, covariance / (float(a.std()) * float(b.std()))))
+
+
+def normal_quantile(level: float) -> float:
+    """The z that holds `level` of the normal distribution between -z and z."""
+    return _NORMAL if level == 0.95 else NormalDist().inv_cdf((1 + level) / 2)
 
 
 # -- means over seeds

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from isentrope.diagnosis.alarms import WEIGH
 from isentrope.runs.folder import Run
@@ -110,3 +112,68 @@ def _changed(course: Run, how: str, name: str) -> str:
 def _more_kl(course: Run) -> list[str]:
     """A policy that nothing holds near where it began."""
     return [f"learn.kl={USUAL_KL:g} (it is 0)"] if course.amount("learn.kl") == 0 else []
+
+
+# -- advice that agrees with itself
+
+_STEP = re.compile(r"^an? (smaller|lower|shorter|larger|higher|longer) ([\w.]+)")
+_VALUE = re.compile(r"^([a-z_]+\.[\w.]+)=(\S+)")
+_NAMED = {"learning": "learn.lr", "sampling": "rollout.temperature", "groups": "rollout.group_size"}
+_WIDER = re.compile(r"^(?:an? |the methods? )?(?:entropy_bonus|epo|aem|higher_temperature)\b")
+_CALMER = re.compile(
+    r"^(?:no (?:entropy_bonus|epo|aem|ea|higher_temperature)\b|a smaller method\.|seal$|the method seal)"
+)
+
+
+def direction(course: Run, remedy: str) -> tuple[str, int] | None:
+    """Which setting a remedy changes, and whether up (1) or down (-1); None where that cannot be said of it."""
+    if _WIDER.match(remedy):
+        return "entropy", 1
+    if _CALMER.match(remedy):
+        return "entropy", -1
+    if remedy.startswith("larger groups"):
+        return "rollout.group_size", 1
+    if step := _STEP.match(remedy):
+        name = _NAMED.get(step[2], step[2])
+        return name, -1 if step[1] in ("smaller", "lower", "shorter") else 1
+    if value := _VALUE.match(remedy):
+        return _towards(course, value[1], value[2].rstrip(",;"))
+    return None
+
+
+def _towards(course: Run, name: str, value: str) -> tuple[str, int] | None:
+    """Towards a value; 0 where the setting has it already."""
+    now = course.setting(name)
+    if str(now) == value:
+        return name, 0
+    try:
+        return (
+            (name, 1 if float(value) > float(now) else -1 if float(value) < float(now) else 0)
+            if now is not None
+            else None
+        )
+    except (TypeError, ValueError):
+        return None
+
+
+def in_order(findings: Sequence[Finding]) -> list[Finding]:
+    """Causes as they are ranked, then the most serious first."""
+    first = [finding for finding in findings if finding.name.startswith("cause/")]
+    rest = [finding for finding in findings if not finding.name.startswith("cause/")]
+    return first + sorted(rest, key=lambda finding: -SEVERITIES.index(finding.severity))
+
+
+def reconciled(course: Run, findings: Sequence[Finding], stands: bool) -> tuple[Finding, ...]:
+    """The findings without advice that contradicts what was advised before it, or that a setting has already. Where
+    nothing moves the policy (`stands`) nothing is advised that would move it even less."""
+    ways: dict[str, int] = {"learn.lr": 1, "learn.kl": -1, "learn.grad_clip": 1} if stands else {}
+    kept: dict[int, tuple[str, ...]] = {}
+    for finding in in_order(findings):
+        remedies: list[str] = []
+        for remedy in finding.remedy:
+            way = direction(course, remedy)
+            if way is not None and (way[1] == 0 or ways.setdefault(way[0], way[1]) != way[1]):
+                continue
+            remedies.append(remedy)
+        kept[id(finding)] = tuple(remedies)
+    return tuple(replace(finding, remedy=kept[id(finding)]) for finding in findings)

@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 
 from isentrope.core.stats import (
     Interval,
+    Share,
     correlation_of,
     difference_of,
+    effective_of_steps,
+    least_difference,
     mean_and_std,
+    share_from,
     share_of,
     student_quantile,
     welch,
@@ -188,3 +192,42 @@ def test_welch_by_hand() -> None:
 def test_mean_and_std() -> None:
     assert mean_and_std([3.0]) == (3.0, None)
     assert mean_and_std([1.0, 2.0, 3.0]) == (2.0, 1.0)
+
+
+def test_the_level_of_an_interval() -> None:
+    """Newcombe's values are those of 95 %; another level is Wilson's formula with another quantile."""
+    assert ends(share_from(81 / 263, 263, 263, 263.0, 0.95).interval) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    z, p, n = 2.5758293, 0.25, 40.0
+    centre, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    low, high = ((centre + sign * half) / (1 + z * z / n) for sign in (-1, 1))
+    assert ends(share_from(p, 40, 40, n, 0.99).interval) == pytest.approx((low, high), abs=1e-6)
+
+
+@pytest.mark.parametrize(("size", "alike", "low", "high"), [(8, False, 0.6, 1.0), (8, True, 0.125, 0.16)])
+def test_what_a_step_is_worth(size: int, alike: bool, low: float, high: float) -> None:
+    """Independent episodes count nearly in full, and those of a group that all do the same as one; never for more."""
+    rng = np.random.default_rng(3)
+    worth: list[float] = []
+    for _ in range(100):
+        count = 12 if alike else 12 * size
+        shares = [float(wins) / count for wins in rng.binomial(count, 0.4, 60)]
+        worth.append(effective_of_steps(shares, 12, size) / (12 * size))
+    assert low <= float(np.mean(worth)) <= high
+    assert 1 / size <= min(worth)
+    assert max(worth) <= 1
+    assert effective_of_steps([0.2, 0.5], 12, size) == 12  # too few steps to tell: the groups
+    assert effective_of_steps([0.0] * 40, 12, size) == 12  # nothing varies
+
+
+def test_the_least_difference_is_the_first_that_shows() -> None:
+    for share, count in ((0.0, 16.0), (0.5, 16.0), (0.9, 200.0)):
+        least = least_difference(share, count, count, 0.95)
+        before = share_from(share, 0, 0, count, 0.95)
+
+        def shows(distance: float, share: float = share, count: float = count, before: Share = before) -> bool:
+            afters = [value for value in (share + distance, share - distance) if 0 <= value <= 1]
+            return any(difference_of(share_from(at, 0, 0, count, 0.95), before).interval.sign for at in afters)
+
+        assert shows(least)
+        assert not shows(least - 0.01)
+    assert least_difference(0.5, 16, 16, 0.99) > least_difference(0.5, 16, 16, 0.95)

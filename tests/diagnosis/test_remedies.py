@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from isentrope.diagnosis.doctor import Diagnosis, diagnose
-from isentrope.diagnosis.remedies import DIVIDE, PENALTY, WEIGHING, Finding, to_calm, to_widen
+from isentrope.diagnosis.remedies import (
+    DIVIDE,
+    PENALTY,
+    WEIGHING,
+    Finding,
+    direction,
+    reconciled,
+    to_calm,
+    to_widen,
+)
 from isentrope.runs.folder import Run
 
 LEARN = {"lr": 1e-3, "kl": 0.01}
@@ -127,7 +136,7 @@ def test_nothing_is_advised_twice() -> None:
 def test_dynamic_sampling_is_not_advised_where_it_is_on(resample: int) -> None:
     config = {"learn": {"lr": 1e-3, "resample": resample}}
     told = diagnose(course(config, advantage__zero_groups=[0.9] * 60, success__all=[0.5] * 60))
-    assert {"alarm/no_signal", "stalled/equal_groups"} <= {found.name for found in told.findings}
+    assert {"alarm/no_signal", "cause/equal_rewards"} <= {found.name for found in told.findings}
     assert sum("dynamic sampling" in remedy for remedy in told.remedies) == (resample == 0)
 
 
@@ -177,3 +186,39 @@ def test_the_findings_as_data_are_json() -> None:
     told = diagnose(course(advantage__zero_groups=[1.0] * 60))  # success was not recorded: the alarm has no number
     assert finding(told, "alarm/no_signal").evidence["share"] == 1.0
     json.dumps(told.data(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("remedy", "way"),
+    [
+        (SLOWER, ("learn.lr", -1)),
+        ("a larger learn.lr (0.0001)", ("learn.lr", 1)),
+        ("larger groups (rollout.group_size of 6 to 16)", ("rollout.group_size", 1)),
+        ("a lower sampling temperature (it is 1.2)", ("rollout.temperature", -1)),
+        ("a higher rollout.temperature, of 1", ("rollout.temperature", 1)),
+        ("learn.kl=0.01 (it is 0)", ("learn.kl", 0)),  # the settings of these tests have it
+        ("learn.kl=0.1", ("learn.kl", 1)),
+        ("entropy_bonus or epo", ("entropy", 1)),
+        ("seal", ("entropy", -1)),
+        ("easier tasks", None),
+    ],
+)
+def test_which_way_a_remedy_goes(remedy: str, way: tuple[str, int] | None) -> None:
+    assert direction(course(), remedy) == way
+
+
+def test_later_advice_does_not_contradict_earlier() -> None:
+    first = Finding("cause/rate_low", "", "bad", remedy=("a larger learn.lr",))
+    second = Finding("evaluation/seen", "", "bad", remedy=(SLOWER, "easier tasks"))
+    third = Finding("alarm/collapse", "", "warning", remedy=("entropy_bonus", "learn.kl=0.01"))
+    kept = reconciled(course(), (third, first, second), stands=False)
+    assert [finding.remedy for finding in kept] == [("entropy_bonus",), ("a larger learn.lr",), ("easier tasks",)]
+
+
+def test_what_stands_still_is_never_slowed_down() -> None:
+    falls = course(kl__k3=[1e-6] * 60, success__all=[0.9] * 30 + [0.1] * 30, grad_norm=[0.1] * 30 + [2.0] + [0.1] * 29)
+    told = diagnose(falls)
+    assert {"success/fell", "alarm/gradient_spike"} <= {found.name for found in told.findings}
+    assert not any("smaller" in remedy for remedy in told.remedies)
+    moves = course(kl__k3=[0.1] * 60, success__all=[0.9] * 30 + [0.1] * 30)
+    assert SLOWER in diagnose(moves).remedies

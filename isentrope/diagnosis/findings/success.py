@@ -1,69 +1,101 @@
-"""Findings about success: whether and when a run learnt its task, and why where it did not."""
+"""Findings about success: whether and when a run learnt its task, as far as its episodes can tell."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from statistics import fmean, median
-
 from isentrope.agent.response_format import VERDICTS
-from isentrope.core.text import listed, nats, percent
-from isentrope.diagnosis.remedies import USUAL_KL, Finding, in_the_doctors_words, slower
+from isentrope.core.text import listed, percent
+from isentrope.diagnosis.evidence import BLIND, Outcome
+from isentrope.diagnosis.facts import Facts
+from isentrope.diagnosis.remedies import Finding, slower
 from isentrope.runs.curves import ENOUGH, Curve
-from isentrope.runs.folder import Run
 
-LEAST = 0.05  # a change of success that is worth a word
 MOST = 0.8  # "most of it": this share of the gain
 FLAT = 0.03  # success that moves by less is flat
-SOLVED = 0.9
 MANY = 10  # steps after which it is odd that nothing was learnt
-VALID = 0.05  # below this share of valid turns there is nothing to learn from
-LOST = 0.5  # a policy that knew the form of an answer at the start has lost it
-MOVED = 1e-3  # nats a token to the reference: below, the policy is where it began
 
 
-def success_findings(course: Run) -> list[Finding]:
-    train = course.curve("success/all")
-    found = [_course_of(course, train)] if len(train) >= ENOUGH else []
-    if len(train) and not found:
+def success_findings(facts: Facts) -> list[Finding]:
+    train, course, outcome = facts.success, facts.course, facts.outcome
+    found: list[Finding] = []
+    if len(train) and len(train) < ENOUGH:
         evidence = {"first": train.values[0], "last": train.values[-1]}
         claim = f"{len(train)} training steps are too few to tell whether success changes."
         found.append(Finding("success/short", claim, "note", evidence, (train.steps[-1],)))
+    elif len(train) and outcome is None:
+        claim = (
+            f"On training games success went from {percent(train.start)} to {percent(train.end)}; of how many episodes "
+        )
+        claim += "is not recorded, so nobody can tell what is chance."
+        evidence = {"start": train.start, "end": train.end}
+        found.append(Finding("success/unsure", claim, "note", evidence, (train.steps[-1],)))
+    elif outcome is not None:
+        found.append(_course_of(facts, outcome))
     for split in course.splits:
-        found += _evaluated(course, split, course.curve(f"eval/{split}/success"))
+        found += _evaluated(facts, split, course.curve(f"eval/{split}/success"))
     return found
 
 
-def _course_of(course: Run, train: Curve) -> Finding:
-    start, end, margin = train.start, train.end, max(LEAST, train.margin)
-    best_step, best = train.best
-    evidence = {"start": start, "end": end, "best": best, "margin": margin}
-    if best - end > margin and best - end > 0.5 * (best - start):
-        if best - start <= margin:
-            claim = f"On training games success fell from {percent(start)} to {percent(end)}."
-            return Finding("success/fell", claim, "bad", evidence, (train.steps[-1],), (slower(course),))
-        claim = f"On training games success rose from {percent(start)} to {percent(best)} around step {best_step} "
-        claim += f"and fell to {percent(end)} in the end."
-        remedy = (f"a checkpoint from around step {best_step}", slower(course))
-        return Finding("success/fell", claim, "bad", evidence, (best_step, train.steps[-1]), remedy)
-    lowest_step, depth = (-train).best
-    dip = f", with a low of {percent(-depth)} around step {lowest_step}"  # that neither the start nor the end shows
-    dip = dip if min(start, end) + depth > 2 / 3 * margin else ""
-    if end - start > margin:
-        most = train.reached(start + MOST * (end - start))
-        when = f", most of it by step {most}" if most < train.steps[-1] else ""
-        claim = f"On training games success rose from {percent(start)} to {percent(end)}{when}{dip}."
+def _course_of(facts: Facts, outcome: Outcome) -> Finding:
+    train, start, end, best = facts.success, outcome.start, outcome.end, outcome.best
+    evidence = {
+        "start": start.value, "end": end.value, "best": best.value, "episodes": float(start.episodes),
+        "effective": start.effective, "would_show": outcome.least,
+    }  # fmt: skip
+    last, from_to = train.steps[-1], f"from {percent(start.value)} to {percent(end.value)}"
+    careful = (slower(facts.course),) if not facts.stands else ()
+    if outcome.kind == "lost":
+        claim = f"On training games success rose from {percent(start.value)} to {percent(best.value)} around step "
+        claim += f"{outcome.best_step} and fell to {percent(end.value)} in the end."
+        remedy = (f"a checkpoint from around step {outcome.best_step}", *careful)
+        return Finding("success/fell", claim, "bad", evidence, (outcome.best_step, last), remedy)
+    if outcome.kind == "fell":
+        return Finding("success/fell", f"On training games success fell {from_to}.", "bad", evidence, (last,), careful)
+    if outcome.kind == "rose":
+        most = train.reached(start.value + MOST * (end.value - start.value))
+        when = f", most of it by step {most}" if most < last else ""
+        claim = f"On training games success rose {from_to}{when}{_dip(train, outcome)}."
         return Finding("success/rose", claim, "good", evidence | {"most_by": most}, (most,))
-    if start >= SOLVED and end >= SOLVED:
-        claim = f"On training games success was {percent(start)} from the start and is {percent(end)}."
+    if outcome.kind == "solved":
+        claim = f"Nothing is left to learn: on training games success was {percent(start.value)} from the start and is "
+        claim += f"{percent(end.value)}."
         return Finding("success/solved", claim, "note", evidence, (), ("harder tasks: little is left to learn here",))
-    claim = f"On training games success did not rise: {percent(start)} at the start, {percent(end)} at the end{dip}"
-    points = f"{100 * margin:.0f} points"
-    claim += f" (a difference of up to {points} may be noise)." if abs(end - start) > 0.01 else "."
-    return Finding("success/stalled", claim, "warning", evidence, (train.steps[-1],))
+    played = f"{percent(start.value)} of {start.episodes} episodes at the start, {percent(end.value)} of "
+    played += f"{end.episodes} at the end"
+    small = f"a difference under {100 * outcome.least:.0f} points" if outcome.least < 0.9 else "hardly any difference"
+    shows = f"{small} would {'not show' if outcome.least < 0.9 else 'show'}"
+    if start.effective < 0.75 * start.episodes:
+        shows += (
+            f": episodes of one game are alike, so {start.episodes} tell as much as {start.effective:.0f} of different "
+        )
+        shows += "games"
+    if outcome.kind == "flat":
+        claim = f"On training games success did not rise: {played}{_dip(train, outcome)} ({shows})."
+        return Finding("success/stalled", claim, "warning", evidence, (last,))
+    claim = f"There are too few episodes to tell whether success on training games changes: {played}; {shows}."
+    return Finding("success/unsure", claim, "note", evidence, (last,))
 
 
-def _evaluated(course: Run, split: str, curve: Curve) -> list[Finding]:
+def answer_findings(facts: Facts) -> list[Finding]:
+    """Valid actions that were there and were lost."""
+    if not facts.valid_lost:
+        return []
+    valid, reason = facts.valid, facts.refused_for
+    why = f", most of them refused as {reason} ({VERDICTS.get(reason, 'for that reason')})" if reason else ""
+    claim = f"Valid actions were lost: {percent(valid.start)} of the turns at the start, {percent(valid.end)} at the "
+    claim += f"end{why}."
+    remedy = ("an earlier checkpoint", *(() if facts.stands else (slower(facts.course),)))
+    evidence = {"start": valid.start, "end": valid.end}
+    return [Finding("answers/lost", claim, "bad", evidence, (valid.steps[-1],), remedy)]
+
+
+def _dip(train: Curve, outcome: Outcome) -> str:
+    """A low that neither the start nor the end shows."""
+    step, depth = (-train).best
+    low = min(outcome.start.value, outcome.end.value) + depth > max(0.05, min(outcome.least, BLIND))
+    return f", with a low of {percent(-depth)} around step {step}" if low else ""
+
+
+def _evaluated(facts: Facts, split: str, curve: Curve) -> list[Finding]:
     if not len(curve):
         return []
     first, last, step = curve.values[0], curve.values[-1], curve.steps[-1]
@@ -71,9 +103,8 @@ def _evaluated(course: Run, split: str, curve: Curve) -> list[Finding]:
     if len(curve) == 1:
         claim = f"On {split} games it solves {percent(last)} at step {step}."
         return [Finding(f"evaluation/{split}", claim, "note", evidence, (step,))]
-    games = course.curve(f"eval/{split}/games", "eval")
-    margin = max(LEAST, _chance(first, last, games))
-    verb = "rose" if last - first >= margin else "fell" if last - first <= -margin else "went"
+    change = facts.evaluated.get(split, 0)
+    verb = "rose" if change > 0 else "fell" if change < 0 else "went"
     claim = f"On {split} games success {verb} from {percent(first)} (step {curve.steps[0]}) to {percent(last)} "
     claim += f"(step {step})"
     steps = [curve.steps[0], step]
@@ -86,17 +117,12 @@ def _evaluated(course: Run, split: str, curve: Curve) -> list[Finding]:
         if flat is not None:
             claim += f"; it is flat since step {flat}"
             steps.append(flat)
+    if verb == "went" and first != last:
+        claim += ", which may be chance"
+        claim += f" with {facts.evaluations[split][1].games} games" if split in facts.evaluations else ""
     severity = {"rose": "good", "fell": "bad"}.get(verb, "note")
-    remedy = (slower(course),) if verb == "fell" else ()
+    remedy = (slower(facts.course),) if verb == "fell" and not facts.stands else ()
     return [Finding(f"evaluation/{split}", f"{claim}.", severity, evidence, tuple(steps), remedy)]
-
-
-def _chance(first: float, last: float, games: Curve) -> float:
-    """What two shares of so many games may differ by through chance: two standard deviations."""
-    if not len(games) or min(games.values) < 1:
-        return 0.0
-    both = min(1.0, max(0.0, (first + last) / 2))  # a damaged file may say anything
-    return 2 * math.sqrt(both * (1 - both) * (1 / games.values[0] + 1 / games.values[-1]))
 
 
 def flat_since(curve: Curve) -> int | None:
@@ -107,74 +133,12 @@ def flat_since(curve: Curve) -> int | None:
     return curve.steps[place] if len(curve) - place >= 3 and place > 0 else None
 
 
-def stalled_findings(course: Run, success: Sequence[Finding], known: Sequence[Finding]) -> list[Finding]:
-    """What the numbers show of a run that learnt nothing; each of these is known to keep a run from learning."""
-    if not any(finding.name == "success/stalled" for finding in success):
+def unexplained(facts: Facts, trouble: bool) -> list[Finding]:
+    """A run that learnt nothing for no reason that shows."""
+    if facts.fine or trouble or facts.outcome is None or facts.outcome.kind != "flat" or facts.steps < MANY:
         return []
-    if any(finding.name.startswith("evaluation/") and finding.severity == "good" for finding in success):
-        return []
-    found = [*_invalid(course), *_equal(course), *_unmoved(course), *_out_of_turns(course)]
-    trouble = any(finding.severity in ("warning", "bad") for finding in known)
-    if not found and not trouble and course.last_step >= MANY:
-        seen = {"valid_ratio": "actions are valid", "advantage/zero_groups": "groups differ"}
-        seen |= {"kl/k3": "the policy moves"}
-        told = listed([words for key, words in seen.items() if len(course.curve(key))])
-        claim = f"None of the usual reasons shows in the numbers{f': {told}' if told else ''}."
-        remedy = ("more steps", "larger groups (rollout.group_size)", "a look at the episodes (isentrope report)")
-        return [Finding("stalled/unknown", claim, "note", {}, (), remedy)]
-    return found
-
-
-def _invalid(course: Run) -> list[Finding]:
-    valid = course.curve("valid_ratio")
-    if not len(valid) or valid.end >= VALID:
-        return []
-    keys = course.keys("verdict/", course.of_kind("train"))
-    refused = {key.removeprefix("verdict/"): course.curve(key).end for key in keys}
-    most = max(refused, key=lambda reason: refused[reason]) if refused else ""
-    why = f", most of them refused as {most} ({VERDICTS.get(most, 'for that reason')})" if most else ""
-    longer = ["a larger agent.max_response"] if most == "too_long" else []
-    claim = f"Hardly any response was a valid action: {percent(valid.end)} of the turns"
-    remedy = (*longer, "a warm-up (isentrope sft, then policy.model=its folder)")
-    if valid.start >= LOST:
-        claim = f"Valid actions were lost: {percent(valid.start)} of the turns at the start, "
-        claim += f"{percent(valid.end)} at the end"
-        remedy = ("an earlier checkpoint", slower(course))
-    return [Finding("stalled/invalid", f"{claim}{why}.", "bad", {"valid_ratio": valid.end} | refused, (), remedy)]
-
-
-def _equal(course: Run) -> list[Finding]:
-    groups = course.curve("advantage/zero_groups")
-    if len(groups) < ENOUGH or fmean(groups.values) < 0.8:
-        return []
-    share = fmean(groups.values)
-    claim = f"In {percent(share)} of the groups all episodes did equally well, so they taught nothing."
-    tried = "a warm-up or easier tasks; larger groups (rollout.group_size)"
-    remedy = in_the_doctors_words(course, f"{tried}; dynamic sampling (learn.resample=3, or algorithm dapo)")
-    return [Finding("stalled/equal_groups", claim, "bad", {"share": share}, (), remedy)]
-
-
-def _unmoved(course: Run) -> list[Finding]:
-    moved = course.curve("kl/k3")
-    if len(moved) < 2 * ENOUGH or median(moved.tail(5).values) >= MOVED:
-        return []
-    distance, weight, lr = median(moved.tail(5).values), course.amount("learn.kl"), course.amount("learn.lr")
-    said = [f"learn.lr is {lr:g}"] if lr is not None else []
-    remedies = ["a larger learn.lr"]
-    if weight is not None and weight >= 10 * USUAL_KL:
-        said.append(f"learn.kl is {weight:g}, {weight / USUAL_KL:.0f} times what most recipes have")
-        remedies.insert(0, f"learn.kl={USUAL_KL:g}")
-    claim = f"The policy has hardly moved: after {moved.steps[-1]} steps it is {nats(distance)} nats a token "
-    claim += f"from where it began{f' ({listed(said)})' if said else ''}."
-    evidence = {"kl": distance} | ({"lr": lr} if lr is not None else {}) | ({"weight": weight} if weight else {})
-    return [Finding("stalled/unmoved", claim, "warning", evidence, (moved.steps[-1],), tuple(remedies))]
-
-
-def _out_of_turns(course: Run) -> list[Finding]:
-    cut, valid = course.curve("stop/turn_limit"), course.curve("valid_ratio")
-    if not len(cut) or cut.end < 0.8 or (len(valid) and valid.end < VALID):
-        return []
-    turns = course.amount("task.max_turns")
-    claim = f"{percent(cut.end)} of the episodes ended at the limit of {f'{turns:.0f} ' if turns else ''}turns."
-    remedy = ("a larger task.max_turns, if an expert needs more", "a warm-up or easier tasks")
-    return [Finding("stalled/turn_limit", claim, "warning", {"share": cut.end}, (), remedy)]
+    seen = {"valid_ratio": "actions are valid", "advantage/zero_groups": "groups differ", "kl/k3": "the policy moves"}
+    told = listed([words for key, words in seen.items() if len(facts.course.curve(key))])
+    claim = f"None of the usual reasons shows in the numbers{f': {told}' if told else ''}."
+    remedy = ("more steps", "larger groups (rollout.group_size)", "a look at the episodes (isentrope report)")
+    return [Finding("stalled/unknown", claim, "note", {}, (), remedy)]
