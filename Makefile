@@ -87,6 +87,7 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.method_docs
 	$(BIN)/python -m tools.study_docs
 	$(BIN)/python -m tools.claims_docs
+	$(BIN)/python -m tools.speed_docs
 
 # An interrupted demo goes on where it stopped; a finished one only writes its report again.
 SEED ?= 0
