@@ -89,6 +89,7 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.method_docs
 	$(BIN)/python -m tools.study_docs
 	$(BIN)/python -m tools.claims_docs
+	$(BIN)/python -m tools.speed_docs
 
 $(SITE_STAMP): $(STAMP) pyproject.toml
 	$(BIN)/pip install --quiet -e '.[site]'
