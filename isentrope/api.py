@@ -13,7 +13,8 @@ shows it), and `quiet=False` shows the progress as the command line does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from isentrope.config.load import config_from_table, lay_over, read_overrides, read_recipe
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.core.signals import ASKED_TO_END, Interrupted
 from isentrope.core.types import Episode
 from isentrope.loop.settings import recipe_or_run, table_of
 from isentrope.runs.folder import Run as RunFolder
@@ -56,10 +58,13 @@ def load_config(recipe: str | Path | None = None, settings: Settings = ()) -> Ru
     return config_from_table(lay_over(below, above), problems, str(recipe or ""), option_problems)
 
 
-def train(config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True) -> Run:
+def train(
+    config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True, from_step: int | None = None
+) -> Run:
     """Train by reinforcement learning in the run folder `out`.
 
-    `resume` goes on from the last checkpoint there, if there is one.
+    `resume` goes on from the last checkpoint there, if there is one, or from that of `from_step`. SIGTERM, SIGHUP and
+    SIGUSR1 save the run and end the program with status 143, if this is its main thread.
 
         run = it.train(it.load_config("demo", {"run.steps": 3}), out="runs/first")
     """
@@ -67,8 +72,18 @@ def train(config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bo
     from isentrope.loop.train import train as run_training
 
     check_training(config)
-    run_training(config, Path(out), resume, quiet)
+    with _ending():
+        run_training(config, Path(out), resume, quiet, from_step)
     return Run(out)
+
+
+@contextmanager
+def _ending() -> Generator[None]:
+    """A signal that asked a run to end asked the program."""
+    try:
+        yield
+    except Interrupted:
+        raise SystemExit(ASKED_TO_END) from None
 
 
 def warm_up(config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True) -> Run:
@@ -91,7 +106,8 @@ def rft(config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool
 def _imitate(config: RunConfig, out: str | Path, resume: bool, quiet: bool, source: str) -> Run:
     from isentrope.loop.imitate import warm_up as run_imitation
 
-    run_imitation(replace(config, sft=replace(config.sft, source=source)), Path(out), resume, quiet)
+    with _ending():
+        run_imitation(replace(config, sft=replace(config.sft, source=source)), Path(out), resume, quiet)
     return Run(out)
 
 

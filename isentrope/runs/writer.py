@@ -19,6 +19,7 @@ from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.checkpoints import latest_checkpoint
 from isentrope.runs.folder import leaves, read_about
+from isentrope.runs.integrity import check_settings, sealed, with_sum, write_sums
 from isentrope.runs.layout import (
     ABOUT,
     CHECKPOINTS,
@@ -70,6 +71,7 @@ class RunFolder:
             if not resume:
                 words = "continue it with --resume or choose another folder with --out"
                 raise RunError(f"{self.path} already holds a run; {words}")
+            check_settings(recorded)
             # code that only the run's own settings name is not imported for a comparison
             refuse_foreign(read_recipe(recorded), as_table(config), str(recorded))
             before, now = complete(load_config(recorded, [])), complete(config)
@@ -87,19 +89,19 @@ class RunFolder:
                         f"{now.run.steps}. Resume it with {done} or more"
                     )
                 self.steps_before = before.run.steps
-                write_atomically(recorded, config_to_toml(now).encode())
+                write_atomically(recorded, sealed(config_to_toml(now)).encode())
         else:
             if not recorded.exists():
                 self._must_be_empty()
             moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")  # what rules are older or younger than
             self._write_about({"kind": self.kind, "begun": moment, "version": __version__})
-            write_atomically(recorded, config_to_toml(complete(config)).encode())
+            write_atomically(recorded, sealed(config_to_toml(complete(config))).encode())
         for name in (EPISODES, CHECKPOINTS):
             with writing(self.path / name):
                 (self.path / name).mkdir(exist_ok=True)
 
     def _write_about(self, entries: Mapping[str, Any]) -> None:
-        write_atomically(self.path / ABOUT, (json.dumps(dict(entries)) + "\n").encode())
+        write_atomically(self.path / ABOUT, (json.dumps(with_sum(entries)) + "\n").encode())
 
     def write_start(self, policy: Weights) -> None:
         """Which weights the run begins from, so that runs of several warm-ups can be told apart."""
@@ -133,6 +135,7 @@ class RunFolder:
         with writing(self.reference):
             self.reference.mkdir(exist_ok=True)
             policy.save(self.reference)
+            write_sums(self.reference)
 
     def write_tokens(self, tokenizer: ChatTokenizer) -> None:
         """What each token id reads as, for the report."""
@@ -157,7 +160,10 @@ def begun(path: Path) -> bool:
 
 def begun_config(path: Path) -> RunConfig | None:
     """The settings of the run that was begun in this folder, if one was. Nothing that they name is imported."""
-    return load_config(path / CONFIG) if begun(path) else None
+    if not begun(path):
+        return None
+    check_settings(path / CONFIG)
+    return load_config(path / CONFIG)
 
 
 def add_to_about(run: Path, name: str, entries: Mapping[str, Any]) -> None:
@@ -166,14 +172,14 @@ def add_to_about(run: Path, name: str, entries: Mapping[str, Any]) -> None:
     known = about.get(name)
     table: dict[str, Any] = {**cast("dict[str, Any]", known), **entries} if isinstance(known, dict) else dict(entries)
     if about and table != known:
-        write_atomically(run / ABOUT, (json.dumps({**about, name: table}) + "\n").encode())
+        write_atomically(run / ABOUT, (json.dumps(with_sum({**about, name: table})) + "\n").encode())
 
 
 FREE_TO_CHANGE = (
     "run.steps", "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "run.eval_every",
     "run.store_episodes", "run.track", "task.where", "task.workers", "task.key_env", "engine.memory", "engine.url",
     "engine.model", "engine.key_env", "eval.games", "eval.quick_games", "instruments.on_alarm", "instruments.alarms",
-    "learn.micro_tokens", "learn.gradient_checkpointing",
+    "learn.micro_tokens", "learn.gradient_checkpointing", "run.grace",
 )  # fmt: skip
 """Settings that a resumed run may change: they say where and how it runs and what is measured of it, not what it
 computes, rounding aside; what alarms do from then on, which events.jsonl records; and how many steps it has, which
