@@ -48,15 +48,22 @@ def asked_to_end(handle: Callable[[int], None]) -> Generator[bool]:
 def leave_to_the_parent() -> None:
     """For a worker process: whoever signals all of a job's processes means the trainer, who ends its workers. A handler
     that does nothing, as programs that the worker starts would inherit that a signal is ignored."""
+
+    def nothing(_: int, __: FrameType | None) -> None:
+        pass
+
     for number in SIGNALS:
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, nothing)
 
 
 def second_interrupt_ends_at_once() -> None:
     """From now on Ctrl-C is a KeyboardInterrupt once; the next one does not wait for what is being put in order."""
 
+    def twice(number: int, _: FrameType | None) -> None:
+        end_at_once(128 + number)
+
     def once(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, lambda *_: end_at_once(128 + number))
+        signal.signal(signal.SIGINT, twice)
         signal.default_int_handler(number, frame)
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from isentrope.core.process import signal_name
@@ -67,11 +68,11 @@ class Stop:
             self._set_alarm()
 
     def _set_alarm(self) -> None:
-        before = signal.signal(signal.SIGALRM, lambda *_: self._late())
+        before = signal.signal(signal.SIGALRM, self._late)
         self._stack.callback(signal.signal, signal.SIGALRM, before)
         signal.setitimer(signal.ITIMER_REAL, max(0.001, self.left))
 
-    def _late(self) -> None:
+    def _late(self, _: int, __: FrameType | None) -> None:
         if self._waits and not self._saves:
             self.end()
 

@@ -98,12 +98,11 @@ def going_on(run: Path, kind: str, from_step: int | None = None) -> GoingOn:
 
 def _from(run: Path, kept: dict[int, Path], step: int) -> GoingOn:
     """From the checkpoint that the user named, whatever the logs say."""
-    if step not in kept or (problem := damage(kept[step])):
-        what = f"is damaged: {problem}" if step in kept else "is not there"
+    if problem := damage(kept[step]) if step in kept else "it is not there":
         sound = ", ".join(map(str, sound_steps(run))) or "none"
         raise RunError(
-            f"--from-step {step}: the checkpoint {checkpoint_path(run, step)} {what}. Without damage are those of the "
-            f"steps: {sound}"
+            f"--from-step {step}: {checkpoint_path(run, step)} cannot be gone on from: {problem}. Without damage are "
+            f"the checkpoints of the steps: {sound}"
         )
     said: list[str] = []
     later = [kept[number].name for number in sorted(kept) if number > step]

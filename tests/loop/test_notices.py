@@ -181,6 +181,7 @@ def test_a_run_folder_holds_what_was_recorded(model: Path, tmp_path: Path) -> No
     record = json.loads((tmp_path / "a/run.json").read_text())
     assert record.pop("begun").endswith("Z")  # when, which rules of claims may be older or younger than
     assert record.pop("start")  # what of: tests/loop/test_start.py
+    assert record.pop("sha256")  # of the rest: tests/runs/test_damage.py
     declared = {metric.key: [metric.unit, metric.meaning] for metric in Aem.metrics}
     assert record == {"kind": "train", "version": __version__, "parameters": PARAMETERS, "metrics": declared}
     # a folder of an earlier version, without the options, is still taken up
