@@ -86,28 +86,32 @@ def _ending() -> Generator[None]:
         raise SystemExit(ASKED_TO_END) from None
 
 
-def warm_up(config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True) -> Run:
+def warm_up(
+    config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True, from_step: int | None = None
+) -> Run:
     """Imitate games of the world's expert (sft). The run's folder can be the next one's `policy.model`.
 
     warm = it.warm_up(it.load_config("demo", {"sft.games": 24}), out="runs/warm")
     it.train(it.load_config("demo", {"policy.model": str(warm.path)}), out="runs/rl")
     """
-    return _imitate(config, out, resume, quiet, "expert")
+    return _imitate(config, out, resume, quiet, "expert", from_step)
 
 
-def rft(config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True) -> Run:
+def rft(
+    config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True, from_step: int | None = None
+) -> Run:
     """Let the policy play, then imitate the games that it solved.
 
     it.rft(it.load_config("demo", {"policy.model": "runs/warm", "sft.games": 48}), out="runs/rft")
     """
-    return _imitate(config, out, resume, quiet, "own")
+    return _imitate(config, out, resume, quiet, "own", from_step)
 
 
-def _imitate(config: RunConfig, out: str | Path, resume: bool, quiet: bool, source: str) -> Run:
+def _imitate(config: RunConfig, out: str | Path, resume: bool, quiet: bool, source: str, from_step: int | None) -> Run:
     from isentrope.loop.imitate import warm_up as run_imitation
 
     with _ending():
-        run_imitation(replace(config, sft=replace(config.sft, source=source)), Path(out), resume, quiet)
+        run_imitation(replace(config, sft=replace(config.sft, source=source)), Path(out), resume, quiet, from_step)
     return Run(out)
 
 
