@@ -16,7 +16,7 @@ from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import switched_method
 from isentrope.core.errors import RunError, writing
 from isentrope.core.tokenizer import ChatTokenizer
-from isentrope.runs.atomic import write_atomically
+from isentrope.runs.atomic import flush_folder, write_atomically
 from isentrope.runs.checkpoints import latest_checkpoint
 from isentrope.runs.folder import leaves, read_about
 from isentrope.runs.integrity import check_settings, sealed, with_sum, write_sums
@@ -136,6 +136,7 @@ class RunFolder:
             self.reference.mkdir(exist_ok=True)
             policy.save(self.reference)
             write_sums(self.reference)
+            flush_folder(self.reference)
 
     def write_tokens(self, tokenizer: ChatTokenizer) -> None:
         """What each token id reads as, for the report."""
