@@ -13,7 +13,8 @@ shows it), and `quiet=False` shows the progress as the command line does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +26,7 @@ from isentrope.config.load import config_from_table, lay_over, read_overrides, r
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import ConfigError, RunError
 from isentrope.core.needs import install_command
+from isentrope.core.signals import ASKED_TO_END, Interrupted
 from isentrope.core.types import Episode
 from isentrope.loop.settings import recipe_or_run, table_of
 from isentrope.runs.folder import Run as RunFolder
@@ -57,10 +59,13 @@ def load_config(recipe: str | Path | None = None, settings: Settings = ()) -> Ru
     return config_from_table(lay_over(below, above), problems, str(recipe or ""), option_problems)
 
 
-def train(config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True) -> Run:
+def train(
+    config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True, from_step: int | None = None
+) -> Run:
     """Train by reinforcement learning in the run folder `out`.
 
-    `resume` goes on from the last checkpoint there, if there is one.
+    `resume` goes on from the last checkpoint there, if there is one, or from that of `from_step`. SIGTERM, SIGHUP and
+    SIGUSR1 save the run and end the program with status 143, if this is its main thread.
 
         run = it.train(it.load_config("demo", {"run.steps": 3}), out="runs/first")
     """
@@ -68,31 +73,46 @@ def train(config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bo
     from isentrope.loop.train import train as run_training
 
     check_training(config)
-    run_training(config, Path(out), resume, quiet)
+    with _ending():
+        run_training(config, Path(out), resume, quiet, from_step)
     return Run(out)
 
 
-def warm_up(config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True) -> Run:
+@contextmanager
+def _ending() -> Generator[None]:
+    """A signal that asked a run to end asked the program."""
+    try:
+        yield
+    except Interrupted:
+        raise SystemExit(ASKED_TO_END) from None
+
+
+def warm_up(
+    config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True, from_step: int | None = None
+) -> Run:
     """Imitate games of the world's expert (sft). The run's folder can be the next one's `policy.model`.
 
     warm = it.warm_up(it.load_config("demo", {"sft.games": 24}), out="runs/warm")
     it.train(it.load_config("demo", {"policy.model": str(warm.path)}), out="runs/rl")
     """
-    return _imitate(config, out, resume, quiet, "expert")
+    return _imitate(config, out, resume, quiet, "expert", from_step)
 
 
-def rft(config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True) -> Run:
+def rft(
+    config: RunConfig, out: str | Path, *, resume: bool = False, quiet: bool = True, from_step: int | None = None
+) -> Run:
     """Let the policy play, then imitate the games that it solved.
 
     it.rft(it.load_config("demo", {"policy.model": "runs/warm", "sft.games": 48}), out="runs/rft")
     """
-    return _imitate(config, out, resume, quiet, "own")
+    return _imitate(config, out, resume, quiet, "own", from_step)
 
 
-def _imitate(config: RunConfig, out: str | Path, resume: bool, quiet: bool, source: str) -> Run:
+def _imitate(config: RunConfig, out: str | Path, resume: bool, quiet: bool, source: str, from_step: int | None) -> Run:
     from isentrope.loop.imitate import warm_up as run_imitation
 
-    run_imitation(replace(config, sft=replace(config.sft, source=source)), Path(out), resume, quiet)
+    with _ending():
+        run_imitation(replace(config, sft=replace(config.sft, source=source)), Path(out), resume, quiet, from_step)
     return Run(out)
 
 

@@ -177,11 +177,11 @@ World
     kinds: attribute
 evaluate(model, *, split=(), games=None, temperature=None, checkpoint=None, config=None, trust=False, quiet=True)
 load_config(recipe=None, settings=())
-rft(config, out, *, resume=False, quiet=True)
+rft(config, out, *, resume=False, quiet=True, from_step=None)
 runs(folder='runs')
 setting(default, doc, *, choices=None, low=None, high=None, above=None)
-train(config, out, *, resume=False, quiet=True)
-warm_up(config, out, *, resume=False, quiet=True)
+train(config, out, *, resume=False, quiet=True, from_step=None)
+warm_up(config, out, *, resume=False, quiet=True, from_step=None)
 """
 
 

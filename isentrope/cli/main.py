@@ -16,6 +16,7 @@ from isentrope.cli.arguments import Command
 from isentrope.cli.completion import run_completed
 from isentrope.core.command import command
 from isentrope.core.errors import EngineError, IsentropeError
+from isentrope.core.signals import ASKED_TO_END, Interrupted, second_interrupt_ends_at_once
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,7 +35,8 @@ _TO_SAVE_MEMORY = (
 
 
 def guarded(function: Callable[P, R]) -> Callable[P, R]:
-    """Our own errors as one panel and exit code 2, Ctrl-C as one line and 130; a bug keeps its traceback."""
+    """Our own errors as one panel and exit code 2, Ctrl-C as one line and 130, what a signal asked to end as 143; a bug
+    keeps its traceback."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -51,6 +53,8 @@ def guarded(function: Callable[P, R]) -> Callable[P, R]:
                 EngineError(f"{first_sentence}. {_TO_SAVE_MEMORY}; {command('models')} MODEL says what a model takes")
             )
             raise typer.Exit(2) from None
+        except Interrupted:  # who was interrupted has said so
+            raise typer.Exit(ASKED_TO_END) from None
         except KeyboardInterrupt:
             hint = " The run continues with --resume." if "resume" in inspect.signature(function).parameters else ""
             typer.echo(f"Stopped.{hint}", err=True)
@@ -208,4 +212,5 @@ def main() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     logging.getLogger("isentrope").addHandler(handler)
+    second_interrupt_ends_at_once()
     run_completed(app)

@@ -101,6 +101,10 @@ OutFolder = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="DIR", help="The run folder; without: a new one below runs.")
 ]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")]
+FromStepOption = Annotated[
+    int | None,
+    typer.Option("--from-step", min=1, metavar="N", help="With --resume: go on from the checkpoint of this step."),
+]
 WorldArgument = Annotated[
     str | None,
     typer.Argument(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import typer
 
 from isentrope.cli.options import (
+    FromStepOption,
     OutFolder,
     RecipeArgument,
     ResumeOption,
@@ -21,6 +23,7 @@ from isentrope.cli.options import (
 from isentrope.config.schema import RunConfig
 from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.core.signals import Interrupted
 from isentrope.engines.registry import check_training
 from isentrope.runs.layout import recorded_config
 
@@ -33,14 +36,16 @@ def train(
     out: OutFolder = None,
     sets: SetOption = None,
     resume: ResumeOption = False,
+    from_step: FromStepOption = None,
     trust: TrustOption = False,
 ) -> None:
     """Train a policy by reinforcement learning."""
     out = _folder(out, recipe, resume, "train")
-    config = _settings(recipe, out, sets, resume, trust)
+    config = _settings(recipe, out, sets, resume, trust, from_step)
     from isentrope.loop.train import train as run_training
 
-    run_training(config, out, resume=resume)
+    with _resumable("train", recipe, out, sets, trust):
+        run_training(config, out, resume=resume, from_step=from_step)
 
 
 def sft(
@@ -49,14 +54,16 @@ def sft(
     out: OutFolder = None,
     sets: SetOption = None,
     resume: ResumeOption = False,
+    from_step: FromStepOption = None,
     trust: TrustOption = False,
 ) -> None:
     """Warm a policy up: imitate games of the world's expert."""
     out = _folder(out, recipe, resume, "sft")
-    config = _settings(recipe, out, sets, resume, trust)
+    config = _settings(recipe, out, sets, resume, trust, from_step)
     from isentrope.loop.imitate import warm_up
 
-    warm_up(config, out, resume=resume)
+    with _resumable("sft", recipe, out, sets, trust):
+        warm_up(config, out, resume=resume, from_step=from_step)
 
 
 def rft(
@@ -65,6 +72,7 @@ def rft(
     out: OutFolder = None,
     sets: SetOption = None,
     resume: ResumeOption = False,
+    from_step: FromStepOption = None,
     trust: TrustOption = False,
 ) -> None:
     """Imitate the policy's own successes.
@@ -78,10 +86,11 @@ def rft(
                 f"--set {change}: isentrope rft imitates the policy's own games; for an expert's use isentrope sft"
             )
     out = _folder(out, recipe, resume, "rft")
-    config = _settings(recipe, out, [*(sets or ()), "sft.source=own"], resume, trust)
+    config = _settings(recipe, out, [*(sets or ()), "sft.source=own"], resume, trust, from_step)
     from isentrope.loop.imitate import warm_up
 
-    warm_up(config, out, resume=resume)
+    with _resumable("rft", recipe, out, sets, trust):
+        warm_up(config, out, resume=resume, from_step=from_step)
 
 
 def _folder(out: Path | None, recipe: Path | None, resume: bool, kind: str) -> Path:
@@ -98,8 +107,29 @@ def _folder(out: Path | None, recipe: Path | None, resume: bool, kind: str) -> P
     return free
 
 
-def _settings(recipe: Path | None, out: Path, sets: Sequence[str] | None, resume: bool, trust: bool) -> RunConfig:
+@contextmanager
+def _resumable(kind: str, recipe: Path | None, out: Path, sets: Sequence[str] | None, trust: bool) -> Generator[None]:
+    """A run that a signal ends says by which words it goes on: those that began it."""
+    try:
+        yield
+    except Interrupted:
+        words = [kind, *([recipe] if recipe else []), "--out", out]
+        words += [word for change in sets or () for word in ("--set", change)]
+        typer.echo(f"to go on: {command(*words, *(['--trust'] if trust else []), '--resume')}", err=True)
+        raise
+
+
+def _settings(
+    recipe: Path | None,
+    out: Path,
+    sets: Sequence[str] | None,
+    resume: bool,
+    trust: bool,
+    from_step: int | None = None,
+) -> RunConfig:
     """The recipe's; those of the run in `out` where it is to be resumed without one."""
+    if from_step is not None and not resume:
+        raise ConfigError(f"--from-step {from_step} says where a run goes on: add --resume")
     if resume and recipe is None and recorded_config(out) is None:
         raise RunError(f"nothing to resume at {out}: no run was begun there; give a recipe to begin one")
     recorded = out if resume else None

@@ -94,6 +94,12 @@ class RunSettings:
         "are)",
         low=0,
     )
+    grace: float = setting(
+        20.0,
+        "seconds in which a run ends that SIGTERM, SIGHUP or SIGUSR1 asks to end: it finishes its step if that takes "
+        "less, and saves",
+        low=0,
+    )
     track: str = setting(
         "",
         "trackers that get the metrics besides TensorBoard, which always does: wandb, mlflow, trackio, several with "

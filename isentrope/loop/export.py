@@ -23,8 +23,10 @@ from isentrope.models.sources.find import find_folder
 from isentrope.runs.atomic import flush_folder, share_as
 from isentrope.runs.checkpoints import best_step, kept_checkpoints
 from isentrope.runs.folder import about_or_nothing, kind_of
+from isentrope.runs.integrity import check_settings
 from isentrope.runs.layout import CHECKPOINTS, METRICS, POLICY, checkpoint_path, checkpoint_step, recorded_config
 from isentrope.runs.log import read_records
+from isentrope.runs.recovery import refuse_damaged
 
 LOADING = """```python
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -60,7 +62,9 @@ def model_card(source: Path, folder: Path, made: Path, dtype: str, parameters: i
 
 
 def _config(run: Path) -> RunConfig:
-    return load_config(recorded_config(run), [])
+    if (recorded := recorded_config(run)) is not None:
+        check_settings(recorded)
+    return load_config(recorded, [])
 
 
 def _training(run: Path, folder: Path) -> list[str]:
@@ -122,6 +126,7 @@ def export(source: Path, out: Path, dtype: str = "bfloat16", step: int | None = 
     if out.exists():
         raise RunError(f"{out} is already there and is not overwritten; choose another folder with --out")
     folder = _chosen(source, step)
+    refuse_damaged(folder)
     policy = merged(load_folder(folder, torch.device("cpu"), "float32", "float32"))
     parameters = sum(p.numel() for p in policy.module.parameters())
     _check_space(out, parameters * DTYPES[dtype].itemsize)

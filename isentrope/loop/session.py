@@ -28,6 +28,7 @@ from isentrope.loop.checks import check_installed, check_prompt, check_room
 from isentrope.loop.messages import say_extended, say_start
 from isentrope.loop.progress import Progress
 from isentrope.loop.rate import warn_of_rate
+from isentrope.loop.stop import Stop
 from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
 from isentrope.metrics.log import MetricsLog
@@ -38,8 +39,9 @@ from isentrope.models.policy import Policy, snapshot
 from isentrope.rollout.collector import Collector
 from isentrope.rollout.prefetch import Prefetch
 from isentrope.rollout.sampler import make_sampler
-from isentrope.runs.checkpoints import CheckpointRetention, latest_checkpoint
+from isentrope.runs.checkpoints import CheckpointRetention
 from isentrope.runs.layout import POLICY
+from isentrope.runs.recovery import GoingOn, going_on, refuse_damaged
 from isentrope.runs.writer import RunFolder, begun_config
 from isentrope.worlds.pool.open import open_world
 
@@ -64,6 +66,7 @@ class RunSession(Session):
     folder: RunFolder
     checkpoint: Path | None  # that the run goes on from
     progress: Progress
+    stop: Stop  # what a signal asked for
 
     @cached_property
     def retention(self) -> CheckpointRetention:
@@ -94,17 +97,27 @@ class RunSession(Session):
 
 @contextmanager
 def open_run(
-    config: RunConfig, out: Path, resume: bool = False, quiet: bool = False, kind: str = "train"
+    config: RunConfig,
+    out: Path,
+    resume: bool = False,
+    quiet: bool = False,
+    kind: str = "train",
+    from_step: int | None = None,
 ) -> Generator[RunSession]:
-    """A session in the run folder `out`, which no other process may write to while it lasts."""
+    """A session in the run folder `out`, which no other process may write to while it lasts. A run that is resumed goes
+    on from its newest checkpoint without damage, or `from_step`."""
     check_installed(config)
     asked, config = config, prepared(follow_model(config, begun_config(out)))
     check_prompt(config)
     methods = make_methods(config)  # a fault in their settings is to be found before anything is written
     if kind == "train" and (problems := part_problems(config)):
         raise ConfigError("\n".join(problems))
-    with RunFolder(out, config, resume, kind, complete=with_options) as folder, Progress(quiet) as progress:
-        checkpoint = latest_checkpoint(folder.checkpoints) if resume else None
+    opened = RunFolder(out, config, resume, kind, complete=with_options)
+    with Stop(config.run.grace) as stop, opened as folder, Progress(quiet) as progress:
+        on = going_on(out, kind, from_step) if resume else GoingOn()
+        for line in on.said:
+            progress.say(line)
+        checkpoint = on.checkpoint
         policy = _policy(config, folder, checkpoint)
         check_room(config, policy.tokenizer)
         reference = _reference(config, folder, policy)
@@ -112,7 +125,7 @@ def open_run(
         say_start(progress, config, policy, folder, checkpoint, autos(asked))
         if folder.steps_before is not None and kind == "train":
             say_extended(progress, config, folder.steps_before, checkpoint)
-        yield RunSession(config, policy, reference, methods, folder, checkpoint, progress)
+        yield RunSession(config, policy, reference, methods, folder, checkpoint, progress, stop)
 
 
 def model_session(config: RunConfig, model: str | None) -> Session:
@@ -144,6 +157,7 @@ def _policy(config: RunConfig, folder: RunFolder, checkpoint: Path | None) -> Po
 def _reference(config: RunConfig, folder: RunFolder, policy: Policy) -> Policy | None:
     if folder.kind != "train" or config.learn.kl == 0:
         return None
+    refuse_damaged(folder.reference)
     if config.policy.lora_rank:
         return reference_of(policy, folder.reference)
     reference = load_folder(folder.reference, policy.device, config.run.dtype, config.run.weights)

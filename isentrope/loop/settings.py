@@ -19,6 +19,7 @@ from isentrope.config.validate import is_remote
 from isentrope.core.engine import Capabilities
 from isentrope.core.text import plain
 from isentrope.engines.registry import CAPABILITIES
+from isentrope.runs.integrity import check_settings
 from isentrope.runs.layout import recorded_config
 
 LOG = logging.getLogger("isentrope")
@@ -38,6 +39,8 @@ def recipe_or_recorded(
     """The recipe's settings; without one those recorded in the run folder; without that the defaults. Code that only
     the run folder names is refused unless the user trusts it."""
     recorded = recorded_config(run)
+    if recipe is None and recorded is not None:
+        check_settings(recorded)
     if recipe is None and recorded is not None and not trust:
         refuse_foreign(read_recipe(recorded), read_overrides(sets or (), []), str(recorded))
     return load(recipe or recorded, sets)
@@ -51,6 +54,7 @@ def recipe_or_run(recipe: Path | None, run: Path | None, sets: Sequence[str] | N
     recorded = recorded_config(run)
     if recipe is not None or recorded is None:
         return load(recipe, sets)
+    check_settings(recorded)
     from isentrope.methods.options import option_problems
 
     problems: list[str] = []

@@ -7,84 +7,88 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import IsentropeError
-from isentrope.core.method import Method
 from isentrope.core.process import memory_metrics
 from isentrope.learning.learner import Learner, Update
 from isentrope.loop.checks import look_at_rollout
 from isentrope.loop.evaluate import evaluate
 from isentrope.loop.measure import Measured, Monitor
 from isentrope.loop.messages import Crowd, brief, finished, say_end, say_pause, summary
+from isentrope.loop.saving import Saving, evaluation_due, restored
 from isentrope.loop.session import RunSession, lasting_objects, open_run
-from isentrope.metrics.episodes import Metrics, rollout_metrics
-from isentrope.rollout.collector import Collector, Rollout
-from isentrope.rollout.prefetch import Prefetch
+from isentrope.metrics.episodes import rollout_metrics
+from isentrope.rollout.collector import Rollout
 from isentrope.rollout.timings import Clock, speed_metrics, stage_metrics
-from isentrope.runs.checkpoints import load_state
 from isentrope.runs.layout import eval_path
 
 
-def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = False) -> dict[str, float]:
+def train(
+    config: RunConfig, out: Path, resume: bool = False, quiet: bool = False, from_step: int | None = None
+) -> dict[str, float]:
     """Train by reinforcement learning in the run folder `out`; gives the last evaluation."""
-    with open_run(config, out, resume, quiet) as run:
+    with open_run(config, out, resume, quiet, from_step=from_step) as run:
         learner = Learner(run.policy, run.reference, run.config, run.methods)
         monitor = Monitor(run)
-        state, switched = dict[str, Any](), list[Method]()
-        if run.checkpoint:
-            state = load_state(run.checkpoint)
-            switched = monitor.load_state_dict(state.get("instruments", {}))
-            for method in switched:
-                learner.add_method(method)
-                run.log.declare(method)
-            learner.load_state_dict(state["learner"])
-            run.retention.settle(run.checkpoint)
+        state, switched = restored(run, learner, monitor)
         with run.training_collector() as collector, lasting_objects():
             for method in switched:
                 collector.add_method(method)
             collector.load_state_dict(state.get("rollouts", {}))
-            return _Loop(run, learner, collector, monitor).run_from(int(state.get("step", 0)))
+            saving = Saving(run, learner, collector, monitor, start=int(state.get("step", 0)))
+            return _Loop(run, saving).run_from(saving.saved, evaluation_due(state))
 
 
 class _Loop:
-    def __init__(self, run: RunSession, learner: Learner, collector: Collector | Prefetch, monitor: Monitor) -> None:
-        self.run, self.learner, self.collector, self.monitor = run, learner, collector, monitor
+    def __init__(self, run: RunSession, saving: Saving) -> None:
+        self.saving, self.learner = saving, saving.learner
+        self.collector, self.monitor = saving.collector, saving.monitor
         self.config, self.path, self.log, self.progress = run.config, run.folder.path, run.log, run.progress
         self.clock, self.crowd = Clock(), Crowd(run.progress, run.policy.device)
 
-    def run_from(self, start: int) -> dict[str, float]:
-        """From `start` completed steps to the last. Step n is the n-th: its metrics, episodes and checkpoint say n."""
+    def run_from(self, start: int, due: bool | None = None) -> dict[str, float]:
+        """From `start` completed steps to the last. Step n is the n-th: its metrics, episodes and checkpoint say n.
+        `due`, if not None: the evaluation of step `start` was given up when the run was asked to end."""
         steps, evaluation = self.config.run.steps, dict[str, float]()
-        if start >= steps:
+        if start >= steps and due is None:
             return finished(self.progress, self.config, self.path, steps)
         self.log.truncate(start if start else -1)
-        if start == 0:
-            evaluation = self.evaluate(0)
-            self.log.write_timings(0, stage_metrics(self.clock.take()), kind="eval")
+        if start == 0 or due is not None:
+            evaluation = self.evaluate(start)
+            self.log.write_timings(start, stage_metrics(self.clock.take()), kind="eval")
+        if due is not None:
+            self.saving.save(start, evaluation, due)
         self.progress.begin("train", steps, start)
-        for step in range(start + 1, steps + 1):
-            self.crowd.begin()
-            rollout = self.collect(step)
-            self.store(step, rollout)
-            update = self.learn(step, rollout)
-            measured = self.measure(step, rollout, update)
-            evaluation = self.evaluate(step) if self._due(step, self.config.run.eval_every) else {}
-            self.log.write_timings(step, stage_metrics(self.clock.take()) | measured.timings)
-            if self._due(step, self.config.run.checkpoint_every) or measured.response.save:
-                self.save(step, evaluation, measured.response.save)
-            self.progress.advance(brief(measured.metrics))
-            if measured.response.pause and step < steps:
-                self.log.close()
-                say_pause(self.progress, self.path, step, measured.response.pause)
-                return evaluation
+        with self.saving.steps():
+            for step in range(start + 1, steps + 1):
+                measured, evaluation = self.step(step)
+                if measured.response.pause and step < steps:
+                    self.log.close()
+                    say_pause(self.progress, self.path, step, measured.response.pause)
+                    return evaluation
         self.log.close()
         say_end(self.progress, self.path)
         return evaluation
 
-    def _due(self, step: int, every: int) -> bool:
-        return step == self.config.run.steps or (every > 0 and step % every == 0)
+    def step(self, step: int) -> tuple[Measured, dict[str, float]]:
+        self.crowd.begin()
+        with self.saving.rollout(step):
+            rollout = self.collect(step)
+            self.store(step, rollout)
+            self.saving.begin_update(rollout)
+        update = self.learn(step, rollout)
+        measured = self.measure(step, rollout, update)
+        alarm = measured.response.save
+        with self.saving.evaluation(step, alarm):
+            evaluation = self.evaluate(step) if self.saving.due(step, self.config.run.eval_every) else {}
+        self.log.write_timings(step, stage_metrics(self.clock.take()) | measured.timings)
+        if self.saving.due(step, self.config.run.checkpoint_every) or alarm:
+            with self.clock("checkpoint"):  # what it takes is told with the next step
+                self.saving.save(step, evaluation, alarm)
+        self.progress.advance(brief(measured.metrics))
+        self.saving.end_step(step, evaluation)
+        return measured, evaluation
 
     def collect(self, step: int) -> Rollout:
         """Plan how the step's episodes are played, and play them."""
@@ -122,6 +126,7 @@ class _Loop:
             self.log.declare(measured.response.method)
         metrics = update.metrics | measured.metrics
         self.log.write(step, metrics)
+        self.saving.end_update(step)
         read = rollout.learnt if metrics["update/count"] else []
         self.clock.split("update", update.seconds)
         timings = speed_metrics(rollout.seconds, self.clock.seconds, rollout.episodes, read) | measured.timings
@@ -133,14 +138,7 @@ class _Loop:
         stored = str(eval_path(self.path, step, "{split}")) if ends else None
         with self.clock("evaluate"):
             metrics = evaluate(self.collector.settle(), games, self.progress, stored)
+        self.saving.check_evaluation(metrics)
         self.log.write(step, metrics, kind="eval")
         self.progress.say(f"step {step}: {summary(metrics, self.config.eval.splits)}")
         return metrics
-
-    def save(self, step: int, evaluation: Metrics, alarm: bool) -> None:
-        """Write a checkpoint; what it takes is told with the next step."""
-        with self.clock("checkpoint"):
-            ahead = self.collector.state_dict()  # first of all: what is being played may belong to the others
-            state = {"step": step, "learner": self.learner.state_dict(), "instruments": self.monitor.state_dict()}
-            state |= {"rollouts": ahead} if ahead else {}
-            self.run.retention.save(step, self.run.policy, state, evaluation, alarm)

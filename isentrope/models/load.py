@@ -22,6 +22,7 @@ from isentrope.models.sources.catalogue import Facts, check_folder, read_facts
 from isentrope.models.sources.find import POCKET, base_folder, find_folder
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.models.token_head import logits
+from isentrope.runs.recovery import refuse_damaged
 
 TOKENS, FIRST = 9, 5
 LARGE = 50_000_000  # parameters from which bfloat16 pays on a GPU
@@ -143,7 +144,11 @@ def load_policy(
         tokens = PocketTokens.load(POCKET)
         return _placed(new_model(settings, tokens.size, run.seed), tokens, device, run.dtype, run.weights)
     folder = checkpoint or find_folder(settings.model)
-    facts = read_facts(base_folder(folder))
+    if not checkpoint:  # that of a run that goes on was looked at when it was chosen
+        refuse_damaged(folder)
+    if (base := base_folder(folder)) != folder:
+        refuse_damaged(base)
+    facts = read_facts(base)
     check_positions(settings.model, facts, max_context)
     held = _held(run.dtype, run.weights, device, facts.parameters)[1]
     check_memory(settings.model, facts, device, settings.lora_rank, held, learn, critic)

@@ -1,8 +1,9 @@
 """Saves and reads checkpoints. The newest few are kept, the newest few that an alarm wrote, and the best one.
 
 A checkpoint is written into a folder with a temporary name, flushed to the disk, and renamed at the end: a kill or a
-full disk at any moment leaves the older ones as they were. No pickle: tensors as safetensors, the rest as JSON. Torch
-is imported where tensors are: which checkpoints there are can be asked without it.
+full disk at any moment leaves the older ones as they were. No pickle: tensors as safetensors, the rest as JSON. The
+SHA-256 of every file is kept with it (integrity.py). Torch is imported where tensors are: which checkpoints there are
+can be asked without it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import RunError, writing
 from isentrope.runs.atomic import flush_folder, write_atomically
-from isentrope.runs.layout import ALARM, BEST, POLICY, STATE, TENSORS, checkpoint_name, checkpoint_step
+from isentrope.runs.integrity import with_sum, without_sum, write_sums
+from isentrope.runs.layout import (
+    ALARM,
+    BEST,
+    CONFIG,
+    POLICY,
+    SETTINGS,
+    STATE,
+    TENSORS,
+    checkpoint_name,
+    checkpoint_step,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +52,7 @@ class CheckpointRetention:
     ) -> None:
         """`metrics` of an evaluation made at this very step, if there was one; `alarm`: one is the reason to save."""
         success = (metrics or {}).get(f"eval/{self.split}/success")
-        self.settle(save_checkpoint(self.folder, step, policy, state, success, alarm))
+        self.settle(save_checkpoint(self.folder, step, policy, state, success, alarm, self.folder.parent))
 
     def settle(self, checkpoint: Path) -> None:
         """Compare the newest checkpoint with the best and clear old ones away. Called again when a run is resumed:
@@ -48,16 +60,22 @@ class CheckpointRetention:
         if (success := read_record(checkpoint)["success"]) is not None:
             best = best_checkpoint(self.folder)
             if best is None or success >= best[1] or best[0] == checkpoint.name:
-                told = json.dumps({"name": checkpoint.name, "success": success}) + "\n"
-                write_atomically(self.folder / BEST, told.encode())
+                _write_best(self.folder, checkpoint.name, success)
         remove_old(self.folder, self.keep_last)
 
 
 def save_checkpoint(
-    folder: Path, step: int, policy: Savable, state: State, success: float | None = None, alarm: bool = False
+    folder: Path,
+    step: int,
+    policy: Savable,
+    state: State,
+    success: float | None = None,
+    alarm: bool = False,
+    run: Path | None = None,
 ) -> Path:
     """Write the checkpoint of `step` completed steps. `state` may hold tensors at any depth; `alarm` marks it as one
-    that was written because of an alarm."""
+    that was written because of an alarm. With the folder of its `run` it has a copy of the settings and says how far
+    the logs had come."""
     from safetensors.torch import save  # pyright: ignore[reportUnknownVariableType]
 
     final, part = folder / checkpoint_name(step), folder / f".part-{step:06d}"
@@ -73,6 +91,9 @@ def save_checkpoint(
             (part / STATE).write_text(json.dumps({"step": step, "success": success, "tree": tree}, indent=1))
             if alarm:
                 (part / ALARM).touch()
+            if run is not None and (run / CONFIG).is_file():
+                shutil.copyfile(run / CONFIG, part / SETTINGS)
+            write_sums(part, step, run)
             flush_folder(part)
             if final.exists():  # an earlier life of the run got this far: what it wrote is the same
                 shutil.rmtree(final)
@@ -94,6 +115,18 @@ def read_record(checkpoint: Path) -> State:
         return json.loads((checkpoint / STATE).read_text())
     except (OSError, ValueError) as error:
         raise _unreadable(checkpoint, error) from error
+
+
+def readable(checkpoint: Path) -> str:
+    """Why a checkpoint cannot be read, in words; empty if all its parts are there."""
+    missing = [name for name in (STATE, TENSORS, POLICY) if not (checkpoint / name).exists()]
+    if missing:
+        return f"{missing[0]} is missing"
+    try:
+        read_record(checkpoint)["tree"]
+    except (RunError, LookupError, TypeError) as error:
+        return f"{STATE} cannot be read ({error.__cause__ or repr(error)})"
+    return ""
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
@@ -131,14 +164,37 @@ def best_step(folder: Path) -> int | None:
     return step
 
 
+def choose_best(folder: Path) -> None:
+    """Write anew which of the checkpoints that are there was best, the newest of equals."""
+    told = [
+        (success, path.name) for path in kept_checkpoints(folder).values() if (success := _success(path)) is not None
+    ]
+    if told:
+        success, name = max(told)
+        _write_best(folder, name, success)
+    else:
+        (folder / BEST).unlink(missing_ok=True)
+
+
+def _success(checkpoint: Path) -> float | None:
+    try:
+        return read_record(checkpoint)["success"]
+    except RunError:
+        return None
+
+
+def _write_best(folder: Path, name: str, success: float) -> None:
+    write_atomically(folder / BEST, (json.dumps(with_sum({"name": name, "success": success})) + "\n").encode())
+
+
 def _read_best(folder: Path, keys: Sequence[str]) -> list[Any] | None:
     path = folder / BEST
     if not path.is_file():
         return None
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = without_sum(json.loads(path.read_text(encoding="utf-8")))
         return [record[key] for key in keys]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"cannot read which checkpoint was best ({error!r}); {_without_best(path)}") from error
 
 

@@ -133,7 +133,7 @@ def unpack_episodes(data: bytes, where: str) -> list[Episode]:
 def read_columns(path: Path, names: Sequence[str]) -> Any:
     """The named columns of a file of episodes or scores, those that it has, as an Arrow table."""
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             schema = file.schema_arrow
             if problem := _other_format(schema, FORMAT.encode()):
                 raise ValueError(problem)

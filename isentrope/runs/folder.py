@@ -7,6 +7,7 @@ run.curve("entropy/token"), run.setting("learn.lr"), run.episodes(12), run.event
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +17,15 @@ from typing import Any, cast
 from isentrope.config.older import read_settings
 from isentrope.core.errors import RunError
 from isentrope.core.types import Episode
+from isentrope.runs.checkpoints import kept_checkpoints
 from isentrope.runs.curves import Curve, curve
 from isentrope.runs.episodes import EpisodeFile, episode_files, read_episodes
-from isentrope.runs.layout import ABOUT, CONFIG, EVENTS, FOR_TRAINING, METRICS, TIMINGS, TOKENS, WARMUP
+from isentrope.runs.integrity import check_settings, log_damage, texts_damage, without_sum
+from isentrope.runs.layout import ABOUT, CHECKPOINTS, CONFIG, EVENTS, FOR_TRAINING, METRICS, TIMINGS, TOKENS, WARMUP
 from isentrope.runs.lock import held_locks, is_alive
 from isentrope.runs.log import CLOCK, Record, check_is_file, read_records
+
+LOG = logging.getLogger("isentrope")
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class Run:
         text, config = read_config(path)
         records, about = _log(path / METRICS), about_or_nothing(path)
         kind = kind_of(about, any(record.get("kind") == "sft" for record in records))
+        for problem in _damage(path):
+            LOG.warning("%s: its numbers may be wrong", problem)
         files = [file for file in episode_files(path) if file.kind != "dropped"]
         events, timings, alive = _log(path / EVENTS), _log(path / TIMINGS), is_alive(path, held_locks())
         return cls(path, kind, config, records, events, timings, files, text, about, alive)
@@ -159,9 +166,10 @@ def read_about(run: Path) -> dict[str, Any]:
         entries: Any = json.loads(path.read_bytes())
         if not isinstance(entries, dict):
             raise TypeError("it is not a table")
-        return cast("dict[str, Any]", entries)
+        return without_sum(cast("dict[str, Any]", entries))
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise RunError(f"could not read {path}: {error}") from error
+        todo = "put it back from a copy, or delete it: it says when, by what and from which weights the run was begun"
+        raise RunError(f"could not read {path}: {error}; {todo}") from error
 
 
 def about_or_nothing(run: Path) -> dict[str, Any]:
@@ -196,6 +204,20 @@ def keep_numbers(run: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
     (run / TOKENS).unlink(missing_ok=True)
+
+
+def _damage(run: Path) -> list[str]:
+    """What is wrong with the files that a run is read from, as far as its newest checkpoint knows them."""
+    found: list[str] = []
+    try:
+        check_settings(run / CONFIG)
+    except RunError as error:
+        found.append(str(error))
+    newest = next(reversed(kept_checkpoints(run / CHECKPOINTS).values()), None)
+    if newest is not None:
+        told = (log_damage(run, newest), texts_damage(run, newest))
+        found += [f"{run} is damaged: by its checkpoint {newest.name}, {problem}" for problem in told if problem]
+    return found
 
 
 def _log(path: Path) -> list[Record]:

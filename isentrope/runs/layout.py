@@ -11,7 +11,9 @@ episodes/step-000012.parquet       training, step 12; scores-000012: what the up
 episodes/eval-000012-unseen.parquet   evaluation at step 12 on the split "unseen"
 episodes/own.parquet               own successes that `isentrope rft` imitates
 checkpoints/step-000012/           policy/, a model folder; state.json and state.safetensors, all else that a resumed
-                                   run needs; alarm, an empty file where an alarm had it written
+                                   run needs; alarm, an empty file where an alarm had it written; settings.toml, a
+                                   copy of config.toml; sha256.json, what tells damage
+checkpoints/aside-000012/          a damaged checkpoint that a resumed run passed over
 checkpoints/best.json              which checkpoint did best on the evaluation
 reference/                         the policy at step 0
 tokens.json                        what each token reads as
@@ -32,6 +34,7 @@ EPISODES, CHECKPOINTS, REFERENCE = "episodes", "checkpoints", "reference"
 TOKENS, TRACKERS, REPORT = "tokens.json", "trackers.json", "report.html"
 TENSORBOARD, MLFLOW, WARMUP = "tensorboard", "mlflow", "warmup"
 POLICY, STATE, TENSORS, ALARM = "policy", "state.json", "state.safetensors", "alarm"  # of a checkpoint
+SETTINGS, SUMS = "settings.toml", "sha256.json"  # of a checkpoint too
 BEST = "best.json"  # beside the checkpoints
 
 MARKS = (METRICS, CONFIG, ABOUT, EPISODES)  # a folder that has one of these is a run folder
@@ -72,6 +75,10 @@ def checkpoint_path(run: Path, step: int) -> Path:
 
 def checkpoint_name(step: int) -> str:
     return f"step-{step:06d}"
+
+
+def aside_name(step: int) -> str:
+    return f"aside-{step:06d}"
 
 
 def checkpoint_step(name: str) -> int | None:

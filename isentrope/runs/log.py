@@ -57,11 +57,12 @@ def append_record(path: Path, record: Record) -> None:
             os.fsync(file.fileno())
 
 
-def truncate_logs(run: Path, after_step: int) -> None:
-    """Forget what came after `after_step`, and a last line that was cut off in the middle."""
+def truncate_logs(run: Path, after_step: int, damaged: bool = False) -> None:
+    """Forget what came after `after_step`, and a last line that was cut off in the middle; of logs that are known to be
+    `damaged` all lines that are no records."""
     for path in (run / METRICS, run / TIMINGS, run / EVENTS):
         if path.exists():
-            kept = [record for record in read_records(path) if record["step"] <= after_step]
+            kept = [record for record in read_records(path, damaged) if record["step"] <= after_step]
             write_atomically(path, "".join(_line(record) for record in kept).encode())
 
 
@@ -75,8 +76,9 @@ def _line(record: Record) -> str:
     return json.dumps(record, allow_nan=False) + "\n"
 
 
-def read_records(path: Path) -> list[Record]:
-    """The records of a log. A last line that was cut off, by a kill or because it is being written, is left out."""
+def read_records(path: Path, damaged: bool = False) -> list[Record]:
+    """The records of a log. A last line that was cut off, by a kill or because it is being written, is left out; where
+    the log may be `damaged`, so is every line that is no record."""
     try:
         check_is_file(path)
         data = path.read_bytes()
@@ -89,7 +91,7 @@ def read_records(path: Path) -> list[Record]:
     for number, line in enumerate(lines, start=1):
         if (record := _parse(line)) is not None:
             records.append(record)
-        elif number < len(lines):
+        elif number < len(lines) and not damaged:
             raise RunError(f"{path} is damaged: line {number} is not a record; delete the line")
     return records
 

@@ -17,9 +17,10 @@ from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import switched_method
 from isentrope.core.errors import IsentropeError, RunError, writing
 from isentrope.core.tokenizer import ChatTokenizer
-from isentrope.runs.atomic import write_atomically
+from isentrope.runs.atomic import flush_folder, write_atomically
 from isentrope.runs.checkpoints import latest_checkpoint
 from isentrope.runs.folder import leaves, read_about
+from isentrope.runs.integrity import check_settings, sealed, with_sum, write_sums
 from isentrope.runs.layout import (
     ABOUT,
     CHECKPOINTS,
@@ -75,6 +76,7 @@ class RunFolder:
             if not resume:
                 words = "continue it with --resume or choose another folder with --out"
                 raise RunError(f"{self.path} already holds a run; {words}")
+            check_settings(recorded)
             # code that only the run's own settings name is not imported for a comparison
             refuse_foreign(read_recipe(recorded), as_table(config), str(recorded))
             before, now = complete(load_config(recorded, [])), complete(config)
@@ -95,12 +97,12 @@ class RunFolder:
                         f"{now.run.steps}. Resume it with {done} or more"
                     )
                 self.steps_before = before.run.steps
-                write_atomically(recorded, config_to_toml(now).encode())
+                write_atomically(recorded, sealed(config_to_toml(now)).encode())
         else:
             if not recorded.exists():
                 self._must_be_empty()
             self._write_about({"kind": self.kind, "begun": _now(), "version": __version__})
-            write_atomically(recorded, config_to_toml(complete(config)).encode())
+            write_atomically(recorded, sealed(config_to_toml(complete(config))).encode())
         self._write_about(with_start(read_about(self.path) or {"kind": self.kind}, start_entry(_now())))
         for name in (EPISODES, CHECKPOINTS):
             with writing(self.path / name):
@@ -111,10 +113,10 @@ class RunFolder:
         for stored in (self.path / EPISODES).glob("*.parquet"):
             stored.unlink()
         self._write_about({**read_about(self.path), "kind": self.kind, "begun": _now(), "version": __version__})
-        write_atomically(self.path / CONFIG, config_to_toml(config).encode())
+        write_atomically(self.path / CONFIG, sealed(config_to_toml(config)).encode())
 
     def _write_about(self, entries: Mapping[str, Any]) -> None:
-        write_atomically(self.path / ABOUT, (json.dumps(dict(entries)) + "\n").encode())
+        write_atomically(self.path / ABOUT, (json.dumps(with_sum(entries)) + "\n").encode())
 
     def write_start(self, policy: Weights) -> None:
         """Which weights the run begins from, so that runs of several warm-ups can be told apart."""
@@ -148,6 +150,8 @@ class RunFolder:
         with writing(self.reference):
             self.reference.mkdir(exist_ok=True)
             policy.save(self.reference)
+            write_sums(self.reference)
+            flush_folder(self.reference)
 
     def write_tokens(self, tokenizer: ChatTokenizer) -> None:
         """What each token id reads as, for the report."""
@@ -194,7 +198,10 @@ def learnt(path: Path) -> bool:
 
 def begun_config(path: Path) -> RunConfig | None:
     """The settings of the run in this folder, if it learnt anything. Nothing that they name is imported."""
-    return load_config(path / CONFIG) if begun(path) and learnt(path) else None
+    if not (begun(path) and learnt(path)):
+        return None
+    check_settings(path / CONFIG)
+    return load_config(path / CONFIG)
 
 
 def _now() -> str:
@@ -208,7 +215,7 @@ def add_to_about(run: Path, name: str, entries: Mapping[str, Any]) -> None:
     known = about.get(name)
     table: dict[str, Any] = {**cast("dict[str, Any]", known), **entries} if isinstance(known, dict) else dict(entries)
     if about and table != known:
-        write_atomically(run / ABOUT, (json.dumps({**about, name: table}) + "\n").encode())
+        write_atomically(run / ABOUT, (json.dumps(with_sum({**about, name: table})) + "\n").encode())
 
 
 FREE_TO_CHANGE = (
@@ -216,7 +223,7 @@ FREE_TO_CHANGE = (
     "run.store_episodes", "run.track", "task.where", "task.workers", "task.key_env", "task.step_seconds",
     "task.episode_seconds", "rollout.batch", "engine.memory", "engine.url",
     "engine.model", "engine.key_env", "eval.games", "eval.quick_games", "instruments.on_alarm", "instruments.alarms",
-    "learn.micro_tokens", "learn.gradient_checkpointing",
+    "learn.micro_tokens", "learn.gradient_checkpointing", "run.grace",
 )  # fmt: skip
 """Settings that a resumed run may change: they say where and how it runs and what is measured of it, not what it
 computes, rounding aside; what alarms do from then on, which events.jsonl records; and how many steps it has, which

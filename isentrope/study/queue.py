@@ -19,14 +19,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from isentrope.charts.text import clipped, duration, visible
 from isentrope.core.errors import RunError
 from isentrope.core.process import signal_name
+from isentrope.core.signals import ASKED_TO_END
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import Run, keep_numbers
 from isentrope.runs.layout import METRICS
@@ -96,8 +98,9 @@ def gpu_memory() -> tuple[float, float] | None:
 
 def reason_of(code: int, log: Path) -> str:
     """Why a run failed, in a few words: from its exit status and the end of its log."""
-    if code < 0:
-        return f"killed from outside ({signal_name(-code)}), several times; was there too little memory?"
+    if code < 0 or code == ASKED_TO_END:
+        name = signal_name(-code if code < 0 else signal.SIGTERM)
+        return f"killed from outside ({name}), several times; was there too little memory?"
     said = _said(log)
     if code == 0:
         return clipped(f"ended without an error before its last step: {said}", _REASON_LETTERS)
@@ -283,7 +286,7 @@ class Queue:
             return True
         reason = reason_of(code, log_file(entry.job.folder))
         crowded = len(self.of(RUNNING)) > 1 and "out of memory" in reason.lower()
-        if (code < 0 or crowded) and entry.tries < _TRIES:  # it goes on from its checkpoint
+        if (code < 0 or code == ASKED_TO_END or crowded) and entry.tries < _TRIES:  # it goes on from its checkpoint
             entry.state = WAITING
             if crowded:
                 self.room.most = max(1, len(self.of(RUNNING)))
@@ -299,12 +302,18 @@ class Queue:
         if self.keep == "metrics" and entry.job.steps:
             keep_numbers(entry.job.folder)
 
-    def stop(self) -> None:
-        """End what is under way; it goes on from its last checkpoint when the study does."""
+    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
+        """End what is under way; it goes on from its last checkpoint when the study does. A run that gets SIGTERM first
+        saves what it has done."""
         running = [entry for entry in self.of(RUNNING) if entry.process is not None]
         for entry in running:
-            _signal(entry, signal.SIGINT)
-        end = time.monotonic() + GRACE
+            if number == signal.SIGTERM:  # to the run alone: a task that ended too would change its episodes
+                with suppress(ProcessLookupError):
+                    os.kill(cast("subprocess.Popen[bytes]", entry.process).pid, number)
+            else:
+                _signal(entry, number)
+        saves = max((entry.job.config.run.grace for entry in running), default=0.0) if number == signal.SIGTERM else 0.0
+        end = time.monotonic() + saves + GRACE
         for entry in running:
             assert entry.process is not None
             try:

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from types import FrameType
 from typing import Any, cast
 
 from isentrope.config.schema import Auto
 from isentrope.config.text import as_table
 from isentrope.core.errors import RunError
 from isentrope.core.process import usable_cores
+from isentrope.core.signals import Interrupted, asked_to_end
 from isentrope.methods.options import with_options
 from isentrope.runs.folder import leaves, read_config
 from isentrope.runs.layout import METRICS, recorded_config
@@ -34,7 +33,7 @@ from isentrope.study.show import Show
 # settings that say where and how a run runs, or that the run itself writes out
 _NOT_COMPARED = (
     "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "run.track", "task.where", "task.workers",
-    "engine.memory", "learn.micro_tokens", "eval.splits",
+    "engine.memory", "learn.micro_tokens", "eval.splits", "run.grace",
 )  # fmt: skip
 _POLL_SECONDS = 0.5  # between two looks at the runs
 _SHORTEST_START = 20.0  # seconds that must be left to begin another run: less would only be thrown away
@@ -138,8 +137,9 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
         show.begin(queue, minutes)
         for entry in queue.of(DONE):
             _compare_start(entry, out, how, show)
+        number = signal.SIGINT
         try:
-            with _terminated_as_interrupted():
+            with asked_to_end(_interrupt):
                 while not queue.finished and time.monotonic() < deadline:
                     left = deadline - time.monotonic()
                     may_start = left > min(_SHORTEST_START, 30 * minutes)
@@ -150,8 +150,11 @@ def run_study(study: Study, out: Path, how: How, show: Show) -> Queue:
                     if not may_start and not queue.of(RUNNING):
                         break
                     time.sleep(_POLL_SECONDS)
+        except Interrupted:
+            number = signal.SIGTERM  # the runs save what they have done
+            raise
         finally:
-            queue.stop()
+            queue.stop(number)
             show.end()
     return queue
 
@@ -172,15 +175,5 @@ def _compare_start(entry: Entry, out: Path, how: How, show: Show) -> None:
         show.say(f"MIND: {told}")
 
 
-@contextmanager
-def _terminated_as_interrupted() -> Generator[None]:
-    """Whoever ends the study by SIGTERM gets what Ctrl-C gets: runs that were asked to end."""
-
-    def interrupt(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _interrupt(number: int) -> None:
+    raise Interrupted(number)

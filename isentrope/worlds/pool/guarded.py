@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from isentrope.core.errors import TaskError
+from isentrope.core.signals import Interrupted
 from isentrope.worlds.contract import Step, Task, View, World
 from isentrope.worlds.pool.sanitize import Garbage, in_words, sanitize_step, sanitize_view
 
@@ -108,8 +109,9 @@ def _quietly(close: Callable[[], object]) -> None:
 
 
 def _may_be_the_users(error: BaseException) -> bool:
-    """Whether this may be Ctrl-C: that reaches the main thread only, and worker processes leave it to the trainer."""
-    return (
+    """Whether this may be Ctrl-C, or a signal that asks for the end: they reach the main thread only, and worker
+    processes leave them to the trainer."""
+    return isinstance(error, Interrupted) or (
         isinstance(error, KeyboardInterrupt)
         and threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN

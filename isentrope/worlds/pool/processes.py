@@ -26,6 +26,7 @@ from typing import Any, cast
 
 from isentrope.core.errors import TaskError
 from isentrope.core.process import signal_name
+from isentrope.core.signals import leave_to_the_parent
 from isentrope.worlds.contract import Instance, Step, View, World
 from isentrope.worlds.pool.base import TaskPool
 from isentrope.worlds.pool.codec import MAX_MESSAGE, pack, result_from_table, result_to_table, unpack
@@ -42,6 +43,7 @@ READY = {"ready": True}
 def serve(pipe: Connection, world_name: str, options: Mapping[str, Any]) -> None:
     """The child process: plays the slots given to it until its pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to handle: it closes the pipe
+    leave_to_the_parent()
     os.setpgid(0, 0)  # a group of its own: whatever the world starts (a JVM, a shell) ends with this process
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the cores belong to the trainer and to the other workers
     threading.Thread(target=_exit_with_parent, daemon=True).start()
