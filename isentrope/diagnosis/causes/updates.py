@@ -18,7 +18,8 @@ def stale_sampler(facts: Facts) -> Finding | None:
     if gap is None or facts.steps < 3:
         return None
     ahead = bool(facts.course.amount("rollout.ahead"))
-    old = moved is not None and gap >= 0.25 * moved
+    behind = facts.late("kl/old")  # measured from the policy that sampled: as far as from the beginning, if it is that
+    old = moved is not None and (gap >= 0.25 * moved or (moved > HELD and (behind or 0.0) >= 0.8 * moved))
     if gap < (0.01 if ahead else 2e-4 if old else 1e-3):
         return None
     claim = (
