@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from isentrope.core.text import listed, percent
+from isentrope.core.text import count, listed, percent
 from isentrope.diagnosis.causes.suspect import suspect
 from isentrope.diagnosis.facts import Facts
 from isentrope.diagnosis.remedies import Finding
@@ -184,9 +184,8 @@ def same_games(facts: Facts) -> Finding | None:
         return None
     if facts.fine and any(change > 0 for change in facts.evaluated.values()):
         return None
-    claim = f"Training plays the same games again and again: {games} different in the {len(groups)} groups of the "
-    claim += "steps that "
-    claim += "were looked at. A policy that knows those by heart need not know any other"
+    claim = f"Training plays the same games again and again: {count(games, 'different game')} in the {len(groups)} "
+    claim += "groups of the steps that were looked at. A policy that knows those by heart need not know any other"
     claim += f"; {_unseen(facts)}." if _unseen(facts) else "."
     kind = facts.course.setting("task.sampler.kind")
     remedy = (
