@@ -171,7 +171,7 @@ def test_the_order_may_be_one_that_a_method_does_not_train(recipe: Path, tmp_pat
 
 
 def test_games_that_were_cut_off_are_shown(recipe: Path, tmp_path: Path) -> None:
-    options = ["--set", "agent.max_context=60", "--set", "agent.overflow=end", "--games", 2]
+    options = ["--set", "agent.max_context=65", "--set", "agent.overflow=end", "--games", 2]  # one response fits
     record, text = evaluated(tmp_path, "--recipe", recipe, *options)
     seen = record.evaluations[0].splits["seen"]
     assert (seen.cut, seen.failures) == ({"context_limit": 2}, 0)
