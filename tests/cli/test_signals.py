@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -33,7 +34,7 @@ def started(*arguments: str, here: Path) -> Iterator[subprocess.Popen[str]]:
     """A command in a session of its own, of which nobody may be left."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-m", "isentrope", *arguments]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, text=True, start_new_session=True, cwd=here, **pipes) as process:
         try:
             yield process

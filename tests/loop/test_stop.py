@@ -37,7 +37,7 @@ STOPS = [
     ("methods", "rollout", 9, TERM, 20, 2),
     ("methods", "rollout", 14, TERM, 0, 2),
     ("ppo", "credit", 3, TERM, 20, 3),
-    ("dapo", "rollout", 18, USR1, 0, 3),
+    ("dapo", "rollout", 18, USR1, 0, 2),
     ("ahead", "credit", 2, TERM, 20, 2),
     ("ahead", "credit", 3, TERM, 20, 3),
     ("alarms", "after_update", 11, TERM, 20, 6),
