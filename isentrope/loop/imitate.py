@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from isentrope.config.schema import RunConfig
@@ -111,7 +112,7 @@ def _imitate_all(run: RunSession, optimiser: Optimiser, collector: Collector, ga
         every, metrics = config.run.eval_every, {}
         if done == total or (every and done % every == 0):
             collector.refresh()
-            stored = str(eval_path(path, done, "{split}")) if done == total else None
+            stored = partial(eval_path, path, done) if done == total else None
             metrics = evaluate(collector, config.eval.quick_games, progress, stored)
             log.write(done, metrics, kind="eval")
             progress.say(f"{name} {done}/{total}: loss {loss:.3f}, {summary(metrics, config.eval.splits)}")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import RunError, writing
+from isentrope.core.limits import NOTE_BYTES, STATE_BYTES, read_bounded, read_json
 from isentrope.runs.atomic import flush_folder, write_atomically
 from isentrope.runs.layout import ALARM, BEST, POLICY, STATE, TENSORS, checkpoint_name, checkpoint_step
 
@@ -91,8 +92,8 @@ def latest_checkpoint(folder: Path) -> Path | None:
 def read_record(checkpoint: Path) -> State:
     """What a checkpoint says of itself: step, success on the evaluation, and the state without its tensors."""
     try:
-        return json.loads((checkpoint / STATE).read_text())
-    except (OSError, ValueError) as error:
+        return json.loads(read_bounded(checkpoint / STATE, STATE_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(checkpoint, error) from error
 
 
@@ -136,9 +137,9 @@ def _read_best(folder: Path, keys: Sequence[str]) -> list[Any] | None:
     if not path.is_file():
         return None
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path, NOTE_BYTES)
         return [record[key] for key in keys]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise RunError(f"cannot read which checkpoint was best ({error!r}); {_without_best(path)}") from error
 
 

@@ -6,7 +6,7 @@ run.curve("entropy/token"), run.setting("learn.lr"), run.episodes(12), run.event
 
 from __future__ import annotations
 
-import json
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +15,16 @@ from typing import Any, cast
 
 from isentrope.config.older import read_settings
 from isentrope.core.errors import RunError
+from isentrope.core.limits import NOTE_BYTES, SETTINGS_BYTES, read_bounded, read_json
+from isentrope.core.text import plain
 from isentrope.core.types import Episode
 from isentrope.runs.curves import Curve, curve
 from isentrope.runs.episodes import EpisodeFile, episode_files, read_episodes
 from isentrope.runs.layout import ABOUT, CONFIG, EVENTS, FOR_TRAINING, METRICS, TIMINGS, TOKENS, WARMUP
 from isentrope.runs.lock import held_locks, is_alive
-from isentrope.runs.log import CLOCK, Record, check_is_file, read_records
+from isentrope.runs.log import CLOCK, Record, read_log
+
+LOG = logging.getLogger("isentrope")
 
 
 @dataclass(frozen=True)
@@ -37,19 +41,27 @@ class Run:
     config_text: str = ""
     about: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what run.json says of its beginning
     alive: bool = False  # whether a process of this machine is writing to the folder
+    problems: tuple[str, ...] = ()  # what of the folder could not be read, a line each
 
     @classmethod
     def open(cls, path: Path | str) -> Run:
-        """Read a run folder. What a run has not written yet is empty; a file that is damaged is a RunError."""
+        """Read a run folder. What a run has not written yet is empty. Damaged lines of a log are left out, as
+        `problems` and a warning say; settings that cannot be read are a RunError."""
         path = Path(path)
         if not path.is_dir():
             raise RunError(f"{path} is not a run folder; give the folder that holds {METRICS}")
         text, config = read_config(path)
-        records, about = _log(path / METRICS), about_or_nothing(path)
+        metrics, events, timings = (read_log(path / name) for name in (METRICS, EVENTS, TIMINGS))
+        records, about = metrics.records, about_or_nothing(path)
         kind = kind_of(about, any(record.get("kind") == "sft" for record in records))
         files = [file for file in episode_files(path) if file.kind != "dropped"]
-        events, timings, alive = _log(path / EVENTS), _log(path / TIMINGS), is_alive(path, held_locks())
-        return cls(path, kind, config, records, events, timings, files, text, about, alive)
+        problems = tuple(log.problem for log in (metrics, events, timings) if log.problem)
+        for problem in problems:
+            LOG.warning(f"{plain(str(path))}: {plain(problem)}")
+        alive = is_alive(path, held_locks())
+        return cls(
+            path, kind, config, records, events.records, timings.records, files, text, about, alive, problems
+        )  # fmt: skip
 
     @property
     def name(self) -> str:
@@ -141,10 +153,9 @@ def read_config(run: Path) -> tuple[str, dict[str, Any]]:
     try:
         if not path.exists():
             return "", {}
-        check_is_file(path)
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path, SETTINGS_BYTES).decode("utf-8")
         return text, read_settings(text)
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: neither TOML nor, perhaps, UTF-8
+    except (OSError, ValueError) as error:  # ValueError: neither TOML nor, perhaps, UTF-8
         raise RunError(f"could not read {path}: {error}") from error
 
 
@@ -155,12 +166,11 @@ def read_about(run: Path) -> dict[str, Any]:
     try:
         if not path.exists():
             return {}
-        check_is_file(path)
-        entries: Any = json.loads(path.read_bytes())
+        entries = read_json(path, NOTE_BYTES)
         if not isinstance(entries, dict):
             raise TypeError("it is not a table")
         return cast("dict[str, Any]", entries)
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise RunError(f"could not read {path}: {error}") from error
 
 
@@ -196,7 +206,3 @@ def keep_numbers(run: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
     (run / TOKENS).unlink(missing_ok=True)
-
-
-def _log(path: Path) -> list[Record]:
-    return read_records(path) if path.exists() else []

@@ -20,7 +20,6 @@ A study that is run has a folder:
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from isentrope.config.convert import read_section
 from isentrope.config.recipes import recipe_beside
 from isentrope.config.schema import setting
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.core.limits import NOTE_BYTES, STUDY_BYTES, parse_toml, read_bounded, read_json
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell, can_name, expand, seed_list
 
@@ -92,10 +92,10 @@ _TABLES = ("set", "warmups", "levels", "grids", "cells")
 def read_plan(path: Path) -> Study:
     """The study in a file. One ConfigError lists every problem of its form; the cells' settings are checked apart."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = parse_toml(read_bounded(path, STUDY_BYTES, found=False).decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"could not read the study {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     problems: list[str] = []
     if isinstance(table.get("seeds"), int):
@@ -180,8 +180,8 @@ def log_file(run: Path) -> Path:
 
 def read_note(run: Path) -> dict[str, Any] | None:
     try:
-        note = json.loads(note_file(run).read_bytes())
-    except (OSError, ValueError, RecursionError):
+        note = read_json(note_file(run), NOTE_BYTES)
+    except (OSError, ValueError):
         return None
     return cast("dict[str, Any]", note) if isinstance(note, dict) else None
 

@@ -27,6 +27,7 @@ from typing import Any, cast
 from isentrope.analysis.tables import one_line
 from isentrope.config.older import upgraded_leaves
 from isentrope.core.errors import RunError
+from isentrope.core.limits import COMPACT_BYTES, PLAN_BYTES, open_plain, parse_json, read_json
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.curves import curve
 from isentrope.runs.folder import Run, leaves
@@ -39,7 +40,6 @@ DONE, FAILED, UNFINISHED = "done", "failed", "unfinished"
 DIGITS = 4
 COMPACT = "runs.jsonl.xz"
 FORM = 1
-_MOST_BYTES = 2**29  # of the lines: more is no study
 _LOGS = ("train", "evals", "sft", "timings")
 _LACKING = "-"  # in a column: the row does not have the key. null is a number that was not finite
 
@@ -123,8 +123,8 @@ def read_study(path: Path) -> StudyData:
             return read_compact(folder / COMPACT)
         raise RunError(f"{path} holds no study: neither {PLAN}, which isentrope study writes, nor {COMPACT}")
     try:
-        table = json.loads((folder / PLAN).read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        table = read_json(folder / PLAN, PLAN_BYTES)
+    except (OSError, ValueError) as error:
         raise RunError(f"could not read {folder / PLAN}: {error}") from error
     study = plan_from_json(table, folder / PLAN)
     runs = [read_one(folder, cell, seed) for cell in study.cells for seed in cell.seeds]
@@ -226,15 +226,16 @@ def _check_planned(study: Study, runs: Sequence[StudyRun]) -> None:
 
 
 def _lines(path: Path) -> Iterator[Any]:
+    """The lines of the compact form, one at a time. A kilobyte of it may unpack to gigabytes."""
     size = 0
     try:
-        with lzma.open(path, "rt", encoding="utf-8") as file:
-            while line := file.readline(_MOST_BYTES):
+        with open_plain(path, found=False) as packed, lzma.open(packed, "rb") as file:
+            while line := file.readline(COMPACT_BYTES - size + 1):
                 size += len(line)
-                if size > _MOST_BYTES:
-                    raise RunError(f"{path} holds more than {_MOST_BYTES} letters; that is no study of ours")
-                yield json.loads(line)
-    except (OSError, EOFError, lzma.LZMAError, ValueError, RecursionError) as error:
+                if size > COMPACT_BYTES:
+                    raise RunError(f"{path} unpacks to more than {COMPACT_BYTES:,} bytes; that is no study of ours")
+                yield parse_json(line)
+    except (OSError, EOFError, lzma.LZMAError, ValueError) as error:
         raise RunError(f"could not read {path}: {error}") from error
 
 

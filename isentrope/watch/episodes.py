@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from isentrope.charts.text import clipped, visible
 from isentrope.core.errors import RunError
+from isentrope.core.limits import TOKENS_BYTES, check_is_file, read_bounded
 from isentrope.metrics.degeneracy import sentences_of
 from isentrope.runs.episodes import read_columns
 from isentrope.runs.layout import TOKENS, scores_path
-from isentrope.runs.log import check_is_file
 from isentrope.runs.token_texts import TokenTexts, shown_token_texts
 from isentrope.watch.runs import EpisodeFile, Index, Indexes
 
@@ -213,12 +213,11 @@ class Tokens:
 
     def _digest(self, path: Path) -> str:
         try:
-            check_is_file(path)
-            status = path.stat()
+            status = check_is_file(path)
             seen = (status.st_mtime_ns, status.st_size)
             known = self._digests.get(path)
             if known is None or known[0] != seen:
-                known = self._digests[path] = (seen, hashlib.sha256(path.read_bytes()).hexdigest())
+                known = self._digests[path] = (seen, hashlib.sha256(read_bounded(path, TOKENS_BYTES)).hexdigest())
             return known[1]
         except OSError:
             return ""
