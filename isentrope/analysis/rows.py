@@ -81,7 +81,7 @@ def _read_run(path: Path) -> Source:
     if not log.is_file():
         told = f"{path} is not a run folder: it has no {METRICS}"
         raise RunError(f"{told}; give a run folder or a file of isentrope eval")
-    lines = [line for line in read_records(log) if line.get("kind") == "eval"]
+    lines = read_records(log, "eval")
     found = {int(line["step"]): _evaluation(line, log) for line in lines}
     evaluations = tuple(found[step] for step in sorted(found) if found[step].splits)
     if not evaluations:

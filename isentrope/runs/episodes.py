@@ -127,19 +127,19 @@ def _parquet(arrays: Sequence[Any], schema: Any, with_dictionary: Any = True) ->
 
 def read_episodes(path: Path) -> list[Episode]:
     """All that a file holds. RunError for one that is damaged, is none of ours, or is larger than a run's can be."""
-    with _reading(path, str(path)) as file:
+    with _reading(path, f"could not read {path}") as file:
         return _read(file)
 
 
 def unpack_episodes(data: bytes, where: str) -> list[Episode]:
     """From what `pack_episodes` gave; `where` it was found, for an error."""
-    with _reading(data, where) as file:
+    with _reading(data, f"could not read {where}") as file:
         return _read(file)
 
 
 def read_columns(path: Path, names: Sequence[str]) -> Any:
     """The named columns of a file of episodes or scores, those that it has, as an Arrow table."""
-    with _reading(path, path.name) as file:
+    with _reading(path, f"{path.name} could not be read") as file:
         if problem := _other_format(file, FORMAT.encode()):
             raise ValueError(problem)
         some = [name for name in names if name in file.names]
@@ -148,14 +148,14 @@ def read_columns(path: Path, names: Sequence[str]) -> Any:
 
 
 @contextmanager
-def _reading(source: Path | bytes, name: str) -> Generator[Parquet]:
-    """The open file; whatever is wrong with it is a RunError that names it."""
+def _reading(source: Path | bytes, failed: str) -> Generator[Parquet]:
+    """The open file; whatever is wrong with it is a RunError that begins with `failed`."""
     try:
         with open_plain(source) if isinstance(source, Path) else BytesIO(source) as opened, Parquet(opened) as file:
             yield file
     except (pa.ArrowException, OSError, ValueError, TypeError, IndexError, KeyError) as error:
         todo = "" if isinstance(error, Unreadable) else "; the file is damaged or missing, delete it"
-        raise RunError(f"{name} could not be read: {_in_a_line(error)}{todo}") from error
+        raise RunError(f"{failed}: {_in_a_line(error)}{todo}") from error
 
 
 def _other_format(file: Parquet, unknown: bytes) -> str:
@@ -287,7 +287,7 @@ def write_scores(path: Path, scores: Scores) -> None:
 
 
 def read_scores(path: Path) -> Scores:
-    with _reading(path, str(path)) as file:
+    with _reading(path, f"could not read {path}") as file:
         weighed = "weights" in file.names
         if file.label(_SCORES_KEY) != FORMAT or file.schema != _scores_schema(weighed):
             raise ValueError("its columns are not those of a file of scores, or another version wrote it")

@@ -112,16 +112,18 @@ class Log:
     problem: str = ""  # what was left out, in a line
 
 
-def read_log(path: Path) -> Log:
-    """All records of a log. Damaged lines are left out, as are a last one that is being written or was cut off by a
-    kill, and what goes beyond the limits."""
+def read_log(path: Path, kind: str = "") -> Log:
+    """All records of a log, or those of a kind. Damaged lines are left out, as are a last one that is being written or
+    was cut off by a kill, and what goes beyond the limits."""
     tail = Tail(path)
-    return Log([*tail.all_records(), *tail.last_record()], tail.problem)
+    records = [record for record in tail.all_records() if not kind or record.get("kind") == kind]
+    records += [record for record in tail.last_record() if not kind or record.get("kind") == kind]
+    return Log(records, tail.problem)
 
 
-def read_records(path: Path) -> list[Record]:
+def read_records(path: Path, kind: str = "") -> list[Record]:
     """As `read_log`; what was left out is said on the log of the package."""
-    log = read_log(path)
+    log = read_log(path, kind)
     if log.problem:
         LOG.warning(f"{plain(str(path.parent))}: {plain(log.problem)}")
     return log.records
@@ -136,7 +138,7 @@ def last_records(path: Path) -> list[Record]:
             lines = file.read(_END_BYTES).split(b"\n")[(1 if size > _END_BYTES else 0) : -1]
     except OSError:
         return []
-    return [bounded(record) for line in lines if (record := _parse(line)) is not None]
+    return [bounded(record, Names()) for line in lines if (record := _parse(line)) is not None]
 
 
 def _parse(line: bytes) -> Record | None:
@@ -150,22 +152,34 @@ def _parse(line: bytes) -> Record | None:
     return known if type(known.get("step")) is int else None
 
 
-def bounded(record: Record) -> Record:
-    """The entries that can be reckoned with and shown: plain ones, under names of a usual length. Numbers beyond
-    `LARGEST` count as not finite, which is null."""
+class Names:
+    """The names of the entries of a log: each once, of a usual length, and no more than KEYS of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {"step": "step", "kind": "kind"}
+
+    def get(self, key: str) -> str | None:
+        name = self._known.get(key)
+        if name is None and len(key) <= KEY_CHARS and len(self._known) < KEYS:
+            name = self._known[key] = key
+        return name
+
+
+def bounded(record: Record, names: Names) -> Record:
+    """The entries that can be reckoned with and shown. Numbers beyond `LARGEST` count as not finite, which is null."""
     kept: Record = {}
     for key, value in record.items():
-        if type(value) is float:
-            if not -LARGEST <= value <= LARGEST:
-                value = None
-        elif isinstance(value, str):
-            value = value[:TEXT_CHARS]
-        elif isinstance(value, list):
-            value = [item for item in cast("list[Any]", value)[:KEYS] if isinstance(item, str)]
-        elif isinstance(value, dict):
+        name = names.get(key)
+        if name is None or isinstance(value, dict) or (name == "kind" and not isinstance(value, str)):
             continue
-        if len(key) <= KEY_CHARS and (key != "kind" or isinstance(value, str)):
-            kept[key] = value
+        if type(value) is float:
+            kept[name] = value if -LARGEST <= value <= LARGEST else None
+        elif isinstance(value, str):
+            kept[name] = value[:TEXT_CHARS]
+        elif isinstance(value, list):
+            kept[name] = [item for item in cast("list[Any]", value)[:KEYS] if isinstance(item, str)]
+        else:
+            kept[name] = value
     return kept
 
 
@@ -186,7 +200,7 @@ class Tail:
         self.full = False  # whether there is more than is read of a log
         self._offset, self._inode, self._head = 0, inode, b""
         self._rows = self._numbers = 0
-        self._keys: dict[str, str] = {}  # each name once, and no more than KEYS of them
+        self._names = Names()
         self._rest = b""  # a line that has no end yet
 
     @property
@@ -194,7 +208,7 @@ class Tail:
         """What of the file is not read, in a line; empty if all of it is."""
         if self.refused:
             return f"{self.path.name} could not be read: {self.refused}"
-        told = [f"{count(self.bad, 'line')} left out: no record{'s' if self.bad > 1 else ''}"] if self.bad else []
+        told = [f"{count(self.bad, 'damaged line')} left out"] if self.bad else []
         told += ["read up to the size that a log may have, and no further"] if self.full else []
         return f"{self.path.name}: {'; '.join(told)}" if told else ""
 
@@ -239,7 +253,7 @@ class Tail:
     def last_record(self) -> list[Record]:
         """The record at the end of a log whose last line has no end, if it is a whole one."""
         record = _parse(self._rest) if self._rest and not self.full else None
-        return [] if record is None else [self._known(bounded(record))]
+        return [] if record is None else [bounded(record, self._names)]
 
     def _restarted(self, status: os.stat_result, head: bytes) -> bool:
         """Resumed runs write their logs anew, as a new file; the first bytes tell where file numbers are reused."""
@@ -261,16 +275,7 @@ class Tail:
             self.full = self.full or self._rows > LOG_ROWS or self._numbers > LOG_NUMBERS
             if self.full:
                 return
-            yield self._known(bounded(record))
-
-    def _known(self, record: Record) -> Record:
-        """The record under names that all records share; without those that go beyond the limit."""
-        names = self._keys
-        if len(names) < KEYS:
-            for key in record:
-                if key not in names and len(names) < KEYS:
-                    names[key] = key
-        return {names[key]: value for key, value in record.items() if key in names}
+            yield bounded(record, self._names)
 
 
 class Columns:

@@ -120,7 +120,8 @@ class Parquet:
         if width is None:
             raise ValueError(f"its column {name} is of the kind {chunk.physical_type}, which no run writes")
         starts = [chunk.data_page_offset, *([chunk.dictionary_page_offset] if chunk.has_dictionary_page else [])]
-        at, pages, values = min(starts), 0, 0
+        starts = [start for start in starts if start != 0]  # 0: there is no page, as there are no rows
+        at, pages, values = min(starts, default=0), 0, 0
         end = at + chunk.total_compressed_size
         if not 0 <= at <= end <= self._size:
             raise ValueError(f"its column {name} lies outside of the file")

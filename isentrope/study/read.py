@@ -150,7 +150,9 @@ def _study_run(path: Path, cell: str, tags: Mapping[str, str], seed: int) -> Stu
         run = Run.open(path)
     except RunError as error:
         return StudyRun(cell, tags, seed, FAILED, str(error))
-    status = DONE if is_done(run) else FAILED if note is not None else UNFINISHED
+    broken = note is not None or bool(run.problems)
+    reason = reason if note is not None else "; ".join(run.problems)
+    status = DONE if is_done(run) else FAILED if broken else UNFINISHED
     settings = leaves(run.config)
     model = Path(str(settings.get("policy.model", "")))
     if model.is_absolute() and model.parent.name == WARMUP:  # where on the disk the study lay is nobody's business

@@ -64,6 +64,10 @@ HEAVY: dict[str, tuple[str, ...]] = {
     "train": ("train", "--resume", "--out", "run", "--set", "run.steps=2", "--trust"),
     "sft": ("sft", "--resume", "--out", "run", "--trust"),
     "rft": ("rft", "--resume", "--out", "run", "--trust"),
+    "eval-untrusted": ("eval", "run", "--games", "1"),
+    "train-untrusted": ("train", "--resume", "--out", "run", "--set", "run.steps=2"),
+    "sft-untrusted": ("sft", "--resume", "--out", "run"),
+    "serve-untrusted": ("serve", "run", "--port", "0"),
     "export": ("export", "run", "--out", "exported"),
     "serve": ("serve", "run", "--port", "0", "--trust"),
 }
@@ -172,7 +176,8 @@ def attack(family: str, seed: int, name: str, base: Path, work: Path, wall: floa
         os.killpg(child, signal.SIGKILL)
     seconds, megabytes = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
     said = log.read_bytes().decode("utf-8", "replace") if log.exists() else ""
-    problems = list(_problems(status, seconds, megabytes, said, folder))
+    trusted = "--trust" in {**LIGHT, **HEAVY}[name]
+    problems = list(problems_of(status, seconds, megabytes, said, folder, family, trusted))
     return Outcome(family, seed, name, tuple(problems), seconds, megabytes, said[-2500:])
 
 
@@ -187,7 +192,9 @@ def _waited(child: int, deadline: float) -> tuple[int | None, resource.struct_ru
         time.sleep(0.005)
 
 
-def _problems(status: int | None, seconds: float, megabytes: float, said: str, folder: Path) -> Iterator[str]:
+def problems_of(
+    status: int | None, seconds: float, megabytes: float, said: str, folder: Path, family: str, trusted: bool
+) -> Iterator[str]:
     if status is None or status in (-signal.SIGXCPU, -signal.SIGKILL) or seconds > CPU_SECONDS:
         yield "hangs"
     elif status < 0:
@@ -203,6 +210,8 @@ def _problems(status: int | None, seconds: float, megabytes: float, said: str, f
     precious = folder / "outside" / "precious"
     if precious.exists() and precious.read_text() != "precious":
         yield "overwrote a file outside"
+    if family == "foreign_code" and not trusted and (folder / "outside" / "imported").exists():
+        yield "ran code of the folder"
     pages = [path for path in (*folder.glob("*.html"), *folder.glob("run/*.html")) if path.is_file()]
     if SECRET in said or any(SECRET in page.read_text(errors="replace") for page in pages):
         yield "shows a file outside"

@@ -13,11 +13,13 @@ import lzma
 import os
 import shutil
 import socket
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from isentrope.config.text import table_to_toml
 from isentrope.runs.episodes import _SCHEMA, _scores_schema, pa, pq  # pyright: ignore[reportPrivateUsage]
 from tests.builders.bombs import write_bomb
 
@@ -472,6 +474,51 @@ def checkpoint_state(random: Random, place: Path) -> None:
         replaced(place / "run/checkpoints/best.json", f'{{"name": {random.choice(told)}}}')
 
 
+# -- code
+
+PAYLOAD = (
+    "from pathlib import Path\nPath({mark!r}).write_text('imported')\nimport tests.toys\nWorld = tests.toys.ToyWorld\n"
+)
+CODE: tuple[dict[str, Any], ...] = (
+    {"task": {"world": "payload:World", "options": {}}},
+    {"task": {"reward": "payload:reward"}},
+    {"task": {"sampler": {"kind": "payload:Sampler"}}},
+    {"methods": ["payload:Mine"]},
+    {"learn": {"loss": {"kind": "payload:Loss"}}},
+    {"learn": {"advantage": {"kind": "payload:Mean"}}},
+    {"learn": {"advantage": "payload:Mean"}},
+    {"engine": {"kind": "payload:Engine"}},
+    {"engine": "payload:Engine"},
+    {"instruments": {"on_alarm": "switch:payload:Mine"}},
+    {"task": {"world": "gym", "options": {"module": "payload"}}},
+    {"task": {"world": "gym", "options": {"env_id": "payload:Env-v0"}}},
+    {"task": {"world": "gym", "options": {"describe": "payload:words"}}},
+    {"task": {"world": "verifiers", "options": {"env": "payload"}}},
+    {"task": {"world": "textarena", "options": {"opponent": "payload:player"}}},
+    {"policy": {"model": "payload:Model"}},
+    {"run": {"track": "payload"}},
+)
+
+
+def foreign_code(random: Random, place: Path) -> None:
+    """Settings that name code, which lies in the run folder and in the current one."""
+    (place / "outside").mkdir()
+    code = PAYLOAD.format(mark=str(place / "outside" / "imported"))
+    for folder in (place, place / "run", place / "study"):
+        for name in ("payload", "conftest", "usercustomize", "sitecustomize", "isentrope_payload", "wandb", "minigrid"):
+            (folder / f"{name}.py").write_text(code)
+    for path in (place / "recipe.toml", *place.rglob("config.toml")):
+        table = tomllib.loads(path.read_text())
+        table.setdefault("task", {}).update({"world": "household", "options": {}})
+        table["methods"] = []
+        for section, entries in random.choice(CODE).items():
+            if isinstance(entries, dict) and isinstance(table.get(section), dict):
+                table[section] |= entries
+            else:
+                table[section] = entries
+        path.write_text(table_to_toml(table))
+
+
 # -- episodes
 
 
@@ -631,6 +678,6 @@ FAMILIES: dict[str, Callable[[Random, Path], None]] = {
         long_strings, declared, huge_table, deep, cut, flipped, rubbish, wrong_types, wrong_types_of_the_log, numbers,
         great_numbers, strange_steps, a_long_run, settings, model_elsewhere, hostile_model, checkpoint_state, bomb,
         lying_page, text_bomb, other_columns, strange_episodes, damaged_episodes, hostile_plan, hostile_compact,
-        hostile_result,
+        hostile_result, foreign_code,
     )
 }  # fmt: skip
