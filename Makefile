@@ -2,6 +2,7 @@
 # make test   everything that must hold: lint, formatting, types, tests
 # make check  lint, formatting, types and the quick tests of what computes: within two minutes, while working
 # make explore   tests with generated examples, with new ones each time, and slow tests at full size
+# make attack  hostile run folders against every command, and what else attacks, at full size (half an hour)
 # make test-vllm   the vLLM engine with the real vLLM, in an environment of its own (3.4 GB; on a GPU: VLLM=vllm)
 #
 # torch is installed first and by its exact version, so that nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
@@ -13,7 +14,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
 
-.PHONY: test check explore test-vllm lint types format docs demo clean .venv
+.PHONY: test check explore attack test-vllm lint types format docs demo clean .venv
 
 .venv: $(STAMP)
 
@@ -52,6 +53,10 @@ check: $(DEV_STAMP) lint
 
 explore: $(DEV_STAMP)
 	ISENTROPE_EXPLORE=1 $(BIN)/python -m pytest -q -m 'hypothesis or slow'
+
+attack: $(DEV_STAMP)
+	$(BIN)/python -m tests.attack.folders
+	$(BIN)/python -m pytest -q tests/attack --deselect tests/attack/test_folders.py tests/cli/test_trust.py
 
 # vLLM pins its own torch and transformers, so it has an environment of its own; our package goes in without its
 # dependencies, and those that vLLM does not bring follow. Three packages of its CPU build do not fit its torch.

@@ -41,8 +41,8 @@ DECODED_BYTES = 320 * MIB  # of its columns in memory: 6,400 turns with prompts 
 EPISODE_TEXTS = 4_000_000  # in lists of text: 6,400 turns with 600 actions
 PAGES = 50_000  # of all columns together; a page has a megabyte unless the file is small
 
+STUDY_RUNS = 10_000  # of a study: cells times seeds
 COMPACT_BYTES = 512 * MIB  # of a study's compact form, unpacked: the largest of ours has 60 MB
-COMPACT_NUMBERS = 12_000_000  # of all its runs together
 
 
 class Unreadable(OSError):

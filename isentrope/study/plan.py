@@ -30,7 +30,7 @@ from isentrope.config.convert import read_section
 from isentrope.config.recipes import recipe_beside
 from isentrope.config.schema import setting
 from isentrope.core.errors import ConfigError, RunError
-from isentrope.core.limits import NOTE_BYTES, STUDY_BYTES, parse_toml, read_bounded, read_json
+from isentrope.core.limits import NOTE_BYTES, STUDY_BYTES, STUDY_RUNS, parse_toml, read_bounded, read_json
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell, can_name, expand, seed_list
 
@@ -204,6 +204,8 @@ def plan_from_json(table: Any, source: object) -> Study:
     try:
         kept = {name: _same_kind(table[name], getattr(Plan(), name)) for name in _KEPT}
         plan, cells = Plan(**kept), tuple(_cell(entry) for entry in table["cells"])
+        if sum(len(cell.seeds) for cell in cells) > STUDY_RUNS:
+            raise ValueError(f"more than {STUDY_RUNS:,} runs")
         names = {cell.name for cell in cells}
         named = [*names, *(cell.warmup for cell in cells if cell.warmup)]
         if not all(can_name(name) for name in named) or not {cell.against for cell in cells} <= {*names, ""}:

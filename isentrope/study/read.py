@@ -21,18 +21,28 @@ import lzma
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from isentrope.analysis.tables import one_line
 from isentrope.config.older import upgraded_leaves
 from isentrope.core.errors import RunError
-from isentrope.core.limits import COMPACT_BYTES, PLAN_BYTES, open_plain, parse_json, read_json
+from isentrope.core.limits import (
+    COMPACT_BYTES,
+    LOG_NUMBERS,
+    LOG_ROWS,
+    PLAN_BYTES,
+    STUDY_RUNS,
+    open_plain,
+    parse_json,
+    read_json,
+)
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.curves import curve
 from isentrope.runs.folder import Run, leaves
 from isentrope.runs.layout import CHECKPOINTS, checkpoint_name
-from isentrope.runs.log import CLOCK, Record
+from isentrope.runs.log import CLOCK, Names, Record, bounded
 from isentrope.study.cells import Cell
 from isentrope.study.plan import PLAN, WARMUP, Study, plan_from_json, plan_to_json, read_note, run_folder
 
@@ -209,7 +219,7 @@ def read_compact(path: Path) -> StudyData:
         if not isinstance(head, dict) or cast("dict[str, Any]", head).get("isentrope_study") != FORM:
             raise RunError(f"{path} is not a study in the compact form {FORM}, which isentrope study --compact writes")
         study = plan_from_json(cast("dict[str, Any]", head)["plan"], path)
-        found = [_to_run(line) for line in lines]
+        found = [_to_run(line) for line in islice(lines, 2 * STUDY_RUNS)]
         warmups = {run.tags["warmup"]: run for run in found if run.cell == WARMUP}
         runs = tuple(run for run in found if run.cell != WARMUP)
         _check_planned(study, runs)
@@ -252,12 +262,14 @@ def _of_run(run: StudyRun) -> dict[str, Any]:
     return told
 
 
-def _rows(columns: Mapping[str, Sequence[Any]]) -> tuple[Record, ...]:
+def _rows(columns: Mapping[str, Sequence[Any]], names: Names) -> tuple[Record, ...]:
     count = len(columns["step"]) if columns else 0
+    if count > LOG_ROWS or count * len(columns) > LOG_NUMBERS:
+        raise ValueError("a run of more rows than a log may have")
     rows = [{key: column[n] for key, column in columns.items() if column[n] != _LACKING} for n in range(count)]
     if not all(type(row["step"]) is int for row in rows):
         raise ValueError("a row without its step")
-    return tuple(rows)
+    return tuple(bounded(row, names) for row in rows)
 
 
 def _to_run(line: Mapping[str, Any]) -> StudyRun:
@@ -265,8 +277,12 @@ def _to_run(line: Mapping[str, Any]) -> StudyRun:
         raise ValueError(f"status is {line['status']!r:.40}")
     tags = {str(key): str(value) for key, value in line["tags"].items()}
     cell, seed, status, reason = str(line["cell"]), int(line["seed"]), str(line["status"]), str(line["reason"])
-    config, events = upgraded_leaves(line["config"]), tuple(cast("list[Record]", line["events"]))
-    train, evals, sft, timings = (_rows(line[name]) for name in _LOGS)
+    names = Names()
+    config = upgraded_leaves(line["config"])
+    events = tuple(
+        bounded(event, names) for event in cast("list[Record]", line["events"]) if type(event["step"]) is int
+    )
+    train, evals, sft, timings = (_rows(line[name], names) for name in _LOGS)
     return StudyRun(cell, tags, seed, status, reason, config, train, evals, sft, timings, events, **recorded(line))
 
 
