@@ -23,6 +23,7 @@ NOTE_BYTES = MIB  # run.json with what 1,000 metrics mean; best.json, trackers.j
 TOKENS_BYTES = 16 * MIB  # tokens.json: 260,000 tokens take 9 MB; as Python lists it is twenty times as much
 STATE_BYTES = 16 * MIB  # state.json of a checkpoint, without its tensors: some 100 kB
 PLAN_BYTES = 8 * MIB  # study.json: a hundred thousand settings
+INDEX_BYTES = 64 * MIB  # JSON of a model folder: the index of the weights of a large one has 10 MB
 RESULT_BYTES = 64 * MIB  # of isentrope eval: a million games take 30 MB
 DEPTH = 64  # of tables and lists within each other; the state of an optimiser has 20
 

@@ -63,7 +63,7 @@ def _own_games(run: RunSession, collector: Collector) -> list[Episode]:
     """The policy's own successes, played once, before the first update: a resumed run reads them."""
     config, settings, path = run.config, run.config.sft, own_path(run.folder.path)
     if path.exists():
-        return read_episodes(path)
+        return read_episodes(path, to_learn_from=True)
     plan = replace(evaluation_plan(config), temperature=config.rollout.temperature)
     instances = _instances(collector)
     with run.progress.stage("own games", len(instances) * settings.samples) as moved:

@@ -125,10 +125,14 @@ def _parquet(arrays: Sequence[Any], schema: Any, with_dictionary: Any = True) ->
     return sink.getvalue().to_pybytes()
 
 
-def read_episodes(path: Path) -> list[Episode]:
-    """All that a file holds. RunError for one that is damaged, is none of ours, or is larger than a run's can be."""
+def read_episodes(path: Path, to_learn_from: bool = False) -> list[Episode]:
+    """All that a file holds. RunError for one that is damaged, is none of ours, or is larger than a run's can be.
+    `to_learn_from`: every token has to have its numbers; to be shown it need not."""
     with _reading(path, f"could not read {path}") as file:
-        return _read(file)
+        episodes = _read(file)
+        if to_learn_from:
+            _check_tokens(episodes)
+        return episodes
 
 
 def unpack_episodes(data: bytes, where: str) -> list[Episode]:
@@ -249,8 +253,12 @@ def _check_values(plain: dict[str, list[Any]], arrays: dict[str, list[Ints | Flo
         spans = [plain[name][row] for name in ("think_span", "action_span")]
         if any(span is not None and (len(span) != 2 or not 0 <= span[0] <= span[1] <= size) for span in spans):
             raise ValueError(f"a part of the response in row {row} lies outside of it")
-        if any(len(arrays[name][row]) != size for name in ("logprobs", "entropies", "temperatures")):
-            raise ValueError(f"the numbers of the tokens in row {row} are not as many as the tokens")
+
+
+def _check_tokens(episodes: Sequence[Episode]) -> None:
+    for turn in (turn for episode in episodes for turn in episode.turns):
+        if {len(turn.logprobs), len(turn.entropies), len(turn.temperatures)} != {len(turn.response_ids)}:
+            raise ValueError("the numbers of a response are not as many as its tokens")
 
 
 def _turn(plain: dict[str, list[Any]], arrays: dict[str, list[Ints | Floats]], row: int) -> Turn:

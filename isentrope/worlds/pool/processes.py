@@ -103,16 +103,20 @@ def mark_of(result: View | Step) -> int:
     return hash((view.text, view.admissible, result.reward, flags))
 
 
+_starting = threading.Lock()  # a task server starts its workers in threads
+
+
 @contextmanager
 def _another_main() -> Generator[None]:
     """A new process begins by importing the script that was started, which trains again if it is not guarded by
     `if __name__ == "__main__"`. A worker needs nothing of it, unless it is where the world's class is."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    with _starting:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
 
 
 START_SECONDS = 120.0  # for a new process to import and open its world
