@@ -19,7 +19,7 @@ from isentrope.loop.messages import check_tasks, finished, say_end, summary
 from isentrope.loop.session import RunSession, open_run
 from isentrope.rollout.collector import Collector
 from isentrope.rollout.demonstrations import demonstrations
-from isentrope.runs.checkpoints import load_state
+from isentrope.runs.checkpoints import load_state, restoring
 from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.runs.layout import eval_path, own_path
 from isentrope.worlds.contract import Instance
@@ -31,7 +31,9 @@ def warm_up(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fa
     with open_run(config, out, resume, quiet, kind) as run:
         optimiser = make_optimiser(run.policy, run.config.learn)
         if run.checkpoint:
-            optimiser.load_state_dict(load_state(run.checkpoint)["optimiser"])
+            state = load_state(run.checkpoint)
+            with restoring(run.checkpoint):
+                optimiser.load_state_dict(state["optimiser"])
             run.retention.settle(run.checkpoint)
         with run.collector() as collector:
             games = _own_games(run, collector) if kind == "rft" else _expert_games(run, collector)

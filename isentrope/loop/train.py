@@ -22,7 +22,7 @@ from isentrope.metrics.episodes import Metrics, rollout_metrics
 from isentrope.rollout.collector import Collector, Rollout
 from isentrope.rollout.prefetch import Prefetch
 from isentrope.rollout.timings import Clock, speed_metrics, stage_metrics
-from isentrope.runs.checkpoints import load_state
+from isentrope.runs.checkpoints import load_state, restoring
 from isentrope.runs.layout import eval_path
 
 
@@ -34,11 +34,12 @@ def train(config: RunConfig, out: Path, resume: bool = False, quiet: bool = Fals
         state, switched = dict[str, Any](), list[Method]()
         if run.checkpoint:
             state = load_state(run.checkpoint)
-            switched = monitor.load_state_dict(state.get("instruments", {}))
-            for method in switched:
-                learner.add_method(method)
-                run.log.declare(method)
-            learner.load_state_dict(state["learner"])
+            with restoring(run.checkpoint):
+                switched = monitor.load_state_dict(state.get("instruments", {}))
+                for method in switched:
+                    learner.add_method(method)
+                    run.log.declare(method)
+                learner.load_state_dict(state["learner"])
             run.retention.settle(run.checkpoint)
         with run.training_collector() as collector, lasting_objects():
             for method in switched:

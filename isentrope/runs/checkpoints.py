@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import RunError, writing
@@ -92,7 +93,13 @@ def latest_checkpoint(folder: Path) -> Path | None:
 def read_record(checkpoint: Path) -> State:
     """What a checkpoint says of itself: step, success on the evaluation, and the state without its tensors."""
     try:
-        return json.loads(read_bounded(checkpoint / STATE, STATE_BYTES))
+        record: Any = json.loads(read_bounded(checkpoint / STATE, STATE_BYTES))
+        if not isinstance(record, dict) or not {"success", "tree"} <= record.keys():
+            raise ValueError(f"{STATE} has not what a checkpoint says of itself")
+        success: Any = cast("State", record)["success"]
+        if success is not None and not (type(success) in (int, float) and not success < 0 and not success > 1):
+            raise ValueError(f"{STATE} has the success {success!r:.40}")
+        return cast("State", record)
     except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(checkpoint, error) from error
 
@@ -105,7 +112,18 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
     record = read_record(checkpoint)
     try:
         return join_tensors(record["tree"], load_file(checkpoint / TENSORS))
-    except (OSError, KeyError, SafetensorError) as error:
+    except (OSError, LookupError, TypeError, ValueError, RecursionError, SafetensorError) as error:
+        raise _unreadable(checkpoint, error) from error
+
+
+@contextmanager
+def restoring(checkpoint: Path) -> Generator[None]:
+    """Parts of a run take their state from a checkpoint: what they cannot use is the checkpoint's fault."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        if type(error).__name__ == "OutOfMemoryError":  # torch's: nothing is wrong with the checkpoint
+            raise
         raise _unreadable(checkpoint, error) from error
 
 

@@ -222,7 +222,7 @@ def _episodes(file: Parquet) -> list[Episode]:
             arrays[name] = _cut(file.column(name))
         else:
             plain[name] = file.column(name).to_pylist() if name in file.names else [_SINCE[name]] * file.rows
-    _check_values(plain, arrays, file.rows)
+    _check_values(plain, file.rows)
     episodes: list[Episode] = []
     turns: list[Turn] = []
     for row, number in enumerate(plain["episode"]):
@@ -237,8 +237,8 @@ def _episodes(file: Parquet) -> list[Episode]:
 _MAY_LACK = ("score", "admissible", "think_span", "action_span", "action")
 
 
-def _check_values(plain: dict[str, list[Any]], arrays: dict[str, list[Ints | Floats]], rows: int) -> None:
-    """Refuse a table whose values do not fit each other: nobody below has to look at them again."""
+def _check_values(plain: dict[str, list[Any]], rows: int) -> None:
+    """Refuse a table that lacks values, or has rewards that cannot be added up."""
     played = [turn is not None and turn >= 0 for turn in plain["turn"]]
     for name, values in plain.items():
         if name not in _MAY_LACK and any(
@@ -248,17 +248,15 @@ def _check_values(plain: dict[str, list[Any]], arrays: dict[str, list[Ints | Flo
     numbers = [*plain["score"], *(plain["reward"][row] for row in range(rows) if played[row])]
     if not all(number is None or -LARGEST <= number <= LARGEST for number in numbers):
         raise ValueError(f"it has a reward or a score that is no number below {LARGEST:g}")
-    for row in range(rows):
-        size = len(arrays["response_ids"][row])
-        spans = [plain[name][row] for name in ("think_span", "action_span")]
-        if any(span is not None and (len(span) != 2 or not 0 <= span[0] <= span[1] <= size) for span in spans):
-            raise ValueError(f"a part of the response in row {row} lies outside of it")
 
 
 def _check_tokens(episodes: Sequence[Episode]) -> None:
     for turn in (turn for episode in episodes for turn in episode.turns):
         if {len(turn.logprobs), len(turn.entropies), len(turn.temperatures)} != {len(turn.response_ids)}:
             raise ValueError("the numbers of a response are not as many as its tokens")
+        for span in (turn.think_span, turn.action_span):
+            if span is not None and (len(span) != 2 or not 0 <= span[0] <= span[1] <= len(turn.response_ids)):
+                raise ValueError("a part of a response lies outside of it")
 
 
 def _turn(plain: dict[str, list[Any]], arrays: dict[str, list[Ints | Floats]], row: int) -> Turn:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple, Self, cast
 
 import pyarrow  # pyright: ignore[reportMissingTypeStubs]
@@ -29,6 +30,7 @@ pq: Any = pyarrow.parquet
 
 _FOOTER_BYTES = 4 * MIB  # ours has 10 kB
 _HEADER_BYTES = 1024  # of a page; ours has 30
+_LONG_HEADER_BYTES = 65_536  # with the least and the greatest text of a page, which other writers put there
 _COLUMNS, _ROW_GROUPS = 200, 1000
 _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3  # kinds of pages
 _ENCODINGS = (0, 2, 3, 8)  # plain, dictionary, runs: with the others a few bytes may stand for text of any length
@@ -145,8 +147,11 @@ class Parquet:
         return pages
 
     def _page(self, at: int) -> Page:
-        self._source.seek(at)
-        return page_of(self._source.read(_HEADER_BYTES))
+        for length in (_HEADER_BYTES, _LONG_HEADER_BYTES):
+            self._source.seek(at)
+            with suppress(EOFError):
+                return page_of(self._source.read(length))
+        raise ValueError("a page has no whole header")
 
 
 class Page(NamedTuple):
@@ -159,12 +164,12 @@ class Page(NamedTuple):
 
 
 def page_of(data: bytes) -> Page:
-    """The page whose header the data begin with; ValueError if they do not begin with one."""
+    """The page whose header the data begin with; ValueError if they do not begin with one, EOFError if it is longer."""
     reader = _Thrift(data)
     try:
         fields = reader.record()
     except IndexError:
-        raise ValueError("a page has no whole header") from None
+        raise EOFError from None
     kind = fields.get(1, -1)
     inner = fields.get({_DATA: 5, _DICTIONARY: 7, _DATA_2: 8}.get(kind, 0))
     if not isinstance(inner, dict):
@@ -197,7 +202,8 @@ class _Thrift:
         if kind in (4, 5, 6):
             return self._signed()
         if kind == 8:
-            self.at += self._varint()
+            length = self._varint()
+            self.at += length
             return None
         if kind == 12:
             return self.record(depth + 1)

@@ -386,15 +386,15 @@ def strange_steps(random: Random, place: Path) -> None:
 
 
 def a_long_run(random: Random, place: Path) -> None:
-    """A hundred thousand steps, as a run may have them; and nothing in order."""
+    """A hundred thousand steps, as a run may have them, with numbers that jump."""
     path = place / "run" / "metrics.jsonl"
     record = next(json.loads(line) for line in path.read_text().splitlines() if '"train"' in line)
-    keys = [key for key, value in record.items() if isinstance(value, float)][:12]
+    keys = [key for key, value in record.items() if isinstance(value, float)][:20]
     wild = random.random() < 0.5
     with path.open("w") as file:
         for step in range(100_000):
             values = {key: random.random() if not wild else random.choice((0.0, 1e9, -1e9, 0.5)) for key in keys}
-            file.write(json.dumps(record | values | {"step": step}) + "\n")
+            file.write(json.dumps({"step": step, "kind": "train"} | values) + "\n")
 
 
 # -- settings
@@ -463,10 +463,9 @@ def checkpoint_state(random: Random, place: Path) -> None:
     if how == 0:
         replaced(folder / "state.json", json.dumps(_spoilt(random, state, random.choice((0.01, 0.1)))))
     elif how == 1:
-        tensor: Any = {"tensor": "learner/optimiser/x"}
-        for _ in range(900):
-            tensor = {"list": [tensor]}
-        replaced(folder / "state.json", json.dumps({**state, "tree": tensor}))
+        depth = random.choice((300, 480, 5000))
+        tree = '{"list": [' * depth + '{"tensor": "x"}' + "]}" * depth
+        replaced(folder / "state.json", f'{{"step": 1, "success": 0.5, "tree": {tree}}}')
     elif how == 2:
         replaced(folder / "state.safetensors", random.randbytes(200))
     else:
