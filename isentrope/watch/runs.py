@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from isentrope.charts.text import visible
 from isentrope.core.errors import RunError
-from isentrope.core.limits import check_is_file
+from isentrope.core.limits import LARGEST, check_is_file
 from isentrope.diagnosis.phases import PhaseDetector
 from isentrope.metrics.glossary import declare, declared_in
 from isentrope.report.groups import but_the_seed
@@ -291,7 +291,8 @@ def _index(table: Any) -> Index:
     first = np.flatnonzero(np.r_[True, numbers[1:] != numbers[:-1]]) if len(numbers) else np.empty(0, np.int64)
     rows = np.diff(np.r_[first, len(numbers)])
     played = table.column("turn").to_numpy() >= 0  # an episode without turns has one row, with turn -1
-    rewards = np.where(played, np.nan_to_num(table.column("reward").to_numpy(zero_copy_only=False).astype(float)), 0.0)
+    rewards = table.column("reward").to_numpy(zero_copy_only=False).astype(float)
+    rewards = np.where(played & (np.abs(rewards) <= LARGEST), rewards, 0.0)  # NaN compares with nothing
     verdicts: list[str | None] = table.column("verdict").to_pylist()
     refused = np.array([verdict not in ("ok", None) for verdict in verdicts], dtype=bool)
     reasons: list[dict[str, int]] = []
