@@ -268,14 +268,13 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace, commands: Sequence[str]) -> list[tuple[str, int, str]]:
     families = [name for name in FAMILIES if not options.only or name in options.only.split(",")]
-    names = [name for name in commands if not options.commands or name in options.commands.split(",")]
+    names: list[str] = [name for name in commands if not options.commands or name in options.commands.split(",")]
     cases: list[tuple[str, int, str]] = []
-    for seed in range(options.first, options.first + options.seeds):
+    for seed in range(int(options.first), int(options.first) + int(options.seeds)):
         for place, family in enumerate(families):
-            turn = (place + seed) * options.rotate
-            some = (
-                [names[(turn + n) % len(names)] for n in range(options.rotate)] if options.rotate and names else names
-            )
+            turn = (place + seed) * int(options.rotate)
+            count = int(options.rotate) or len(names)
+            some = [names[(turn + n) % len(names)] for n in range(count)] if names else []
             cases += [(family, seed, name) for name in some]
     return cases
 

@@ -156,7 +156,8 @@ def test_the_user_and_the_world_can_say_otherwise() -> None:
 def test_a_world_of_a_script_or_a_notebook_stays_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker could not import it."""
     monkeypatch.setattr(Silent, "__module__", "__main__")
-    assert choose_placement("auto", 0, Silent()).workers == 0
+    silent: Any = Silent()
+    assert choose_placement("auto", 0, silent).workers == 0
 
 
 SCRIPT = """

@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from isentrope.config.text import table_to_toml
 from isentrope.runs.episodes import _SCHEMA, _scores_schema, pa, pq  # pyright: ignore[reportPrivateUsage]
@@ -304,9 +304,10 @@ def _spoilt(random: Random, value: Any, share: float) -> Any:
     if random.random() < share:
         return random.choice(VALUES)
     if isinstance(value, dict):
-        return {key: _spoilt(random, item, share) for key, item in value.items() if random.random() > share / 4}
+        entries = cast("dict[str, Any]", value).items()
+        return {key: _spoilt(random, item, share) for key, item in entries if random.random() > share / 4}
     if isinstance(value, list):
-        return [_spoilt(random, item, share) for item in value]
+        return [_spoilt(random, item, share) for item in cast("list[Any]", value)]
     return value
 
 
@@ -361,7 +362,7 @@ def great_numbers(random: Random, place: Path) -> None:
     for name in LOGS[:2]:
         path = place / "run" / name
         records = [json.loads(line) for line in path.read_text().splitlines()]
-        lines = []
+        lines: list[str] = []
         for step in range(random.choice((1, 30))):
             for record in records:
                 great = {
