@@ -3,6 +3,7 @@
 # make check  lint, formatting, types and the quick tests of what computes: within two minutes, while working
 # make explore   tests with generated examples, with new ones each time, and slow tests at full size
 # make site   the documentation as a site with search, in site/; needs no network to be built or read
+# make attack  308 hostile folders, ten commands on each, and the other attacks (half an hour of a core)
 # make test-vllm   the vLLM engine with the real vLLM, in an environment of its own (3.4 GB; on a GPU: VLLM=vllm)
 #
 # torch is installed first and by its exact version, so that nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
@@ -15,7 +16,7 @@ STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
 SITE_STAMP := .venv/.installed-site
 
-.PHONY: test check explore test-vllm lint types format docs site demo clean .venv
+.PHONY: test check explore attack test-vllm lint types format docs site demo clean .venv
 
 .venv: $(STAMP)
 
@@ -54,6 +55,10 @@ check: $(DEV_STAMP) lint
 
 explore: $(DEV_STAMP)
 	ISENTROPE_EXPLORE=1 $(BIN)/python -m pytest -q -m 'hypothesis or slow'
+
+attack: $(DEV_STAMP)
+	$(BIN)/python -m tests.attack.folders --rotate 5
+	$(BIN)/python -m pytest -q tests/attack --deselect tests/attack/test_folders.py tests/cli/test_trust.py
 
 # vLLM pins its own torch and transformers, so it has an environment of its own; our package goes in without its
 # dependencies, and those that vLLM does not bring follow. Three packages of its CPU build do not fit its torch.

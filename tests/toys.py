@@ -83,6 +83,7 @@ class ToyExpert:
 class ToyWorld:
     name = "toy"
     kinds = ("even", "odd")
+    prefers: str | None = "local"  # a worker process takes longer to begin than a toy run takes
 
     def __init__(self, options: ToyOptions | None = None) -> None:
         self._options = options or ToyOptions()

@@ -30,12 +30,12 @@ from isentrope.analysis.measure import EXTRAS, Evaluation, Outcome, SplitResult,
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import as_table
 from isentrope.core.errors import RunError
+from isentrope.core.limits import RESULT_BYTES, read_json
 from isentrope.core.stats import Share
 from isentrope.core.types import CUTS, RolloutPlan
 from isentrope.runs.atomic import write_atomically
 
 FORMAT, VERSION = "isentrope.evaluation", 1
-MAX_BYTES = 200_000_000  # of a file that claims to be a record
 LARGEST_NUMBER = 2**63  # of any number in a record or a log
 Table = dict[str, Any]
 SAME_TEST = (  # what decides how hard the test is: a row's sources must agree, rows that do not are pointed out
@@ -111,12 +111,10 @@ def read_record(path: Path) -> Record:
 
 def _load(path: Path) -> Table:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise RunError(f"{path} is too large for a result of isentrope eval; leave it out")
-        data = json.loads(path.read_bytes())
+        data = read_json(path, RESULT_BYTES, found=False)
     except OSError as error:
-        raise RunError(f"could not read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+        raise RunError(f"could not read {path}: {error.strerror or error}; leave it out") from error
+    except ValueError as error:
         raise RunError(f"{path} is not JSON, or only a part of it: {error}; evaluate the model again") from error
     if not isinstance(data, dict):
         raise RunError(f"{path} is not a result of isentrope eval: it holds a {type(data).__name__}; leave it out")

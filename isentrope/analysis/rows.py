@@ -20,7 +20,7 @@ from isentrope.core.stats import Share, wilson
 from isentrope.core.types import CUTS
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.folder import read_about, read_config
-from isentrope.runs.layout import METRICS, eval_path
+from isentrope.runs.layout import METRICS, eval_path, names_a_file
 from isentrope.runs.log import Record as Line
 from isentrope.runs.log import read_records
 
@@ -81,7 +81,7 @@ def _read_run(path: Path) -> Source:
     if not log.is_file():
         told = f"{path} is not a run folder: it has no {METRICS}"
         raise RunError(f"{told}; give a run folder or a file of isentrope eval")
-    lines = [line for line in read_records(log) if line.get("kind") == "eval"]
+    lines = read_records(log, "eval")
     found = {int(line["step"]): _evaluation(line, log) for line in lines}
     evaluations = tuple(found[step] for step in sorted(found) if found[step].splits)
     if not evaluations:
@@ -92,11 +92,16 @@ def _read_run(path: Path) -> Source:
         config, about = by_section(read_config(path)[1]), read_about(path)
     except RunError as error:
         raise RunError(f"{error}; the run folder is damaged") from error
-    identity = hashlib.sha256(log.read_bytes() + json.dumps(config, default=str, sort_keys=True).encode()).hexdigest()
+    identity = _identity(lines, config)
     seed, steps = config.get("run.seed", 0), config.get("run.steps")
     known = isinstance(steps, int) and steps <= LARGEST_NUMBER and about.get("kind", "train") == "train"
     seed, steps = seed if isinstance(seed, int) else 0, steps if known else None
     return Source(path, path.resolve().name, seed, identity, config, evaluations, is_run=True, steps=steps)
+
+
+def _identity(lines: Sequence[Line], config: Mapping[str, Any]) -> str:
+    """Of a run: what it measured, and with which settings."""
+    return hashlib.sha256(json.dumps([lines, config], default=str, sort_keys=True).encode()).hexdigest()
 
 
 def _evaluation(line: Line, log: Path) -> Evaluation:
@@ -138,6 +143,8 @@ def with_outcomes(source: Source, evaluation: Evaluation, split: str) -> tuple[O
     result = evaluation.splits[split]
     if result.outcomes is not None or not source.is_run or evaluation.step is None:
         return result.outcomes
+    if not names_a_file(split):
+        return None
     path = eval_path(source.path, evaluation.step, split)
     return measure(read_episodes(path), 0.0, 0.0).outcomes if path.is_file() else None
 

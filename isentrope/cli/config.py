@@ -11,7 +11,7 @@ from isentrope.cli.completion import complete_recipe_or_section, complete_world
 from isentrope.cli.listing import show_settings
 from isentrope.cli.options import RECIPE, FindOption, SetOption, load, terminal
 from isentrope.config.describe import SettingInfo, describe, describe_settings, find_settings, sections, settings_in
-from isentrope.core.text import shown
+from isentrope.core.text import plain, shown
 
 if TYPE_CHECKING:
     from isentrope.config.schema import RunConfig
@@ -47,16 +47,32 @@ def config(
     named = Path(recipe) if recipe and section is None else None
     if toml:
         from isentrope.config.text import config_to_toml
-        from isentrope.methods.options import with_options
 
-        typer.echo(config_to_toml(with_options(load(named, sets))), nl=False)
+        typer.echo(config_to_toml(_resolved(named, sets)), nl=False)
         return
     wanted = settings_in(section) if section else describe_settings()
     if named is None and not sets:
         chosen = _found(wanted, find)
         show_settings(terminal(), [(info, info.default) for info in chosen], ("default",))
     else:
-        _show_values(load(named, sets), wanted, find)
+        _show_values(_resolved(named, sets), wanted, find)
+
+
+def _resolved(named: Path | None, sets: list[str] | None) -> RunConfig:
+    """The settings with the options of the world and of the methods written out. To describe runs no code, so where the
+    settings name some of their own its options are shown as they stand."""
+    from isentrope.config.load import load_config
+    from isentrope.config.parts import code_names
+    from isentrope.config.text import as_table
+
+    settings = load_config(named, sets or ())
+    if names := code_names(as_table(settings)):
+        told = ", ".join(dict.fromkeys(plain(name) for _, name in names))
+        typer.echo(f"not imported: {told}; the options of parts are shown as they stand, and not checked", err=True)
+        return settings
+    from isentrope.methods.options import with_options
+
+    return with_options(load(named, sets))
 
 
 def _found(rows: list[SettingInfo], find: str) -> list[SettingInfo]:
@@ -77,13 +93,14 @@ def _show_world_options(world: str) -> None:
         terminal().print(shown(f"{world} has no options"))
 
 
-def _show_values(settings: RunConfig, wanted: list[SettingInfo], find: str) -> None:
+def _show_values(resolved: RunConfig, wanted: list[SettingInfo], find: str) -> None:
     """The options of the world and of the methods stand in the place of their tables."""
-    from isentrope.methods.options import owners, with_options
+    from isentrope.config.parts import code_names
+    from isentrope.config.text import as_table
+    from isentrope.methods.options import owners
 
-    resolved = with_options(settings)
     instead: dict[str, list[SettingInfo]] = {}
-    for path, kind in owners(resolved).items():
+    for path, kind in () if code_names(as_table(resolved)) else owners(resolved).items():
         if path == "task.options" or resolved.methods:
             instead.setdefault(path if path == "task.options" else "method", []).extend(describe(kind, path))
     rows = [new for row in wanted for new in instead.get(row.path) or [row]]

@@ -113,15 +113,14 @@ def _show(run: Path, find: str, form: Form) -> None:
     logs = [read_columns(run / name) for name in (METRICS, TIMINGS)]
     _take_in_what_the_run_declared(run)
     rows = [row for columns, _ in logs for row in _numbers(columns) if mentions(find, row.metric, row.meaning)]
-    damaged = sum(bad for _, bad in logs)
     if form is not Form.text:
         _write(Numbers._fields, rows, form)
     elif rows:
         _show_numbers(rows, terminal(), with_meanings=bool(find))
     else:
         terminal().print(shown(f"No metric of {run} has {find!r} in its name or meaning." if find else "No numbers."))
-    if damaged:
-        typer.echo(f"{count(damaged, 'damaged line')} left out", err=True)
+    for problem in filter(None, (problem for _, problem in logs)):
+        typer.echo(plain(problem), err=True)
 
 
 def _take_in_what_the_run_declared(run: Path) -> None:

@@ -20,6 +20,7 @@ from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import impossible, switched_in
 from isentrope.core.command import command
 from isentrope.core.errors import ConfigError
+from isentrope.core.limits import SETTINGS_BYTES, read_bounded
 
 Table = dict[str, Any]
 
@@ -45,15 +46,15 @@ def read_recipe(path: Path | str, above: tuple[Path, ...] = ()) -> Table:
 
 def _read_toml(path: Path) -> Table:
     try:
-        return read_settings(path.read_text(encoding="utf-8"))
+        return read_settings(read_bounded(path, SETTINGS_BYTES, found=False).decode("utf-8"))
     except FileNotFoundError:
         siblings = {sibling.name: str(sibling) for sibling in path.parent.glob("*.toml")}
         named = {name: name for name in recipe_names()} | siblings
         guess = nearest(path.name, named) or nearest(path.stem, named)
         raise ConfigError(f"no recipe at {path}" + (f"; did you mean {named[guess]}?" if guess else "")) from None
     except OSError as error:
-        raise ConfigError(f"could not read the recipe {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"could not read the recipe {path}: {error.strerror or error}") from error
+    except ValueError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
@@ -145,7 +146,7 @@ def _override_value(text: str, kind: Any) -> Any:
     """The text as a TOML value; as it stands where the setting is text, or where it is no TOML."""
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # ValueError: no TOML, or a number of thousands of digits
         parsed = {}
     as_text = kind in (str, Choice) and not isinstance(parsed.get("value"), str | dict if kind is Choice else str)
     if set(parsed) == {"value"} and not as_text:

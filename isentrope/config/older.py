@@ -11,7 +11,6 @@ and [learn.loss]. Their old names still work, with a hint.
 from __future__ import annotations
 
 import logging
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
@@ -19,6 +18,7 @@ from typing import Any, cast
 
 from isentrope.config.algorithms import ALGORITHMS
 from isentrope.config.kinds import KINDS, ClipOptions, GaeOptions, GigpoOptions, GpuOptions, ServerOptions
+from isentrope.core.limits import parse_toml
 
 _STEP_STD = "step_std"
 # Tables of parts -> the settings that older versions took whatever the kind was: some kinds read nothing of them.
@@ -39,8 +39,9 @@ def hint(text: str) -> None:
 
 
 def read_settings(text: str) -> dict[str, Any]:
-    """The table in a file of settings, a recipe or what a run recorded, in the names of today."""
-    return upgraded(tomllib.loads(text))
+    """The table in a file of settings, a recipe or what a run recorded, in the names of today. ValueError, if it cannot
+    be read."""
+    return upgraded(parse_toml(text))
 
 
 def upgraded(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -122,11 +122,20 @@ _CODE = (
     "learn.advantage", "learn.advantage.kind", "learn.loss", "learn.loss.kind", "instruments.on_alarm",
     "task.options.describe", "task.options.opponent", "task.options.env_id",
 )  # fmt: skip
+# Options of our worlds that name a module or a program by itself, each with the values that are our own.
+_MODULES = {
+    "task.options.module": ("", "minigrid"),  # gym: imported before the environment is made
+    "task.options.env": ("",),  # verifiers: an installed package or a module
+    "task.options.image": ("",),  # code repair: a docker image, fetched and started
+}
 
 
 def code_names(table: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Settings of a recipe's table that name code of somebody's own, each with that name, such as `my_module:Mine`."""
-    return [(path, name) for pattern in _CODE for path, name in _values(table, pattern.split("."), "") if ":" in name]
+    named = [(path, name) for pattern in _CODE for path, name in _values(table, pattern.split("."), "") if ":" in name]
+    for path, ours in _MODULES.items():
+        named += [(path, name) for path, name in _values(table, path.split("."), "") if name not in ours]
+    return named
 
 
 def _values(value: object, parts: Sequence[str], path: str) -> Iterable[tuple[str, str]]:
@@ -149,12 +158,16 @@ def _said(table: Mapping[str, Any], path: str) -> str:
     return ",".join(map(str, cast("list[object]", value))) if isinstance(value, list | tuple) else str(value)
 
 
+def _deed(path: str, name: str) -> str:
+    return f"start {name}" if path == "task.options.image" else f"import {name.partition(':')[0]}"
+
+
 def refuse_foreign(recorded: Mapping[str, Any], named: Mapping[str, Any], source: str) -> None:
     """Stop if the table of a run folder names code that the user has not named too. `named` are the user's settings."""
     known = {name for _, name in code_names(named)}
     foreign = [(path, name) for path, name in code_names(recorded) if name not in known]
     if foreign:
-        told = "; ".join(f"{path} = {name!r} would import {name.partition(':')[0]}" for path, name in foreign)
+        told = "; ".join(f"{path} = {name!r} would {_deed(path, name)}" for path, name in foreign)
         again = " ".join(dict.fromkeys(f"--set {path}={_said(recorded, path)}" for path, _ in foreign))
         raise ConfigError(
             f"{source} names code that is not part of isentrope: {told}. A run folder may be somebody else's, so its "

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 KEY = re.compile(r"[A-Za-z0-9_.{}-]+(/[A-Za-z0-9_.{}-]+)*")
+
+
+@cache
+def _pattern(key: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/\\s]+)", re.escape(key)))
+
 
 Reduction = Literal["mean", "min", "max"]
 
@@ -35,6 +42,5 @@ class Metric:
 
     def match(self, key: str) -> dict[str, str] | None:
         """The names that the parts in braces stand for, or None if this is not the key's metric."""
-        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/\\s]+)", re.escape(self.key))
-        found = re.fullmatch(pattern, key)
+        found = _pattern(self.key).fullmatch(key)
         return None if found is None else found.groupdict()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,16 +26,18 @@ from isentrope.runs.episodes import write_episodes
 from isentrope.runs.layout import CHECKPOINTS, POLICY, REFERENCE, checkpoint_step, eval_name
 
 
-def evaluate(collector: Collector, games: int, progress: Progress, episodes_at: str | None = None) -> dict[str, float]:
-    """Metrics on every split of the config. `episodes_at`, with {split} in it, is where the episodes are stored."""
+def evaluate(
+    collector: Collector, games: int, progress: Progress, episodes_at: Callable[[str], Path] | None = None
+) -> dict[str, float]:
+    """Metrics on every split of the config. `episodes_at` says where the episodes of a split are stored."""
     metrics: dict[str, float] = {}
     plan = evaluation_plan(collector.config)
     for split in collector.config.eval.splits:
         with progress.stage(f"evaluate {split}", games) as moved:
             episodes = collector.evaluate(split, games, plan, moved)
         metrics |= eval_metrics(split, episodes)
-        if episodes_at:
-            write_episodes(Path(episodes_at.format(split=split)), episodes)
+        if episodes_at is not None:
+            write_episodes(episodes_at(split), episodes)
         check_tasks(episodes, "measure", FAULTS)
         check_sampled(episodes, "measure")
     return metrics

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from isentrope.config.schema import RunConfig
@@ -22,7 +23,7 @@ from isentrope.loop.session import RunSession, open_run
 from isentrope.loop.stop import lost_games, say_stopped
 from isentrope.rollout.collector import Collector
 from isentrope.rollout.demonstrations import demonstrations, outgrown
-from isentrope.runs.checkpoints import load_state
+from isentrope.runs.checkpoints import load_state, restoring
 from isentrope.runs.episodes import read_episodes, write_episodes
 from isentrope.runs.layout import eval_path, own_path
 from isentrope.worlds.contract import Instance
@@ -39,7 +40,8 @@ def warm_up(
         optimiser, due = make_optimiser(run.policy, run.config.learn), False
         if run.checkpoint:
             state = load_state(run.checkpoint)
-            optimiser.load_state_dict(state["optimiser"])
+            with restoring(run.checkpoint):
+                optimiser.load_state_dict(state["optimiser"])
             due = bool(state.get(_DUE))
             run.retention.settle(run.checkpoint)
         with run.collector() as collector:
@@ -78,7 +80,7 @@ def _own_games(run: RunSession, collector: Collector) -> list[Episode]:
     """The policy's own successes, played once, before the first update: a resumed run reads them."""
     config, settings, path = run.config, run.config.sft, own_path(run.folder.path)
     if path.exists():
-        return read_episodes(path)
+        return read_episodes(path, to_learn_from=True)
     plan = replace(evaluation_plan(config), temperature=config.rollout.temperature)
     instances = _instances(collector)
     with run.progress.stage("own games", len(instances) * settings.samples) as moved:
@@ -167,7 +169,7 @@ class _Imitation:
 
     def evaluate(self, done: int, loss: float | None = None) -> dict[str, float]:
         self.collector.refresh()
-        stored = str(eval_path(self.run.folder.path, done, "{split}")) if done == self.total else None
+        stored = partial(eval_path, self.run.folder.path, done) if done == self.total else None
         metrics = evaluate(self.collector, self.config.eval.quick_games, self.progress, stored)
         if lost_games(metrics):
             self.run.stop.check(math.inf)

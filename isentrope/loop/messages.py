@@ -200,7 +200,7 @@ def say_pause(progress: Progress, path: Path, step: int, why: str) -> None:
 
 def finished(progress: Progress, config: RunConfig, path: Path, steps: int) -> dict[str, float]:
     """For a run that was resumed after its end: its last evaluation, said and given."""
-    evaluations = [record for record in read_records(path / METRICS) if record.get("kind") == "eval"]
+    evaluations = read_records(path / METRICS, "eval")
     last = evaluations[-1] if evaluations else {}
     metrics = {key: float(value) for key, value in last.items() if key.startswith("eval/") and value is not None}
     said = f" Last evaluation, step {last['step']}: {summary(metrics, config.eval.splits)}." if metrics else ""

@@ -19,7 +19,7 @@ from isentrope.loop.stop import lost_games, say_stopped
 from isentrope.metrics.means import Metrics
 from isentrope.rollout.collector import Collector, Rollout
 from isentrope.rollout.prefetch import Prefetch
-from isentrope.runs.checkpoints import load_state
+from isentrope.runs.checkpoints import load_state, restoring
 
 State = dict[str, Any]
 _DUE = "evaluation_due"  # in the state of a step whose evaluation is still to come: whether an alarm had it saved
@@ -30,11 +30,12 @@ def restored(run: RunSession, learner: Learner, monitor: Monitor) -> tuple[State
     if run.checkpoint is None:
         return {}, []
     state = load_state(run.checkpoint)
-    switched = monitor.load_state_dict(state.get("instruments", {}))
-    for method in switched:
-        learner.add_method(method)
-        run.log.declare(method)
-    learner.load_state_dict(state["learner"])
+    with restoring(run.checkpoint):
+        switched = monitor.load_state_dict(state.get("instruments", {}))
+        for method in switched:
+            learner.add_method(method)
+            run.log.declare(method)
+        learner.load_state_dict(state["learner"])
     run.retention.settle(run.checkpoint)
     return state, switched
 

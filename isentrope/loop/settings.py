@@ -7,16 +7,19 @@ it names, unless the user names them again.
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from isentrope.config.load import config_from_table, lay_over, load_config, read_overrides, read_recipe
 from isentrope.config.older import upgraded
 from isentrope.config.parts import name_of, refuse_foreign
 from isentrope.config.schema import RunConfig
-from isentrope.config.validate import is_remote
+from isentrope.config.validate import addresses, is_local, is_remote
 from isentrope.core.engine import Capabilities
+from isentrope.core.errors import ConfigError
 from isentrope.core.text import plain
 from isentrope.engines.registry import CAPABILITIES
 from isentrope.runs.integrity import check_settings
@@ -42,8 +45,35 @@ def recipe_or_recorded(
     if recipe is None and recorded is not None:
         check_settings(recorded)
     if recipe is None and recorded is not None and not trust:
-        refuse_foreign(read_recipe(recorded), read_overrides(sets or (), []), str(recorded))
+        found, given = read_recipe(recorded), read_overrides(sets or (), [])
+        refuse_foreign(found, given, str(recorded))
+        refuse_servers(found, given, str(recorded))
     return load(recipe or recorded, sets)
+
+
+def refuse_servers(recorded: Table, named: Table, source: str) -> None:
+    """Stop if a run's folder alone names a server elsewhere, or the variable whose content a server is sent."""
+
+    def told(table: Table) -> dict[str, str]:
+        task: Any = table.get("task")
+        settings = cast("dict[str, Any]", task) if isinstance(task, dict) else {}
+        where, key = str(settings.get("where", "")), str(settings.get("key_env", ""))
+        elsewhere = [one for one in addresses(where) if not is_local(urlsplit(one).hostname or "")]
+        options: Any = settings.get("options")
+        inner = cast("dict[str, Any]", options) if isinstance(options, dict) else {}
+        found = {"task.where": where} if is_remote(where) and elsewhere else {}
+        found |= {"task.key_env": key} if key else {}
+        return found | {f"task.options.{name}": str(value) for name, value in inner.items() if _has_address(value)}
+
+    known = told(named)
+    foreign = {path: value for path, value in told(recorded).items() if known.get(path) != value}
+    if foreign:
+        what = "; ".join(f"{path} = {value!r:.120}" for path, value in foreign.items())
+        again = " ".join(f"--set {shlex.quote(f'{path}={value}')}" for path, value in foreign.items())
+        raise ConfigError(
+            f"{source} names servers, or a variable whose content they are sent: {what}. A run folder may be somebody "
+            f"else's, so nothing is sent there unless you say so: --trust, or name it again ({again})"
+        )
 
 
 def recipe_or_run(recipe: Path | None, run: Path | None, sets: Sequence[str] | None, trust: bool = False) -> RunConfig:

@@ -6,6 +6,7 @@ A step: collect (plan and play), store, learn (score, assign credit, shape, upda
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from isentrope.config.schema import RunConfig
@@ -135,7 +136,7 @@ class _Loop:
     def evaluate(self, step: int) -> dict[str, float]:
         ends = step in (0, self.config.run.steps)
         games = self.config.eval.games if ends else self.config.eval.quick_games
-        stored = str(eval_path(self.path, step, "{split}")) if ends else None
+        stored = partial(eval_path, self.path, step) if ends else None
         with self.clock("evaluate"):
             metrics = evaluate(self.collector.settle(), games, self.progress, stored)
         self.saving.check_evaluation(metrics)

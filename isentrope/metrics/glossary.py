@@ -239,10 +239,26 @@ def declared_in(about: Mapping[str, Any]) -> list[Metric]:
     found: list[Metric] = []
     recorded = about.get("metrics")
     for key, told in list(cast("dict[str, Any]", recorded).items())[:1000] if isinstance(recorded, dict) else ():
-        if KEY.fullmatch(str(key)) and isinstance(told, list) and len(cast("list[Any]", told)) == 2:
+        if _can_be_declared(str(key)) and isinstance(told, list) and len(cast("list[Any]", told)) == 2:
             unit, meaning = (str(text)[:300] for text in cast("list[Any]", told))
-            found.append(Metric(str(key)[:200], meaning, unit))
+            found.append(Metric(str(key), meaning, unit))
     return found
+
+
+def _can_be_declared(key: str) -> bool:
+    """Names in braces that are whole parts of the key, each once: others could take for ever to match."""
+    names = [part for part in key.split("/") if "{" in part or "}" in part]
+    whole = all(re.fullmatch(r"\{[A-Za-z]\w{0,30}\}", name) for name in names) and len(names) <= 4
+    return len(key) <= 200 and KEY.fullmatch(key) is not None and whole and len(set(names)) == len(names)
+
+
+class UnknownMetric(KeyError):
+    """Names the nearest metric, but only where it is read: a log of another version may have thousands of keys."""
+
+    def __str__(self) -> str:
+        key = str(self.args[0])
+        near = difflib.get_close_matches(key, _ENTRIES, n=1, cutoff=0.0)[0]
+        return f"no metric is called {key!r}; did you mean {near!r}? Every metric needs an entry in glossary.py"
 
 
 @lru_cache(maxsize=4096)  # a run writes the same hundred keys at every step
@@ -255,8 +271,7 @@ def entry_of(key: str) -> Metric:
         for entry in entries.values():
             if entry.match(key) is not None:
                 return entry
-    near = difflib.get_close_matches(key, _ENTRIES, n=1, cutoff=0.0)[0]
-    raise KeyError(f"no metric is called {key!r}; did you mean {near!r}? Every metric needs an entry in glossary.py")
+    raise UnknownMetric(key)
 
 
 def _of_our_parts(key: str) -> dict[str, Metric]:

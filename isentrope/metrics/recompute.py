@@ -81,7 +81,7 @@ def _training(run: Path, recorded: dict[tuple[int, str], Record], found: Analysi
             observer.running.look(step, before)
             continue
         played = (train_path(run, step), dropped_path(run, step))  # in this order
-        episodes = [episode for path in played if path.exists() for episode in read_episodes(path)]
+        episodes = [episode for path in played if path.exists() for episode in read_episodes(path, to_learn_from=True)]
         scored = scores_path(run, step)
         scores = read_scores(scored) if scored.exists() else None
         if scores is None:
@@ -104,7 +104,9 @@ def _evaluations(run: Path, recorded: dict[tuple[int, str], Record], found: Anal
     by_step: dict[int, Metrics] = {}
     for file in episode_files(run):
         if file.split is not None and (file.step, "eval") in recorded:
-            by_step.setdefault(file.step, {}).update(eval_metrics(file.split, read_episodes(file.path)))
+            by_step.setdefault(file.step, {}).update(
+                eval_metrics(file.split, read_episodes(file.path, to_learn_from=True))
+            )
     for step, metrics in by_step.items():
         found.evaluations += 1
         record = recorded[step, "eval"]

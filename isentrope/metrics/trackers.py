@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol, cast
 
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.core.limits import NOTE_BYTES, read_json
 from isentrope.core.needs import install_command, is_here
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.folder import leaves, read_config
@@ -232,8 +233,8 @@ class Trackers:
 
     def _idents(self) -> dict[str, str]:
         try:
-            found: Any = json.loads((self._run / TRACKERS).read_bytes())
-        except (OSError, ValueError, RecursionError):
+            found: Any = read_json(self._run / TRACKERS, NOTE_BYTES)
+        except (OSError, ValueError):
             return {}
         known = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
         return {name: value for name, value in known.items() if isinstance(value, str)}

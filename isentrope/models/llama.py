@@ -5,6 +5,7 @@ SwiGLU, tied embeddings. Weights carry Llama's own names, so a saved folder is a
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVariableType]
 
 from isentrope.core.errors import EngineError, writing
+from isentrope.core.limits import NOTE_BYTES, check_is_file, read_json
 from isentrope.models.kv_cache import Cache, seen_BTT
 
 SETTINGS = {  # a shape's fields -> the names of Hugging Face's config.json
@@ -163,10 +165,26 @@ class Llama(nn.Module):
     @classmethod
     def load(cls, folder: Path) -> Llama:
         try:
-            config = json.loads((folder / "config.json").read_text())
-            model = cls(Shape(**{name: config[theirs] for name, theirs in SETTINGS.items()}))
-            weights = load_file(folder / "model.safetensors")
-            model.load_state_dict({name.removeprefix("model."): value.float() for name, value in weights.items()})
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            config = read_json(folder / "config.json", NOTE_BYTES, found=False)
+            check_is_file(folder / "model.safetensors", found=False)
+            shape = Shape(**{name: config[theirs] for name, theirs in SETTINGS.items()})
+            loaded = load_file(folder / "model.safetensors")
+            weights = {name.removeprefix("model."): value for name, value in loaded.items()}
+            _check_shape(cls, shape, weights)
+            model = cls(shape)
+            model.load_state_dict({name: value.float() for name, value in weights.items()})
+        except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RuntimeError, SafetensorError) as error:
             raise EngineError(f"cannot load the model in {folder}: {error}") from error
         return model
+
+
+def _check_shape(kind: type[Llama], shape: Shape, weights: Mapping[str, Tensor]) -> None:
+    """Refuse a model that would be larger than its weights before there is memory for it."""
+    if not 0 < shape.layers <= len(weights):
+        raise ValueError(f"its config.json has {shape.layers!r:.40} layers, and the file of its weights {len(weights)}")
+    with torch.device("meta"):
+        expected = {name: value.shape for name, value in kind(shape).state_dict().items()}
+    for name, size in expected.items():
+        if name not in weights or weights[name].shape != size:
+            there = tuple(weights[name].shape) if name in weights else "not there"
+            raise ValueError(f"its config.json makes {name} {tuple(size)}, in the file of its weights it is {there}")

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from isentrope.config.schema import PolicySettings
 from isentrope.core.errors import ConfigError, EngineError, writing
+from isentrope.core.limits import NOTE_BYTES, read_json
 from isentrope.core.seeding import stream_key
 from isentrope.models.policy import Backbone, Policy
 from isentrope.models.sources.cache import library
@@ -47,7 +48,7 @@ class Base:
     @classmethod
     def load(cls, folder: Path) -> Base:
         try:
-            record = json.loads((folder / FILE).read_text())
+            record = read_json(folder / FILE, NOTE_BYTES, found=False)
             return cls(str(record["name"]), str(record["folder"]), str(record["fingerprint"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise EngineError(

@@ -131,6 +131,8 @@ def _success_card(run: Run, warmup: Run | None) -> str:
     for split in splits_of(run):
         key = f"eval/{split}/success"
         measured = [record for record in run.records if isinstance(record.get(key), float)]
+        if not measured:
+            continue
         earlier = [record for record in (warmup.records if warmup else []) if isinstance(record.get(key), float)]
         after = measured[-1]
         before = earlier[-1] if earlier and measured[0]["step"] > 0 else measured[0]

@@ -9,7 +9,6 @@ that raises, or gives something else, costs its episode: it is recorded as a fai
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
@@ -17,10 +16,9 @@ from typing import cast
 from isentrope.config.parts import Parts
 from isentrope.core.errors import ConfigError
 from isentrope.core.types import FAILURES, Episode
-from isentrope.worlds.pool.sanitize import in_words
+from isentrope.worlds.pool.sanitize import LARGEST_REWARD, in_words
 
 REWARDS = Parts("reward function", "isentrope.rewards")
-LARGEST_REWARD = 1e6
 RewardFunction = Callable[[Episode], object]
 
 
@@ -55,6 +53,6 @@ def _rewards(given: object, turns: int) -> list[float]:
     if len(values) != turns:
         raise ValueError(f"it gave {len(values)} rewards for {turns} turns")
     for value in values:
-        if not math.isfinite(value) or abs(value) > LARGEST_REWARD:
+        if not abs(value) <= LARGEST_REWARD:  # NaN compares with nothing
             raise ValueError(f"it gave the reward {value}, expected a number of at most {LARGEST_REWARD:g} in size")
     return values

@@ -6,6 +6,7 @@ import errno
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from isentrope.core.errors import writing
 
@@ -18,7 +19,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary = path.with_name(f".{path.name}.tmp")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temporary.open("wb") as file:
+            temporary.unlink(missing_ok=True)  # left by a kill; or a link or a pipe that somebody else put there
+            with temporary.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -28,6 +30,12 @@ def write_atomically(path: Path, data: bytes) -> None:
             raise
         with suppress(OSError):  # systems that cannot open a folder have no way to make the rename itself last
             flush_folder(path.parent, deep=False)
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """Open a file to write at its end. A link is not followed: in a folder of somebody else it may lead to any file."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return os.fdopen(os.open(path, flags, 0o666), "ab")
 
 
 def flush_folder(folder: Path, deep: bool = True) -> None:

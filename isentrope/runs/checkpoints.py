@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import RunError, writing
+from isentrope.core.limits import NOTE_BYTES, STATE_BYTES, read_bounded, read_json
 from isentrope.runs.atomic import flush_folder, write_atomically
 from isentrope.runs.integrity import with_sum, without_sum, write_sums
 from isentrope.runs.layout import (
@@ -112,8 +114,14 @@ def latest_checkpoint(folder: Path) -> Path | None:
 def read_record(checkpoint: Path) -> State:
     """What a checkpoint says of itself: step, success on the evaluation, and the state without its tensors."""
     try:
-        return json.loads((checkpoint / STATE).read_text())
-    except (OSError, ValueError) as error:
+        record: Any = json.loads(read_bounded(checkpoint / STATE, STATE_BYTES))
+        if not isinstance(record, dict) or not {"success", "tree"} <= record.keys():
+            raise ValueError(f"{STATE} has not what a checkpoint says of itself")
+        success: Any = cast("State", record)["success"]
+        if success is not None and not (type(success) in (int, float) and not success < 0 and not success > 1):
+            raise ValueError(f"{STATE} has the success {success!r:.40}")
+        return cast("State", record)
+    except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(checkpoint, error) from error
 
 
@@ -137,7 +145,18 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
     record = read_record(checkpoint)
     try:
         return join_tensors(record["tree"], load_file(checkpoint / TENSORS))
-    except (OSError, KeyError, SafetensorError) as error:
+    except (OSError, LookupError, TypeError, ValueError, RecursionError, SafetensorError) as error:
+        raise _unreadable(checkpoint, error) from error
+
+
+@contextmanager
+def restoring(checkpoint: Path) -> Generator[None]:
+    """Parts of a run take their state from a checkpoint: what they cannot use is the checkpoint's fault."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        if type(error).__name__ == "OutOfMemoryError":  # torch's: nothing is wrong with the checkpoint
+            raise
         raise _unreadable(checkpoint, error) from error
 
 
@@ -192,9 +211,9 @@ def _read_best(folder: Path, keys: Sequence[str]) -> list[Any] | None:
     if not path.is_file():
         return None
     try:
-        record = without_sum(json.loads(path.read_text(encoding="utf-8")))
+        record = without_sum(read_json(path, NOTE_BYTES))
         return [record[key] for key in keys]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise RunError(f"cannot read which checkpoint was best ({error!r}); {_without_best(path)}") from error
 
 

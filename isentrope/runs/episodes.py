@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -26,9 +28,11 @@ import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
 from isentrope.core.errors import RunError
+from isentrope.core.limits import LARGEST, Unreadable, open_plain
 from isentrope.core.types import Episode, Floats, Ints, Scores, Turn
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.layout import EPISODES
+from isentrope.runs.parquet import Parquet
 
 pa: Any = pyarrow  # it comes without type information
 pq: Any = pyarrow.parquet
@@ -121,64 +125,63 @@ def _parquet(arrays: Sequence[Any], schema: Any, with_dictionary: Any = True) ->
     return sink.getvalue().to_pybytes()
 
 
-def read_episodes(path: Path) -> list[Episode]:
-    return _read(path, str(path))
+def read_episodes(path: Path, to_learn_from: bool = False) -> list[Episode]:
+    """All that a file holds. RunError for one that is damaged, is none of ours, or is larger than a run's can be.
+    `to_learn_from`: every token has to have its numbers; to be shown it need not."""
+    with _reading(path, f"could not read {path}") as file:
+        episodes = _read(file)
+        if to_learn_from:
+            _check_tokens(episodes)
+        return episodes
 
 
 def unpack_episodes(data: bytes, where: str) -> list[Episode]:
     """From what `pack_episodes` gave; `where` it was found, for an error."""
-    return _read(pa.BufferReader(data), where)
+    with _reading(data, f"could not read {where}") as file:
+        return _read(file)
 
 
 def read_columns(path: Path, names: Sequence[str]) -> Any:
     """The named columns of a file of episodes or scores, those that it has, as an Arrow table."""
+    with _reading(path, f"{path.name} could not be read") as file:
+        if problem := _other_format(file, FORMAT.encode()):
+            raise ValueError(problem)
+        some = [name for name in names if name in file.names]
+        file.check(some)
+        return pa.Table.from_arrays([file.column(name) for name in some], names=some)
+
+
+@contextmanager
+def _reading(source: Path | bytes, failed: str) -> Generator[Parquet]:
+    """The open file; whatever is wrong with it is a RunError that begins with `failed`."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            schema = file.schema_arrow
-            if problem := _other_format(schema, FORMAT.encode()):
-                raise ValueError(problem)
-            return file.read(columns=[name for name in names if name in schema.names], use_threads=False)
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise RunError(f"{path.name} could not be read: {_in_a_line(error)}") from error
+        with open_plain(source) if isinstance(source, Path) else BytesIO(source) as opened, Parquet(opened) as file:
+            yield file
+    except (pa.ArrowException, OSError, ValueError, TypeError, IndexError, KeyError) as error:
+        todo = "" if isinstance(error, Unreadable) else "; the file is damaged or missing, delete it"
+        raise RunError(f"{failed}: {_in_a_line(error)}{todo}") from error
 
 
-def _other_format(schema: Any, unknown: bytes) -> str:
+def _other_format(file: Parquet, unknown: bytes) -> str:
     """What is wrong with the format that a file was written in, if anything; `unknown`: that of one that says none."""
-    metadata: dict[bytes, bytes] = schema.metadata or {}
-    written_as = metadata.get(_FORMAT_KEY, unknown).decode(errors="replace")
-    return "" if written_as == FORMAT else f"its format is {written_as!r}, this version reads {FORMAT!r}"
+    written_as = file.label(_FORMAT_KEY, unknown)
+    return "" if written_as == FORMAT else f"its format is {written_as!r:.40}, this version reads {FORMAT!r}"
 
 
 def _in_a_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _damaged(path: object, error: Exception) -> RunError:
-    return RunError(f"could not read {path}: {_in_a_line(error)}; the file is damaged or missing, delete it")
-
-
-def _read(source: Any, path: str) -> list[Episode]:
-    try:
-        table = pq.read_table(source, page_checksum_verification=True, partitioning=None)
-        problem = _other_format(table.schema, b"?")
-        if not problem:
-            return _episodes(_completed(table))
-    except (pa.ArrowException, OSError, ValueError, TypeError, IndexError) as error:
-        raise _damaged(path, error) from error
-    raise RunError(f"could not read {path}: {problem}")
-
-
-def _completed(table: Any) -> Any:
-    """The table with the columns that its writer did not know yet."""
-    for name, value in _SINCE.items():
-        if name not in table.column_names:
-            column = _SCHEMA.field(name)
-            table = table.append_column(column, pa.array([value] * table.num_rows, column.type))
-    if set(table.column_names) == set(_SCHEMA.names):
-        table = table.select(_SCHEMA.names)
-    if not table.schema.equals(_SCHEMA):
+def _read(file: Parquet) -> list[Episode]:
+    if problem := _other_format(file, b"?"):
+        raise ValueError(problem)
+    known = [field for field in _SCHEMA if field.name not in _SINCE or field.name in file.names]
+    if set(file.names) != {field.name for field in known} or any(
+        file.schema.field(field.name).type != field.type for field in known
+    ):
         raise ValueError("its columns are not those of an episode file")
-    return table
+    file.check(file.names)
+    return _episodes(file)
 
 
 def _attribute(column: str) -> str:
@@ -210,18 +213,50 @@ def _column(name: str, values: list[Any]) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate([empty, *parts])), type=kind)
 
 
-def _episodes(table: Any) -> list[Episode]:
-    plain = {name: table.column(name).to_pylist() for name in _SCHEMA.names if name not in _ARRAYS}
-    arrays = {name: _cut(table.column(name)) for name in _ARRAYS}
+def _episodes(file: Parquet) -> list[Episode]:
+    """Column by column, so that no more than one of them is held twice."""
+    plain: dict[str, list[Any]] = {}
+    arrays: dict[str, list[Ints | Floats]] = {}
+    for name in _SCHEMA.names:
+        if name in _ARRAYS:
+            arrays[name] = _cut(file.column(name))
+        else:
+            plain[name] = file.column(name).to_pylist() if name in file.names else [_SINCE[name]] * file.rows
+    _check_values(plain, file.rows)
     episodes: list[Episode] = []
     turns: list[Turn] = []
     for row, number in enumerate(plain["episode"]):
         if plain["turn"][row] >= 0:
             turns.append(_turn(plain, arrays, row))
-        if row + 1 == table.num_rows or plain["episode"][row + 1] != number:
+        if row + 1 == file.rows or plain["episode"][row + 1] != number:
             episodes.append(Episode(turns=tuple(turns), **{name: plain[name][row] for name in _EPISODE}))
             turns = []
     return episodes
+
+
+_MAY_LACK = ("score", "admissible", "think_span", "action_span", "action")
+
+
+def _check_values(plain: dict[str, list[Any]], rows: int) -> None:
+    """Refuse a table that lacks values, or has rewards that cannot be added up."""
+    played = [turn is not None and turn >= 0 for turn in plain["turn"]]
+    for name, values in plain.items():
+        if name not in _MAY_LACK and any(
+            value is None and (name not in _TURN or turn) for value, turn in zip(values, played, strict=True)
+        ):
+            raise ValueError(f"a value of its column {name} is missing")
+    numbers = [*plain["score"], *(plain["reward"][row] for row in range(rows) if played[row])]
+    if not all(number is None or -LARGEST <= number <= LARGEST for number in numbers):
+        raise ValueError(f"it has a reward or a score that is no number below {LARGEST:g}")
+
+
+def _check_tokens(episodes: Sequence[Episode]) -> None:
+    for turn in (turn for episode in episodes for turn in episode.turns):
+        if {len(turn.logprobs), len(turn.entropies), len(turn.temperatures)} != {len(turn.response_ids)}:
+            raise ValueError("the numbers of a response are not as many as its tokens")
+        for span in (turn.think_span, turn.action_span):
+            if span is not None and (len(span) != 2 or not 0 <= span[0] <= span[1] <= len(turn.response_ids)):
+                raise ValueError("a part of a response lies outside of it")
 
 
 def _turn(plain: dict[str, list[Any]], arrays: dict[str, list[Ints | Floats]], row: int) -> Turn:
@@ -258,22 +293,20 @@ def write_scores(path: Path, scores: Scores) -> None:
 
 
 def read_scores(path: Path) -> Scores:
-    try:
-        table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
-        metadata: dict[bytes, bytes] = table.schema.metadata or {}
-        weighed = "weights" in table.column_names
-        if metadata.get(_SCORES_KEY, b"").decode(errors="replace") != FORMAT or table.schema != _scores_schema(weighed):
+    with _reading(path, f"could not read {path}") as file:
+        weighed = "weights" in file.names
+        if file.label(_SCORES_KEY) != FORMAT or file.schema != _scores_schema(weighed):
             raise ValueError("its columns are not those of a file of scores, or another version wrote it")
+        file.check(file.names)
+        advantages = file.column("advantages")
         return Scores(
-            episode_U=table.column("episode").to_numpy(),
-            turn_U=table.column("turn").to_numpy(),
-            length_U=np.array([len(row) for row in table.column("advantages")], dtype=np.int64),
-            advantage_N=_flat(table.column("advantages")),
-            ratio_N=_flat(table.column("ratios")),
-            weight_N=_flat(table.column("weights")) if weighed else None,
+            episode_U=file.column("episode").to_numpy(),
+            turn_U=file.column("turn").to_numpy(),
+            length_U=np.array([len(row) for row in advantages], dtype=np.int64),
+            advantage_N=_flat(advantages),
+            ratio_N=_flat(file.column("ratios")),
+            weight_N=_flat(file.column("weights")) if weighed else None,
         )
-    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        raise _damaged(path, error) from error
 
 
 def check_scores(path: Path, scores: Scores, episodes: list[Episode]) -> None:

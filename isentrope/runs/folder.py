@@ -6,7 +6,6 @@ run.curve("entropy/token"), run.setting("learn.lr"), run.episodes(12), run.event
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,8 @@ from typing import Any, cast
 
 from isentrope.config.older import read_settings
 from isentrope.core.errors import RunError
+from isentrope.core.limits import NOTE_BYTES, SETTINGS_BYTES, read_bounded, read_json
+from isentrope.core.text import plain
 from isentrope.core.types import Episode
 from isentrope.runs.checkpoints import kept_checkpoints
 from isentrope.runs.curves import Curve, curve
@@ -23,7 +24,7 @@ from isentrope.runs.episodes import EpisodeFile, episode_files, read_episodes
 from isentrope.runs.integrity import check_settings, log_damage, texts_damage, without_sum
 from isentrope.runs.layout import ABOUT, CHECKPOINTS, CONFIG, EVENTS, FOR_TRAINING, METRICS, TIMINGS, TOKENS, WARMUP
 from isentrope.runs.lock import held_locks, is_alive
-from isentrope.runs.log import CLOCK, Record, check_is_file, read_records
+from isentrope.runs.log import CLOCK, Record, read_log
 
 LOG = logging.getLogger("isentrope")
 
@@ -42,21 +43,29 @@ class Run:
     config_text: str = ""
     about: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what run.json says of its beginning
     alive: bool = False  # whether a process of this machine is writing to the folder
+    problems: tuple[str, ...] = ()  # what of the folder could not be read, a line each
 
     @classmethod
     def open(cls, path: Path | str) -> Run:
-        """Read a run folder. What a run has not written yet is empty; a file that is damaged is a RunError."""
+        """Read a run folder. What a run has not written yet is empty. Damaged lines of a log are left out, as
+        `problems` and a warning say; settings that cannot be read are a RunError."""
         path = Path(path)
         if not path.is_dir():
             raise RunError(f"{path} is not a run folder; give the folder that holds {METRICS}")
         text, config = read_config(path)
-        records, about = _log(path / METRICS), about_or_nothing(path)
+        metrics, events, timings = (read_log(path / name) for name in (METRICS, EVENTS, TIMINGS))
+        records, about = metrics.records, about_or_nothing(path)
         kind = kind_of(about, any(record.get("kind") == "sft" for record in records))
         for problem in _damage(path):
             LOG.warning("%s: its numbers may be wrong", problem)
         files = [file for file in episode_files(path) if file.kind != "dropped"]
-        events, timings, alive = _log(path / EVENTS), _log(path / TIMINGS), is_alive(path, held_locks())
-        return cls(path, kind, config, records, events, timings, files, text, about, alive)
+        problems = tuple(log.problem for log in (metrics, events, timings) if log.problem)
+        for problem in problems:
+            LOG.warning(f"{plain(str(path))}: {plain(problem)}")
+        alive = is_alive(path, held_locks())
+        return cls(
+            path, kind, config, records, events.records, timings.records, files, text, about, alive, problems
+        )  # fmt: skip
 
     @property
     def name(self) -> str:
@@ -148,10 +157,9 @@ def read_config(run: Path) -> tuple[str, dict[str, Any]]:
     try:
         if not path.exists():
             return "", {}
-        check_is_file(path)
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path, SETTINGS_BYTES).decode("utf-8")
         return text, read_settings(text)
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: neither TOML nor, perhaps, UTF-8
+    except (OSError, ValueError) as error:  # ValueError: neither TOML nor, perhaps, UTF-8
         raise RunError(f"could not read {path}: {error}") from error
 
 
@@ -162,12 +170,11 @@ def read_about(run: Path) -> dict[str, Any]:
     try:
         if not path.exists():
             return {}
-        check_is_file(path)
-        entries: Any = json.loads(path.read_bytes())
+        entries = read_json(path, NOTE_BYTES)
         if not isinstance(entries, dict):
             raise TypeError("it is not a table")
         return without_sum(cast("dict[str, Any]", entries))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError) as error:
         todo = "put it back from a copy, or delete it: it says when, by what and from which weights the run was begun"
         raise RunError(f"could not read {path}: {error}; {todo}") from error
 
@@ -218,7 +225,3 @@ def _damage(run: Path) -> list[str]:
         told = (log_damage(run, newest), texts_damage(run, newest))
         found += [f"{run} is damaged: by its checkpoint {newest.name}, {problem}" for problem in told if problem]
     return found
-
-
-def _log(path: Path) -> list[Record]:
-    return read_records(path) if path.exists() else []

@@ -13,10 +13,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from isentrope.core.errors import RunError
+from isentrope.core.limits import INDEX_BYTES, LOG_BYTES, SETTINGS_BYTES, check_is_file, read_bounded, read_json
 from isentrope.runs.layout import EVENTS, METRICS, SETTINGS, SUMS, TOKENS, checkpoint_step
 
 KEY = "sha256"
@@ -61,7 +62,8 @@ def log_damage(run: Path, checkpoint: Path) -> str:
     try:
         record = _read_sums(checkpoint) or {}
         logs: dict[str, Any] = record.get("logs", {})
-        told = (_told(run / name, name, entry, as_prefix=True) for name, entry in logs.items() if name != TOKENS)
+        grow = (name for name in logs if name in _LOGS and name != TOKENS)
+        told = (_told(run / name, name, logs[name], as_prefix=True) for name in grow)
         return next((problem for problem in told if problem), "")
     except (OSError, ValueError, TypeError, AttributeError, LookupError) as error:
         return f"{checkpoint / SUMS} cannot be read ({_in_a_line(error)})"
@@ -78,10 +80,9 @@ def texts_damage(run: Path, checkpoint: Path) -> str:
 
 def _read_sums(folder: Path) -> dict[str, Any] | None:
     try:
-        data = (folder / SUMS).read_bytes()
+        record = cast("dict[str, Any]", read_json(folder / SUMS, INDEX_BYTES))
     except FileNotFoundError:
         return None
-    record = cast("dict[str, Any]", json.loads(data))
     if KEY not in record:
         raise ValueError("it does not end as it was written")
     return without_sum(record)
@@ -95,9 +96,14 @@ def _entry(path: Path) -> dict[str, Any]:
 def _told(path: Path, name: str, entry: Mapping[str, Any], as_prefix: bool = False) -> str:
     """What is wrong with a file; `as_prefix`: it may have become longer since."""
     size, expected = int(entry["bytes"]), str(entry[KEY])
+    inside = PurePosixPath(name)
+    if inside.is_absolute() or ".." in inside.parts:
+        raise ValueError(f"{name!r:.60} is no file of this folder")
     if not path.is_file():
         return f"{name} is missing"
-    now = path.stat().st_size
+    now = check_is_file(path).st_size
+    if as_prefix and now > LOG_BYTES:
+        return ""  # no reader reads it
     if now < size or (now > size and not as_prefix):
         return f"{name} has {now:,} bytes, {size:,} were written"
     digest = hashlib.sha256()
@@ -124,7 +130,7 @@ def sealed(text: str) -> str:
 def check_settings(path: Path) -> None:
     """Stop if the settings that a run recorded are not those that it wrote."""
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_bounded(path, SETTINGS_BYTES).decode("utf-8")
     except (OSError, ValueError):
         return  # who reads it says so
     above, _, last = text.rstrip("\n").rpartition("\n")

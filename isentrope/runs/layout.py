@@ -28,6 +28,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from isentrope.core.errors import RunError
+from isentrope.core.limits import leads_out
+
 CONFIG, ABOUT, LOCK = "config.toml", "run.json", "run.lock"
 METRICS, TIMINGS, EVENTS = "metrics.jsonl", "timings.jsonl", "events.jsonl"
 EPISODES, CHECKPOINTS, REFERENCE = "episodes", "checkpoints", "reference"
@@ -41,6 +44,7 @@ MARKS = (METRICS, CONFIG, ABOUT, EPISODES)  # a folder that has one of these is 
 NOT_RUNS = (EPISODES, CHECKPOINTS, REFERENCE, TENSORBOARD, POLICY)  # folders in a run folder that hold no runs
 FOR_TRAINING = (CHECKPOINTS, REFERENCE, EPISODES, TENSORBOARD)  # folders that a run's numbers can do without
 
+_NAME = re.compile(r"[\w.-]{1,64}")
 _CHECKPOINT = re.compile(r"step-([0-9]{6,12})")
 
 
@@ -60,8 +64,15 @@ def eval_path(run: Path, step: int, split: str) -> Path:
     return run / EPISODES / eval_name(step, split)
 
 
+def names_a_file(split: str) -> bool:
+    return _NAME.fullmatch(split) is not None
+
+
 def eval_name(step: int | None, split: str) -> str:
-    """`isentrope eval` also stores episodes of models that have no step."""
+    """`isentrope eval` also stores episodes of models that have no step. A split is named by the task's world, which
+    may be anybody's: its name must not lead out of the folder."""
+    if not names_a_file(split):
+        raise RunError(f"the split {split!r:.80} cannot name a file: expected 1 to 64 letters, digits, . _ and -")
     return f"eval-{split}.parquet" if step is None else f"eval-{step:06d}-{split}.parquet"
 
 
@@ -89,4 +100,9 @@ def checkpoint_step(name: str) -> int | None:
 
 def recorded_config(run: Path | None) -> Path | None:
     """The file of a run's settings, if there is a run and it has one."""
-    return run / CONFIG if run is not None and (run / CONFIG).is_file() else None
+    path = run / CONFIG if run is not None else None
+    if path is None or not path.is_file():
+        return None
+    if leads_out(path):
+        raise RunError(f"{path} is a link that leads out of the run folder; copy the file there if it is yours")
+    return path

@@ -7,6 +7,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from isentrope.core.errors import RunError, writing
+from isentrope.core.limits import check_is_file, read_bounded
 from isentrope.runs.layout import LOCK
 
 Locks = set[tuple[int, int]]
@@ -24,12 +25,13 @@ def hold(path: Path, refused: str) -> TextIOWrapper:
         ) from error
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("a+")
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        lock = os.fdopen(os.open(path, flags, 0o666), "r+")  # no link is followed: its target would be emptied
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         lock.seek(0)
-        owner = lock.read().strip() or "unknown"
+        owner = lock.read(100).strip() or "unknown"
         lock.close()
         raise RunError(refused.replace("{owner}", owner)) from error
     lock.truncate(0)
@@ -60,10 +62,10 @@ def is_alive(run: Path, locks: Locks | None) -> bool:
     """Whether a process of this machine is writing to the run folder."""
     path = run / LOCK
     try:
-        status = path.stat()
+        status = check_is_file(path)
         if locks is not None:
             return (status.st_dev, status.st_ino) in locks
-        os.kill(int(path.read_text()), 0)
+        os.kill(int(read_bounded(path, 100)), 0)
     except (OSError, ValueError, OverflowError):
         return False
     return True

@@ -3,36 +3,54 @@
     {"step": 12, "kind": "train", "entropy/token": 0.41, ...}
     {"step": 61, "kind": "alarm", "name": "eruption", "text": "Entropy erupted: ...", "remedy": "..."}
 
-A record is written in one piece and flushed to the disk before the run goes on. `read_records` reads a log whole,
-`last_records` its end, `Tail` what was added since the last look. `Columns` keeps numbers by key instead of records: 50
-runs of 500 steps with 80 keys are 2 million numbers, which take 50 MB as columns and ten times that as dictionaries.
+A record is written in one piece and flushed to the disk before the run goes on. One reader, `Tail`, is behind all that
+look at logs: it gives what was added since the last look, within the limits of core/limits.py, and counts the lines
+that are no records. `read_log` reads a log whole, `last_records` its end. `Columns` keeps numbers by key instead of
+records: 50 runs of 500 steps with 80 keys are 2 million numbers, which take 50 MB as columns and ten times that as
+dictionaries.
+
+Only a run that is resumed reads strictly (`truncate_logs`): it writes the log anew, and must not lose a line of it.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
-import stat
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from isentrope.core.errors import RunError, writing
-from isentrope.runs.atomic import write_atomically
+from isentrope.core.limits import (
+    KEY_CHARS,
+    KEYS,
+    LARGEST,
+    LINE_BYTES,
+    LOG_BYTES,
+    LOG_NUMBERS,
+    LOG_ROWS,
+    TEXT_CHARS,
+    open_plain,
+    read_bounded,
+    whole_number,
+)
+from isentrope.core.text import count, plain
+from isentrope.runs.atomic import open_to_append, write_atomically
 from isentrope.runs.layout import EVENTS, METRICS, TIMINGS
 
+LOG = logging.getLogger("isentrope")
 Record = dict[str, Any]
 
 KINDS = ("train", "eval", "sft")
 CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/", "cores/", "memory/")  # how keys of timings.jsonl begin
 NOT_NUMBERS = ("step", "kind", "nonfinite")  # keys of a record that are no metrics
 _END_BYTES = 65536  # that `last_records` reads, several records
-_LOOK_BYTES = 64 << 20  # of one look; the rest comes with the next ones
-_LOOKS = 16  # at most, of one reading: a GiB, far more than any run writes
-_KEY_LIMIT = 4000  # a damaged or hostile log must not fill the memory
+_LOOK_BYTES = 8 << 20  # of one look; the rest comes with the next ones
 
 
 def record_of(step: int, metrics: Mapping[str, float], kind: str) -> Record:
@@ -51,7 +69,7 @@ def record_of(step: int, metrics: Mapping[str, float], kind: str) -> Record:
 def append_record(path: Path, record: Record) -> None:
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
+        with open_to_append(path) as file:
             file.write(_line(record).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -61,30 +79,28 @@ def truncate_logs(run: Path, after_step: int, damaged: bool = False) -> None:
     """Forget what came after `after_step`, and a last line that was cut off in the middle; of logs that are known to be
     `damaged` all lines that are no records."""
     for path in (run / METRICS, run / TIMINGS, run / EVENTS):
-        if path.exists():
-            kept = [record for record in read_records(path, damaged) if record["step"] <= after_step]
+        if os.path.lexists(path):
+            kept = [record for record in _whole(path, damaged) if record["step"] <= after_step]
             write_atomically(path, "".join(_line(record) for record in kept).encode())
 
 
 def mend_end(path: Path) -> None:
     """Forget a last line that was cut off in the middle, so that a record may follow."""
-    if path.exists() and not path.read_bytes().endswith(b"\n"):
-        write_atomically(path, "".join(map(_line, read_records(path))).encode())
+    if path.exists() and not read_bounded(path, LOG_BYTES).endswith(b"\n"):
+        write_atomically(path, "".join(map(_line, _whole(path))).encode())
 
 
 def _line(record: Record) -> str:
     return json.dumps(record, allow_nan=False) + "\n"
 
 
-def read_records(path: Path, damaged: bool = False) -> list[Record]:
-    """The records of a log. A last line that was cut off, by a kill or because it is being written, is left out; where
-    the log may be `damaged`, so is every line that is no record."""
+def _whole(path: Path, damaged: bool = False) -> list[Record]:
+    """All records as they stand there. A last line that was cut off, by a kill, is left out; any other is an error,
+    unless the log is known to be `damaged`."""
     try:
-        check_is_file(path)
-        data = path.read_bytes()
+        lines = read_bounded(path, LOG_BYTES).split(b"\n")
     except OSError as error:
         raise RunError(f"could not read {path}: {error.strerror or error}") from error
-    lines = data.split(b"\n")
     while lines and not lines[-1].strip():
         lines.pop()
     records: list[Record] = []
@@ -96,33 +112,83 @@ def read_records(path: Path, damaged: bool = False) -> list[Record]:
     return records
 
 
+@dataclass(frozen=True)
+class Log:
+    """A log as far as it can be read."""
+
+    records: list[Record] = field(default_factory=list[Record])
+    problem: str = ""  # what was left out, in a line
+
+
+def read_log(path: Path, kind: str = "") -> Log:
+    """All records of a log, or those of a kind. Damaged lines are left out, as are a last one that is being written or
+    was cut off by a kill, and what goes beyond the limits."""
+    tail = Tail(path)
+    records = [record for record in tail.all_records() if not kind or record.get("kind") == kind]
+    records += [record for record in tail.last_record() if not kind or record.get("kind") == kind]
+    return Log(records, tail.problem)
+
+
+def read_records(path: Path, kind: str = "") -> list[Record]:
+    """As `read_log`; what was left out is said on the log of the package."""
+    log = read_log(path, kind)
+    if log.problem:
+        LOG.warning(f"{plain(str(path.parent))}: {plain(log.problem)}")
+    return log.records
+
+
 def last_records(path: Path) -> list[Record]:
     """The records at the end of a log, whole ones only: cheap enough to ask for every second."""
     try:
-        check_is_file(path)
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _END_BYTES))
-            lines = file.read().split(b"\n")[(1 if size > _END_BYTES else 0) : -1]
+            lines = file.read(_END_BYTES).split(b"\n")[(1 if size > _END_BYTES else 0) : -1]
     except OSError:
         return []
-    return [record for line in lines if (record := _parse(line)) is not None]
-
-
-def _whole_number(digits: str) -> int | float:
-    """One that fits into 64 bits; a longer one, which no run writes, is a float, infinite perhaps."""
-    return int(digits) if len(digits) <= 18 else float(digits)
+    return [bounded(record, Names()) for line in lines if (record := _parse(line)) is not None]
 
 
 def _parse(line: bytes) -> Record | None:
     try:
-        record = json.loads(line, parse_int=_whole_number)
+        record = json.loads(line, parse_int=whole_number)
     except (ValueError, RecursionError):  # ValueError: neither JSON nor, perhaps, UTF-8
         return None
     if not isinstance(record, dict):
         return None
     known = cast("Record", record)
-    return known if isinstance(known.get("step"), int) else None
+    return known if type(known.get("step")) is int else None
+
+
+class Names:
+    """The names of the entries of a log: each once, of a usual length, and no more than KEYS of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {"step": "step", "kind": "kind"}
+
+    def get(self, key: str) -> str | None:
+        name = self._known.get(key)
+        if name is None and len(key) <= KEY_CHARS and len(self._known) < KEYS:
+            name = self._known[key] = key
+        return name
+
+
+def bounded(record: Record, names: Names) -> Record:
+    """The entries that can be reckoned with and shown. Numbers beyond `LARGEST` count as not finite, which is null."""
+    kept: Record = {}
+    for key, value in record.items():
+        name = names.get(key)
+        if name is None or isinstance(value, dict) or (name == "kind" and not isinstance(value, str)):
+            continue
+        if type(value) is float:
+            kept[name] = value if -LARGEST <= value <= LARGEST else None
+        elif isinstance(value, str):
+            kept[name] = value[:TEXT_CHARS]
+        elif isinstance(value, list):
+            kept[name] = [item for item in cast("list[Any]", value)[:KEYS] if isinstance(item, str)]
+        else:
+            kept[name] = value
+    return kept
 
 
 class Tail:
@@ -131,27 +197,45 @@ class Tail:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.begun = 0
-        self.bad = 0  # lines that are no records
         self.changed = 0.0  # when the file was last written
-        self._offset = 0
-        self._inode = -1
-        self._head = b""
+        self.refused = ""  # why the file is not read at all
+        self._forget(-1)
+        self.begun = 0
+
+    def _forget(self, inode: int) -> None:
+        self.begun += 1
+        self.bad = 0  # lines that are no records
+        self.full = False  # whether there is more than is read of a log
+        self._offset, self._inode, self._head = 0, inode, b""
+        self._rows = self._numbers = 0
+        self._names = Names()
+        self._rest = b""  # a line that has no end yet
+
+    @property
+    def problem(self) -> str:
+        """What of the file is not read, in a line; empty if all of it is."""
+        if self.refused:
+            return f"{self.path.name} could not be read: {self.refused}"
+        told = [f"{count(self.bad, 'damaged line')} left out"] if self.bad else []
+        told += ["read up to the size that a log may have, and no further"] if self.full else []
+        return f"{self.path.name}: {'; '.join(told)}" if told else ""
 
     def new_records(self) -> tuple[bool, list[Record]]:
-        """Whether what was read before no longer holds, and the records added since. A half-written line waits."""
+        """Whether what was read before no longer holds, and the records added since, as far as one look reads. A
+        half-written line waits."""
         try:
-            check_is_file(self.path)
-            with self.path.open("rb") as file:
+            with open_plain(self.path) as file:
                 status = os.fstat(file.fileno())
                 again = self._restarted(status, file.read(len(self._head)))
                 if again:
                     self._forget(status.st_ino)
-                self.changed = status.st_mtime
-                if status.st_size == self._offset:
+                self.changed, self.refused = status.st_mtime, ""
+                if status.st_size == self._offset or self.full:
                     return again, []
                 file.seek(self._offset)
                 data = file.read(_LOOK_BYTES)
-        except OSError:  # not written yet, or gone
+        except OSError as error:  # not written yet, gone, or no file
+            self.refused = "" if isinstance(error, FileNotFoundError) else str(error.strerror or error)
             gone = self._offset > 0
             if gone:
                 self._forget(-1)
@@ -162,15 +246,22 @@ class Tail:
         if self._offset == 0:
             self._head = data[: min(end, 64)]
         self._offset += end
+        self._rest = data[end:]
+        self.full = self.full or self._offset > LOG_BYTES
         return again, list(self._records(data[:end]))
 
     def all_records(self) -> Iterator[Record]:
         """What there is by now, of however many looks."""
-        for _ in range(_LOOKS):
+        while True:
             began = self._offset
             yield from self.new_records()[1]
             if self._offset == began:
                 break
+
+    def last_record(self) -> list[Record]:
+        """The record at the end of a log whose last line has no end, if it is a whole one."""
+        record = _parse(self._rest) if self._rest and not self.full else None
+        return [] if record is None else [bounded(record, self._names)]
 
     def _restarted(self, status: os.stat_result, head: bytes) -> bool:
         """Resumed runs write their logs anew, as a new file; the first bytes tell where file numbers are reused."""
@@ -179,26 +270,20 @@ class Tail:
             return False
         return status.st_ino != self._inode or status.st_size < self._offset or head != self._head
 
-    def _forget(self, inode: int) -> None:
-        self.begun += 1
-        self.bad = 0
-        self._offset, self._inode, self._head = 0, inode, b""
-
     def _records(self, data: bytes) -> Iterator[Record]:
         for line in data.split(b"\n"):
             if not line.strip():
                 continue
-            record = _parse(line)
-            if record is not None and abs(record["step"]) < 1 << 53:
-                yield record
-            else:
+            record = _parse(line) if len(line) <= LINE_BYTES else None
+            if record is None or abs(record["step"]) >= 1 << 53:
                 self.bad += 1
-
-
-def check_is_file(path: Path) -> None:
-    """A pipe or a device would be waited for or read without an end."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(f"{path.name} is not a file")
+                continue
+            self._rows += 1
+            self._numbers += len(record)
+            self.full = self.full or self._rows > LOG_ROWS or self._numbers > LOG_NUMBERS
+            if self.full:
+                return
+            yield bounded(record, self._names)
 
 
 class Columns:
@@ -221,8 +306,6 @@ class Columns:
                 continue
             column = self._columns.get(key)
             if column is None:
-                if len(self._columns) >= _KEY_LIMIT:
-                    continue
                 column = self._columns[key] = (array("q"), array("q"), array("d"))
             column[0].append(self.rows)
             column[1].append(step)
@@ -257,9 +340,9 @@ def _rounded(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def read_columns(path: Path) -> tuple[Columns, int]:
-    """The numbers of a log, and how many lines are no records: damage costs those lines alone."""
+def read_columns(path: Path) -> tuple[Columns, str]:
+    """The numbers of a log, and what of it was left out, in a line: damage costs those lines alone."""
     tail, columns = Tail(path), Columns()
     for record in tail.all_records():
         columns.add(record)
-    return columns, tail.bad
+    return columns, tail.problem

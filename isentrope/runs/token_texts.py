@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import codecs
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from isentrope.core.errors import RunError
+from isentrope.core.limits import TOKENS_BYTES, read_json
 from isentrope.runs.layout import TOKENS
-from isentrope.runs.log import check_is_file
 
 PARTIAL = "▯"  # a token that holds only the beginning of a character
 
@@ -40,7 +39,7 @@ def read_token_texts(run: Path) -> TokenTexts:
     path = run / TOKENS
     try:
         return TokenTexts([_bytes(entry) for entry in cast("list[Any]", _read(path))])
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise RunError(f"could not read {path}: {error}; without it nobody can say what the tokens read as") from error
 
 
@@ -48,14 +47,13 @@ def shown_token_texts(run: Path) -> TokenTexts:
     """The table of a run folder, as far as it can be read: a bad table is as good as none."""
     try:
         table = _read(run / TOKENS)
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return TokenTexts([])
     return TokenTexts([_bytes_or_none(entry) for entry in cast("list[Any]", table)] if isinstance(table, list) else [])
 
 
 def _read(path: Path) -> Any:
-    check_is_file(path)
-    return json.loads(path.read_bytes())
+    return read_json(path, TOKENS_BYTES)
 
 
 def _bytes(entry: Any) -> bytes:

@@ -20,7 +20,6 @@ A study that is run has a folder:
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from isentrope.config.recipes import recipe_beside
 from isentrope.config.schema import setting
 from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.core.limits import NOTE_BYTES, STUDY_BYTES, STUDY_RUNS, parse_toml, read_bounded, read_json
 from isentrope.runs.atomic import write_atomically
 from isentrope.study.cells import Cell, can_name, expand, seed_list
 
@@ -94,10 +94,10 @@ _TABLES = ("set", "warmups", "levels", "grids", "cells")
 def read_plan(path: Path) -> Study:
     """The study in a file. One ConfigError lists every problem of its form; the cells' settings are checked apart."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = parse_toml(read_bounded(path, STUDY_BYTES, found=False).decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"could not read the study {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     ours = {*_TABLES, *(item.name for item in fields(Plan))}
     foreign = [name for name in table if name in sections() and name not in ours]
@@ -189,8 +189,8 @@ def log_file(run: Path) -> Path:
 
 def read_note(run: Path) -> dict[str, Any] | None:
     try:
-        note = json.loads(note_file(run).read_bytes())
-    except (OSError, ValueError, RecursionError):
+        note = read_json(note_file(run), NOTE_BYTES)
+    except (OSError, ValueError):
         return None
     return cast("dict[str, Any]", note) if isinstance(note, dict) else None
 
@@ -213,6 +213,8 @@ def plan_from_json(table: Any, source: object) -> Study:
     try:
         kept = {name: _same_kind(table[name], getattr(Plan(), name)) for name in _KEPT}
         plan, cells = Plan(**kept), tuple(_cell(entry) for entry in table["cells"])
+        if sum(len(cell.seeds) for cell in cells) > STUDY_RUNS:
+            raise ValueError(f"more than {STUDY_RUNS:,} runs")
         names = {cell.name for cell in cells}
         named = [*names, *(cell.warmup for cell in cells if cell.warmup)]
         if not all(can_name(name) for name in named) or not {cell.against for cell in cells} <= {*names, ""}:

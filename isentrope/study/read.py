@@ -21,17 +21,28 @@ import lzma
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from isentrope.analysis.tables import one_line
 from isentrope.config.older import upgraded_leaves
 from isentrope.core.errors import RunError
+from isentrope.core.limits import (
+    COMPACT_BYTES,
+    LOG_NUMBERS,
+    LOG_ROWS,
+    PLAN_BYTES,
+    STUDY_RUNS,
+    open_plain,
+    parse_json,
+    read_json,
+)
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.curves import curve
 from isentrope.runs.folder import Run, leaves
 from isentrope.runs.layout import CHECKPOINTS, checkpoint_name
-from isentrope.runs.log import CLOCK, Record
+from isentrope.runs.log import CLOCK, Names, Record, bounded
 from isentrope.runs.origin import starts_of
 from isentrope.study.cells import Cell
 from isentrope.study.plan import PLAN, WARMUP, Study, plan_from_json, plan_to_json, read_note, run_folder
@@ -40,7 +51,6 @@ DONE, FAILED, UNFINISHED = "done", "failed", "unfinished"
 DIGITS = 4
 COMPACT = "runs.jsonl.xz"
 FORM = 1
-_MOST_BYTES = 2**29  # of the lines: more is no study
 _LOGS = ("train", "evals", "sft", "timings")
 _LACKING = "-"  # in a column: the row does not have the key. null is a number that was not finite
 
@@ -127,8 +137,8 @@ def read_study(path: Path) -> StudyData:
             return read_compact(folder / COMPACT)
         raise RunError(f"{path} holds no study: neither {PLAN}, which isentrope study writes, nor {COMPACT}")
     try:
-        table = json.loads((folder / PLAN).read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        table = read_json(folder / PLAN, PLAN_BYTES)
+    except (OSError, ValueError) as error:
         raise RunError(f"could not read {folder / PLAN}: {error}") from error
     study = plan_from_json(table, folder / PLAN)
     runs = [read_one(folder, cell, seed) for cell in study.cells for seed in cell.seeds]
@@ -154,7 +164,9 @@ def _study_run(path: Path, cell: str, tags: Mapping[str, str], seed: int) -> Stu
         run = Run.open(path)
     except RunError as error:
         return StudyRun(cell, tags, seed, FAILED, str(error))
-    status = DONE if is_done(run) else FAILED if note is not None else UNFINISHED
+    broken = note is not None or bool(run.problems)
+    reason = reason if note is not None else "; ".join(run.problems)
+    status = DONE if is_done(run) else FAILED if broken else UNFINISHED
     settings = leaves(run.config)
     model = Path(str(settings.get("policy.model", "")))
     if model.is_absolute() and model.parent.name == WARMUP:  # where on the disk the study lay is nobody's business
@@ -214,7 +226,7 @@ def read_compact(path: Path) -> StudyData:
         if not isinstance(head, dict) or cast("dict[str, Any]", head).get("isentrope_study") != FORM:
             raise RunError(f"{path} is not a study in the compact form {FORM}, which isentrope study --compact writes")
         study = plan_from_json(cast("dict[str, Any]", head)["plan"], path)
-        found = [_to_run(line) for line in lines]
+        found = [_to_run(line) for line in islice(lines, 2 * STUDY_RUNS)]
         warmups = {run.tags["warmup"]: run for run in found if run.cell == WARMUP}
         runs = tuple(run for run in found if run.cell != WARMUP)
         _check_planned(study, runs)
@@ -233,15 +245,16 @@ def _check_planned(study: Study, runs: Sequence[StudyRun]) -> None:
 
 
 def _lines(path: Path) -> Iterator[Any]:
+    """The lines of the compact form, one at a time. A kilobyte of it may unpack to gigabytes."""
     size = 0
     try:
-        with lzma.open(path, "rt", encoding="utf-8") as file:
-            while line := file.readline(_MOST_BYTES):
+        with open_plain(path, found=False) as packed, lzma.open(packed, "rb") as file:
+            while line := file.readline(COMPACT_BYTES - size + 1):
                 size += len(line)
-                if size > _MOST_BYTES:
-                    raise RunError(f"{path} holds more than {_MOST_BYTES} letters; that is no study of ours")
-                yield json.loads(line)
-    except (OSError, EOFError, lzma.LZMAError, ValueError, RecursionError) as error:
+                if size > COMPACT_BYTES:
+                    raise RunError(f"{path} unpacks to more than {COMPACT_BYTES:,} bytes; that is no study of ours")
+                yield parse_json(line)
+    except (OSError, EOFError, lzma.LZMAError, ValueError) as error:
         raise RunError(f"could not read {path}: {error}") from error
 
 
@@ -257,12 +270,14 @@ def _of_run(run: StudyRun) -> dict[str, Any]:
     return told
 
 
-def _rows(columns: Mapping[str, Sequence[Any]]) -> tuple[Record, ...]:
+def _rows(columns: Mapping[str, Sequence[Any]], names: Names) -> tuple[Record, ...]:
     count = len(columns["step"]) if columns else 0
+    if count > LOG_ROWS or count * len(columns) > LOG_NUMBERS:
+        raise ValueError("a run of more rows than a log may have")
     rows = [{key: column[n] for key, column in columns.items() if column[n] != _LACKING} for n in range(count)]
     if not all(type(row["step"]) is int for row in rows):
         raise ValueError("a row without its step")
-    return tuple(rows)
+    return tuple(bounded(row, names) for row in rows)
 
 
 def _to_run(line: Mapping[str, Any]) -> StudyRun:
@@ -270,8 +285,12 @@ def _to_run(line: Mapping[str, Any]) -> StudyRun:
         raise ValueError(f"status is {line['status']!r:.40}")
     tags = {str(key): str(value) for key, value in line["tags"].items()}
     cell, seed, status, reason = str(line["cell"]), int(line["seed"]), str(line["status"]), str(line["reason"])
-    config, events = upgraded_leaves(line["config"]), tuple(cast("list[Record]", line["events"]))
-    train, evals, sft, timings = (_rows(line[name]) for name in _LOGS)
+    names = Names()
+    config = upgraded_leaves(line["config"])
+    events = tuple(
+        bounded(event, names) for event in cast("list[Record]", line["events"]) if type(event["step"]) is int
+    )
+    train, evals, sft, timings = (_rows(line[name], names) for name in _LOGS)
     return StudyRun(cell, tags, seed, status, reason, config, train, evals, sft, timings, events, **recorded(line))
 
 

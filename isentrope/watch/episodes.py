@@ -8,12 +8,12 @@ What a model or a task wrote goes out as text with nothing hidden.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 
 from isentrope.charts.text import clipped, visible
 from isentrope.core.errors import RunError
+from isentrope.core.limits import LARGEST, TOKENS_BYTES, check_is_file, read_bounded
 from isentrope.metrics.degeneracy import sentences_of
 from isentrope.runs.episodes import read_columns
 from isentrope.runs.layout import TOKENS, scores_path
-from isentrope.runs.log import check_is_file
 from isentrope.runs.token_texts import TokenTexts, shown_token_texts
 from isentrope.watch.runs import EpisodeFile, Index, Indexes
 
+pa: Any = pyarrow
 pc: Any = pyarrow.compute
 Mask = NDArray[np.bool_]
 TextsOf = Callable[[EpisodeFile], TokenTexts]
@@ -82,7 +83,8 @@ def search(
         found.looked += 1
         try:
             index = indexes.of(file)
-            hits = np.flatnonzero(matching(file, index, wanted, tokens))
+            with _sensible(file):
+                hits = np.flatnonzero(matching(file, index, wanted, tokens))
         except RunError as error:
             found.broken.append(str(error))
             continue
@@ -213,12 +215,11 @@ class Tokens:
 
     def _digest(self, path: Path) -> str:
         try:
-            check_is_file(path)
-            status = path.stat()
+            status = check_is_file(path)
             seen = (status.st_mtime_ns, status.st_size)
             known = self._digests.get(path)
             if known is None or known[0] != seen:
-                known = self._digests[path] = (seen, hashlib.sha256(path.read_bytes()).hexdigest())
+                known = self._digests[path] = (seen, hashlib.sha256(read_bounded(path, TOKENS_BYTES)).hexdigest())
             return known[1]
         except OSError:
             return ""
@@ -236,8 +237,22 @@ def row_of(file: EpisodeFile, index: Index, number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@contextmanager
+def _sensible(file: EpisodeFile) -> Generator[None]:
+    """Columns of the right names may hold anything; what makes no sense is a RunError that names the file."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, ArithmeticError, pa.ArrowException) as error:
+        raise RunError(f"{file.path.name} holds values that make no sense: {error!s:.200}") from error
+
+
 def view(file: EpisodeFile, number: int, indexes: Indexes, tokens: Tokens, first: int = 0) -> dict[str, Any]:
     """An episode with its turns from `first` on, at most MOST_TURNS of them."""
+    with _sensible(file):
+        return _view(file, number, indexes, tokens, first)
+
+
+def _view(file: EpisodeFile, number: int, indexes: Indexes, tokens: Tokens, first: int) -> dict[str, Any]:
     index = indexes.of(file)
     if not 0 <= number < len(index):
         raise RunError(f"{file.path.name} has {len(index)} episodes; there is no number {number}")
@@ -309,4 +324,4 @@ def _numbers(values: Sequence[float] | None, size: int) -> list[float | None] | 
 
 
 def _rounded(value: float) -> float | None:
-    return float(f"{value:.4g}") if math.isfinite(value) else None
+    return float(f"{value:.4g}") if -LARGEST <= value <= LARGEST else None

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from isentrope.charts.text import visible
 from isentrope.core.errors import RunError
+from isentrope.core.limits import LARGEST, check_is_file
 from isentrope.diagnosis.phases import PhaseDetector
 from isentrope.metrics.glossary import declare, declared_in
 from isentrope.report.groups import but_the_seed
@@ -40,6 +41,7 @@ pa: Any = pyarrow  # it comes without type information
 _DEPTH = 4
 _MOST_RUNS = 2000
 _MOST_EVENTS = 5000
+_LOOKS = 8  # at a log, of one refresh: 64 MB
 _LOOK_AGAIN = 5.0  # seconds between two searches for new run folders
 _RECENT = 120.0  # a log written within so many seconds is being written
 _QUIET = 1800.0  # a trainer that holds its folder and writes nothing for so long has stalled
@@ -62,7 +64,13 @@ class Run:
         self._logs = (Tail(path / METRICS), Tail(path / TIMINGS), Tail(path / EVENTS))
 
     def refresh(self) -> None:
+        for _ in range(_LOOKS):
+            if not self._look():
+                break
         self._read_config()
+
+    def _look(self) -> bool:
+        """Read what one look at each log gives; whether it gave anything."""
         metrics, timings, events = (log.new_records() for log in self._logs)
         if metrics[0] or timings[0] or events[0]:
             self.begun += 1
@@ -78,11 +86,12 @@ class Run:
         for record in timings[1]:
             self.clock.add(self.pace.timed(record))
         self.events = (self.events + events[1])[-_MOST_EVENTS:]
+        return bool(metrics[1] or timings[1] or events[1])
 
     def _read_config(self) -> None:
         path = self.path / CONFIG
         try:
-            status = path.stat()
+            status = check_is_file(path)
             seen = (status.st_mtime_ns, status.st_size)
             if seen == self._config_seen:
                 return
@@ -119,10 +128,7 @@ class Run:
             found.append(
                 f"{METRICS} is still empty: nothing was measured yet." if empty else f"There is no {METRICS} yet."
             )
-        for log in self._logs:
-            if log.bad:
-                found.append(f"{log.path.name}: {log.bad} line{'s are no records' if log.bad > 1 else ' is no record'}")
-        return found
+        return found + [visible(log.problem) for log in self._logs if log.problem]
 
     def status(self, locks: Locks | None, now: float) -> str:
         """running, stalled, finished, stopped or empty."""
@@ -290,7 +296,8 @@ def _index(table: Any) -> Index:
     first = np.flatnonzero(np.r_[True, numbers[1:] != numbers[:-1]]) if len(numbers) else np.empty(0, np.int64)
     rows = np.diff(np.r_[first, len(numbers)])
     played = table.column("turn").to_numpy() >= 0  # an episode without turns has one row, with turn -1
-    rewards = np.where(played, np.nan_to_num(table.column("reward").to_numpy(zero_copy_only=False).astype(float)), 0.0)
+    rewards = table.column("reward").to_numpy(zero_copy_only=False).astype(float)
+    rewards = np.where(played & (np.abs(rewards) <= LARGEST), rewards, 0.0)  # NaN compares with nothing
     verdicts: list[str | None] = table.column("verdict").to_pylist()
     refused = np.array([verdict not in ("ok", None) for verdict in verdicts], dtype=bool)
     reasons: list[dict[str, int]] = []

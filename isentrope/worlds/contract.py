@@ -13,7 +13,8 @@ never truncate.
 
 A world may have more than `World` asks for; whoever finds it there uses it:
 
-    prefers = "processes"       # or "local": where its tasks are played if the user does not say (task.where = "auto")
+    prefers = "processes"       # or "local": where its tasks are played if the user does not say (task.where = "auto").
+                                # A world of another package that says neither is played in one worker process
     threads = 8                 # so many tasks may be played at once in threads of one process: `open`, `start` and
                                 # `step` of different tasks may run side by side, those of one task never do, but its
                                 # thread may change. Without it tasks of one process are played one after another

@@ -147,10 +147,10 @@ def test_a_step_written_twice_counts_once(tmp_path: Path) -> None:
     ({"eval/seen/games": float("nan")}, "damaged"),
     ({"eval/seen/games": 10**400}, "damaged"),
     ({"eval/seen/success": 10**400}, "damaged"),
-    ({"eval/seen/turns": float("nan")}, "damaged"),
     ({"eval/seen/failures": "x"}, "damaged"),
     ({"eval/seen/cut/clock": float("inf")}, "damaged"),
-    ({"step": 10**400}, "damaged"),
+    ({"eval/seen/turns": 1e30}, "damaged"),
+    ({"step": 10**400}, "no evaluation yet"),  # the line is left out
 ])  # fmt: skip
 def test_damaged_evaluations(tmp_path: Path, change: dict[str, object], words: str) -> None:
     run = run_folder(tmp_path / "run", {10: 0.5})
@@ -160,7 +160,7 @@ def test_damaged_evaluations(tmp_path: Path, change: dict[str, object], words: s
         read_source(run)
 
 
-def test_what_is_no_source(tmp_path: Path) -> None:
+def test_what_is_no_source(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(RunError, match="there is no"):
         read_source(tmp_path / "missing")
     with pytest.raises(RunError, match=r"no metrics\.jsonl"):
@@ -169,8 +169,9 @@ def test_what_is_no_source(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no evaluation yet"):
         read_source(run)
     (run / "metrics.jsonl").write_text("nonsense\n{}\n")
-    with pytest.raises(RunError, match="line 1 is not a record"):
+    with pytest.raises(RunError, match="no evaluation yet"):
         read_source(run)
+    assert "metrics.jsonl: two damaged lines left out" in caplog.text
     other = run_folder(tmp_path / "other", {10: 0.5})
     (other / "config.toml").write_text("[run\n")
     with pytest.raises(RunError, match="run folder is damaged"):

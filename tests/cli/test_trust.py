@@ -313,3 +313,72 @@ def test_a_module_of_ones_own_is_found_in_the_current_folder_and_comes_last(tmp_
 
 def test_a_run_of_ours_names_no_code(finished: Path) -> None:
     assert code_names(read_recipe(finished / "config.toml")) == []
+
+
+# -- what a world's options name, and servers
+
+
+OTHERS = {
+    "task.options.module": ("gym", {"module": "payload"}, "would import payload"),
+    "task.options.env": ("verifiers", {"env": "payload"}, "would import payload"),
+    "task.options.image": ("code_repair", {"image": "evil/image"}, "would start evil/image"),
+}
+
+
+def with_task(run: Path, **task: object) -> None:
+    table = tomllib.loads((run / "config.toml").read_text())
+    table["task"] |= task
+    (run / "config.toml").write_text(table_to_toml(table))
+
+
+@pytest.mark.parametrize("setting", OTHERS)
+@pytest.mark.parametrize("command", ["eval", "train", "serve"])
+def test_modules_and_images_that_only_the_run_names_are_refused(
+    finished: Path, tmp_path: Path, setting: str, command: str
+) -> None:
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
+    world, options, told = OTHERS[setting]
+    with_task(run, world=world, options=options)
+    words_of = {
+        "train": ["train", "--resume", "--out", str(run)],
+        "eval": ["eval", str(run)],
+        "serve": ["serve", str(run)],
+    }
+    done = invoke(*words_of[command])
+    assert done.exit_code == 2, done.output
+    assert told in words(done.stderr)
+    assert "--trust" in words(done.stderr)
+
+
+SERVERS = {
+    "task.where": {"where": "https://evil.example/tasks"},
+    "task.key_env": {"key_env": "AWS_SECRET_ACCESS_KEY"},
+    "task.options.url": {"world": "openenv", "options": {"url": "https://evil.example"}},
+    "task.options.retriever": {"world": "search_qa", "options": {"retriever": "http://10.0.0.1:8300"}},
+}
+
+
+@pytest.mark.parametrize("setting", SERVERS)
+def test_a_resumed_run_sends_nothing_to_servers_that_only_it_names(
+    finished: Path, tmp_path: Path, setting: str
+) -> None:
+    run = Path(shutil.copytree(finished, tmp_path / "run"))
+    with_task(run, **SERVERS[setting])
+    done = invoke("train", "--resume", "--out", str(run), "--set", "run.steps=2")
+    assert done.exit_code == 2, done.output
+    assert f"{setting} = " in words(done.stderr)
+    again = re.search(r"\(--set '?([^\s')]+)", words(done.stderr))
+    assert again is not None
+    allowed = invoke("train", "--resume", "--out", str(run), "--set", "run.steps=2", "--set", again[1])
+    assert "nothing is sent there unless" not in words(allowed.stderr)
+
+
+@every_part
+def test_config_describes_it_without_importing(place: Place) -> None:
+    for form in ((), ("--toml",)):
+        done = invoke("config", str(place.run / "config.toml"), *form)
+        assert done.exit_code == 0, done.output
+        assert place.value in done.stdout.replace("\n", "")
+        assert f"not imported: {place.value.removeprefix('switch:')}" in done.stderr
+    assert not place.mark.exists()
+    assert place.module not in sys.modules

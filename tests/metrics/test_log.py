@@ -87,11 +87,15 @@ def test_truncate_of_an_empty_folder_does_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_damage_before_the_last_line_is_named(tmp_path: Path) -> None:
+def test_damage_before_the_last_line_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who looks at the log sees the rest of it; a run that would write it anew does not go on."""
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 0}\n{"st\n{"step": 2}\n')
+    assert [record["step"] for record in read_records(path)] == [0, 2]
+    assert "metrics.jsonl: one damaged line left out" in caplog.text
     with pytest.raises(RunError, match=r"metrics\.jsonl is damaged: line 2"):
-        read_records(path)
+        MetricsLog(tmp_path).truncate(1)
+    assert path.read_text() == '{"step": 0}\n{"st\n{"step": 2}\n'
 
 
 @pytest.mark.usefixtures("silent")

@@ -23,7 +23,14 @@ from isentrope.runs.layout import eval_path, train_path
 HOSTILE = ("", "\x00", "</script><script>alert(1)", "\u202eevil", "a\r\nb", "\ufeff", "🦆", "'; DROP TABLE", "\u2028")
 texts = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=12))
 broken_texts = st.text(st.characters(categories=["Cs", "Ll"]), max_size=6)
-spans = st.one_of(st.none(), st.tuples(st.integers(0, 9), st.integers(0, 9)))
+
+
+def spans(count: int) -> st.SearchStrategy[tuple[int, ...] | None]:
+    """Parts of a response of so many tokens."""
+    ends = st.integers(0, count)
+    return st.one_of(st.none(), st.tuples(ends, ends).map(sorted).map(tuple))
+
+
 numbers = st.floats(width=32)
 
 
@@ -42,12 +49,12 @@ def some_turns(draw: st.DrawFn, text: st.SearchStrategy[str] = texts) -> Turn:
         logprobs=np.array(draw(measured), dtype=np.float32),
         entropies=np.array(draw(measured), dtype=np.float32),
         temperatures=np.array(draw(measured), dtype=np.float32),
-        think_span=draw(spans),
-        action_span=draw(spans),
+        think_span=draw(spans(count)),
+        action_span=draw(spans(count)),
         action=draw(st.one_of(st.none(), text)),
         verdict=draw(text),
         stop=draw(text),
-        reward=draw(st.floats()),
+        reward=draw(st.floats(-1e100, 1e100)),
     )
 
 
@@ -148,7 +155,8 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 def test_a_changed_byte_is_never_taken_for_an_episode(tmp_path: Path) -> None:
     path = tmp_path / "e.parquet"
     noise = np.random.default_rng(0).random(40, dtype=np.float32)
-    write_episodes(path, [plain_episode(turns=(plain_turn(entropies=noise, logprobs=-noise),))])
+    tokens = {"response_ids": np.arange(40, dtype=np.int32), "temperatures": np.ones(40, dtype=np.float32)}
+    write_episodes(path, [plain_episode(turns=(plain_turn(entropies=noise, logprobs=-noise, **tokens),))])
     whole, expected = path.read_bytes(), contents(read_episodes(path)[0])
     refused = 0
     for place in range(0, len(whole), len(whole) // 200):

@@ -98,11 +98,16 @@ def test_a_lock_of_another_file_system_with_the_same_number_is_not_ours(tmp_path
     assert not is_alive(tmp_path, {(status.st_dev + 1, status.st_ino)})
 
 
-@pytest.mark.parametrize("name", [METRICS, EVENTS, TIMINGS, CONFIG])
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
-    os.mkfifo(tmp_path / name)
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / CONFIG)
     with pytest.raises(RunError, match="is not a file"):
         Run.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", [METRICS, EVENTS, TIMINGS])
+def test_a_log_that_is_no_file_is_passed_over_and_named(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    assert Run.open(tmp_path).problems == (f"{name} could not be read: {name} is not a file",)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"kind": 3}', "[" * 100_000])

@@ -120,7 +120,7 @@ def test_what_is_missing_or_broken_is_said(tmp_path: Path) -> None:
     (run / "metrics.jsonl").write_text("nonsense\n")
     problems = made.refresh()[0].problems()
     assert any(text.startswith("config.toml could not be read") for text in problems)
-    assert "metrics.jsonl: 1 line is no record" in problems
+    assert "metrics.jsonl: one damaged line left out" in problems
     assert made.refresh()[0].kind == "train"
 
 

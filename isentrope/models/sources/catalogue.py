@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope.core.errors import EngineError
+from isentrope.core.limits import INDEX_BYTES, check_is_file, open_plain, read_bounded
 
 # Rotary frequencies that depend on the longest conversation of a batch: a sample would depend on its neighbours.
 _MOVING_ROPE = {"dynamic", "longrope", "su"}
@@ -142,8 +143,8 @@ def _why_none(folder: Path) -> str:
 def _header(file: Path) -> dict[str, tuple[int, ...]]:
     """Names and shapes. Every number is held against the file's size before it is believed."""
     try:
-        size = file.stat().st_size
-        with file.open("rb") as opened:
+        size = check_is_file(file, found=False).st_size
+        with open_plain(file, found=False) as opened:
             length = int.from_bytes(opened.read(8), "little")
             if length > min(100_000_000, size):  # bytes that the safetensors format allows
                 raise ValueError("its header is longer than the file")
@@ -162,7 +163,7 @@ def _header(file: Path) -> dict[str, tuple[int, ...]]:
 
 def read_json(path: Path, advice: str) -> dict[str, Any]:
     try:
-        table: Any = json.loads(path.read_text(encoding="utf-8"))
+        table: Any = json.loads(read_bounded(path, INDEX_BYTES, found=False))
     except (OSError, ValueError, RecursionError) as error:
         raise EngineError(f"cannot read {path} ({error}); {advice}") from error
     if not isinstance(table, dict):

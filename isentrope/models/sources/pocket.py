@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from isentrope.core.errors import EngineError
+from isentrope.core.limits import TOKENS_BYTES, read_json
 from isentrope.core.tokenizer import TAGS
 
 CONTROLS = ("<|pad|>", "<|start|>", "<|user|>", "<|agent|>", "<|end|>")
@@ -91,6 +92,6 @@ class PocketTokens:
     def load(cls, folder: Path) -> PocketTokens:
         path = folder / "pocket_tokens.json"
         try:
-            return cls(json.loads(path.read_text())["phrases"])
-        except (OSError, ValueError, KeyError) as error:
+            return cls(read_json(path, TOKENS_BYTES, found=False)["phrases"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
             raise EngineError(f"cannot read the tokenizer {path}: {error}") from error

@@ -12,9 +12,12 @@ from typing import Any, cast
 
 from isentrope.worlds.contract import Instance, Step, View
 from isentrope.worlds.pool.guarded import KINDS, Failure, Result
-from isentrope.worlds.pool.sanitize import MAX_DETAIL, Garbage, sanitize_step, sanitize_view
+from isentrope.worlds.pool.sanitize import MAX_DETAIL, Garbage, checked_name, sanitize_step, sanitize_view
 
 MAX_MESSAGE = 8 * 2**20  # bytes; a sanitized step with the worst text has about 3 MB
+
+LARGEST_COUNT = 2**53  # of the games of a split
+LIKE_PATHS = "/: +"  # kinds and worlds are called like ALE/Pong-v5 or my_package:World; no file is named by them
 
 Table = dict[str, Any]
 
@@ -66,12 +69,15 @@ def instance_to_table(instance: Instance) -> Table:
 
 def instance_from_table(found: object) -> Instance:
     table = _table(found, "instance")
-    texts = [table.get(name) for name in ("world", "split", "kind")]
     index = table.get("index")
-    if not isinstance(index, int) or isinstance(index, bool) or not all(isinstance(text, str) for text in texts):
-        raise Garbage("an instance of the answer lacks its world, split, index or kind")
-    world, split, kind = (str(text)[:1000].encode("utf-8", "replace").decode() for text in texts)
-    return Instance(world, split, index, kind)
+    if type(index) is not int or not 0 <= index < LARGEST_COUNT:
+        raise Garbage(f"the index of an instance is {index!r:.40}, expected a number from 0 on")
+    return Instance(
+        checked_name(table.get("world"), "world", LIKE_PATHS),
+        checked_name(table.get("split"), "split"),
+        index,
+        checked_name(table.get("kind"), "kind of game", LIKE_PATHS),
+    )
 
 
 def _view_from_table(table: Table) -> View:

@@ -36,7 +36,8 @@ class Placement:
 
 def choose_placement(where: str, workers: int, world: World) -> Placement:
     """What the user asks for (`task.where`) comes first, then what the world prefers (`prefers` and `threads`, see
-    contract.py)."""
+    contract.py). A world of another package that says nothing is played in a worker process: it may end its process, or
+    hang, and the trainer goes on."""
     threads = getattr(world, "threads", 0)
     if not isinstance(threads, int) or not 0 <= threads <= MOST_THREADS:
         raise TaskError(f"the world {world.name} has threads = {threads!r}, expected 0 to {MOST_THREADS}")
@@ -46,10 +47,20 @@ def choose_placement(where: str, workers: int, world: World) -> Placement:
     asked = Placement(workers=workers or usable_cores())
     if where == "processes":
         return asked
-    prefers = getattr(world, "prefers", "local")
+    prefers = getattr(world, "prefers", None)
+    if prefers is None and not workers and not threads and is_foreign(world):
+        return Placement(workers=1)
+    prefers = prefers or "local"
     if prefers not in ("local", "processes"):
         raise TaskError(f"the world {world.name} prefers {prefers!r}, expected local or processes")
     return asked if workers or prefers == "processes" else here
+
+
+def is_foreign(world: World) -> bool:
+    """Whether the world is of another package and can be made in another process: one of a script or a notebook, whose
+    module is called __main__, cannot."""
+    module = type(world).__module__
+    return module.split(".")[0] not in ("isentrope", "__main__")
 
 
 def open_world(task: TaskSettings) -> World:

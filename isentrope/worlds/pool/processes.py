@@ -13,15 +13,17 @@ import os
 import pickle
 import select
 import signal
+import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from types import ModuleType
 from typing import Any, cast
 
 from isentrope.core.errors import TaskError
@@ -103,6 +105,22 @@ def mark_of(result: View | Step) -> int:
     return hash((view.text, view.admissible, result.reward, flags))
 
 
+_starting = threading.Lock()  # a task server starts its workers in threads
+
+
+@contextmanager
+def _another_main() -> Generator[None]:
+    """A new process begins by importing the script that was started, which trains again if it is not guarded by
+    `if __name__ == "__main__"`. A worker needs nothing of it, unless it is where the world's class is."""
+    with _starting:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+
+
 START_SECONDS = 120.0  # for a new process to import and open its world
 AHEAD_BYTES = 4096  # of requests behind the one that is being played: half of what the smallest pipes hold
 
@@ -131,7 +149,8 @@ class WorkerProcess:
         context = multiprocessing.get_context("spawn")
         self.pipe, child_end = context.Pipe()
         self._process: SpawnProcess = context.Process(target=serve, args=(child_end, *self._arguments), daemon=True)
-        self._process.start()
+        with nullcontext() if self._arguments[0].startswith("__main__:") else _another_main():
+            self._process.start()
         child_end.close()  # so that the child's death closes the pipe
         self.generation += 1
         self.ready = False

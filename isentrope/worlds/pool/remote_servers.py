@@ -18,8 +18,8 @@ from isentrope.config.validate import is_local
 from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.net.client import MAX_WORDS, Client, Line, TooLarge, TooLate, Unreachable
-from isentrope.worlds.pool.codec import MAX_MESSAGE, Table, pack, unpack
-from isentrope.worlds.pool.sanitize import Garbage
+from isentrope.worlds.pool.codec import LARGEST_COUNT, LIKE_PATHS, MAX_MESSAGE, Table, pack, unpack
+from isentrope.worlds.pool.sanitize import Garbage, checked_name
 
 PROTOCOL = 1
 PROBE_SECONDS = 2.0  # for a lost server to say that it is back
@@ -181,13 +181,15 @@ def read_description(table: Table) -> Description:
     if table.get("protocol") != PROTOCOL:
         raise Garbage(f"it does not speak version {PROTOCOL} of the protocol")
     kinds, splits, options = (table.get(name) for name in ("kinds", "splits", "options"))
-    texts = [table.get("world"), table.get("name"), *cast("list[Any]", kinds if isinstance(kinds, list) else [None])]
-    fine = all(isinstance(text, str) for text in texts) and isinstance(splits, dict) and isinstance(options, dict)
-    sizes = list(cast("dict[str, Any]", splits if fine else {}).items())
-    if not fine or not all(size is None or (type(size) is int and size >= 0) for _, size in sizes):
+    if not (isinstance(kinds, list) and isinstance(splits, dict) and isinstance(options, dict)):
         raise Garbage("its description of the world is not complete")
+    sizes = [(checked_name(key, "split"), size) for key, size in cast("dict[str, Any]", splits).items()]
+    if not all(size is None or (type(size) is int and 0 <= size < LARGEST_COUNT) for _, size in sizes):
+        raise Garbage(f"the size of a split is no number from 0 on: {sizes!r:.80}")
+    world, name = (checked_name(table.get(key), "world", LIKE_PATHS) for key in ("world", "name"))
+    named = tuple(checked_name(kind, "kind of game", LIKE_PATHS) for kind in cast("list[Any]", kinds))
     known = sorted((key, hashable(value)) for key, value in cast("dict[str, Any]", options).items())
-    return Description(str(texts[0]), str(texts[1]), tuple(map(str, texts[2:])), tuple(sizes), tuple(known))
+    return Description(world, name, named, tuple(sizes), tuple(known))
 
 
 def hashable(value: Any) -> Any:

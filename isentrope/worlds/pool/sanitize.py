@@ -8,6 +8,7 @@ text) raises `Garbage`. The results are made of plain types only, whatever cleve
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar, cast
@@ -18,6 +19,7 @@ from isentrope.worlds.contract import Step, View
 MAX_TEXT = 100_000  # characters of one observation, and of all its admissible actions together
 MAX_DETAIL = 500
 MAX_INFO = 100  # entries of Step.info
+LARGEST_REWARD = 1e6  # in size, of one step: sums and squares over a group have to stay numbers in float32
 _INT64 = 2**63
 
 MENDED = ("text_cut", "actions_cut", "info_cut", "encoding")  # what may have been put right
@@ -27,6 +29,14 @@ R = TypeVar("R")
 
 class Garbage(TaskError):
     """The task answered, but its answer cannot be used."""
+
+
+def checked_name(name: object, what: str, also: str = "") -> str:
+    """A name that a task server gives: of a split, which names files of the run, or of a kind of game. `also`: further
+    characters that it may have."""
+    if not isinstance(name, str) or not re.fullmatch(rf"[\w.{re.escape(also)}-]{{1,64}}", name):
+        raise Garbage(f"the name of a {what} is {name!r:.80}, expected 1 to 64 letters, digits, . _ and -")
+    return name
 
 
 def in_words(error: BaseException) -> str:
@@ -84,8 +94,8 @@ def _reward(value: Any) -> float:
     if isinstance(value, str | bytes):  # float("1") is a number; a reward in quotes is still a mistake
         raise Garbage(f"the task gave a {type(value).__name__} as the reward")
     reward = float.__add__(float(value), 0.0)
-    if not math.isfinite(reward):
-        raise Garbage(f"the task gave the reward {reward}")
+    if not abs(reward) <= LARGEST_REWARD:  # NaN compares with nothing
+        raise Garbage(f"the task gave the reward {reward}, expected a number of at most {LARGEST_REWARD:g} in size")
     return reward
 
 
