@@ -21,7 +21,9 @@ from typing import Any, cast
 from isentrope.core.errors import TaskError
 from isentrope.runs.atomic import write_atomically
 from isentrope.sandbox.base import Item, Sandbox, clean_path, tar_items
-from isentrope.worlds.code_repair.grade import Verdict, grade
+from isentrope.worlds.code_repair.calls import Make
+from isentrope.worlds.code_repair.exams import Exam, exam_of, graded
+from isentrope.worlds.code_repair.grade import Verdict
 from isentrope.worlds.code_repair.mutate import KINDS, Mutant
 from isentrope.worlds.code_repair.running import TestRun, run_tests
 
@@ -154,9 +156,13 @@ class Repair:
         one = self.mutant
         return hashlib.sha256(f"{self.sha256} {one.file} {one.offset} {one.old!r} {one.new!r}".encode()).hexdigest()
 
+    def known(self) -> dict[str, Item]:
+        """The package without the bug."""
+        return _checked(self.archive, self.sha256)
+
     def files(self) -> dict[str, Item]:
         """The package with the bug in it."""
-        files = dict(_checked(self.archive, self.sha256))
+        files = dict(self.known())
         path = self.mutant.file
         if path not in files:
             raise TaskError(f"{self.archive} has no file {path!r}, which the task says the bug is in")
@@ -166,8 +172,15 @@ class Repair:
     def run_tests(self, sandbox: Sandbox, targets: list[str]) -> TestRun:
         return run_tests(sandbox, targets)
 
-    def grade(self, sandbox: Sandbox, diff: Mapping[str, bytes]) -> Verdict:
-        return grade(sandbox, self.files(), diff, self.fail_to_pass, self.pass_to_pass, self.mutant.old)
+    def exam(self, make: Make, seed: int = 0) -> Exam:
+        """What a repair is asked, and by what it is graded."""
+        tests = {*self.fail_to_pass, *self.pass_to_pass}
+        return exam_of(self.sha256, self.fingerprint, self.known, self.files, make, tests, seed)
+
+    def grade(self, make: Make, diff: Mapping[str, bytes], seed: int = 0) -> Verdict:
+        """`make` gives a fresh sandbox each time."""
+        given = self.exam(make, seed)
+        return graded(given, self.files(), make, diff, self.fail_to_pass, self.pass_to_pass, self.mutant.old)
 
 
 @cache

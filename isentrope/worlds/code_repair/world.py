@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -80,6 +80,7 @@ def _plan(mutant: Mutant, source: bytes, failing: tuple[str, ...]) -> list[Move]
 
 PYTEST = Needs("code", ("pytest",))  # in our own Python installation, which boxes see
 LISTED = 60  # files named at the start
+GRADED_OUTPUT = 16 << 20  # bytes that the box may say in which a repair is graded
 
 
 class RepairTask:
@@ -114,11 +115,16 @@ class RepairTask:
                 return Step(self._view(problem, bench.do(wanted)))
         except Misunderstood as reason:
             return Step(self._view(problem, str(reason)), valid=False)
-        found = problem.grade(self._make(problem), sandbox.tree.diff())
+        found = problem.grade(
+            lambda: self._make(problem, GRADED_OUTPUT), sandbox.tree.diff(), self._options.hidden_seed
+        )
         self.close()  # what comes now needs a new start
         fixed = found.fixed / found.to_fix if found.to_fix else 1.0
         kept = found.kept / found.to_keep if found.to_keep else 1.0
-        info: dict[str, str | float | bool] = {"fixed": fixed, "kept": kept, "honest": found.honest}
+        hidden = found.right / found.hidden if found.hidden else 1.0
+        info: dict[str, str | float | bool] = {
+            "fixed": fixed, "kept": kept, "hidden": hidden, "honest": found.honest, "grading": found.grading,
+        }  # fmt: skip
         view, resolved = self._view(problem, _in_words(found)), found.resolved
         return Step(view, 1.0 if resolved else 0.0, terminated=True, success=resolved, info=info)
 
@@ -127,9 +133,10 @@ class RepairTask:
             self._played[1].close()
         self._played = None
 
-    def _make(self, problem: Problem) -> Sandbox:
+    def _make(self, problem: Problem, output: int = 0) -> Sandbox:
         back_end = "docker" if problem.image else self._options.sandbox
-        return make_sandbox(back_end, self._world.limits, problem.image or self._options.image, problem.work)
+        limits = replace(self._world.limits, output=output or self._world.limits.output)
+        return make_sandbox(back_end, limits, problem.image or self._options.image, problem.work)
 
     def _view(self, problem: Problem, text: str) -> View:
         return View(text=clipped(text, self._options.answer), admissible=None, goal=problem.goal, rules=RULES)
@@ -140,6 +147,9 @@ def _in_words(found: Verdict) -> str:
         return "Submitted. All tests pass: the bug is repaired."
     if not found.honest:
         return "Submitted. The tests could not be run as they are meant to: not repaired."
+    if (found.fixed, found.kept) == (found.to_fix, found.to_keep):
+        wrong = f"{found.hidden - found.right} of {found.hidden}"
+        return f"Submitted. All tests pass, but {wrong} other inputs give wrong results: not repaired."
     return (
         f"Submitted. Of the failing tests {found.fixed} of {found.to_fix} pass now, of the others {found.kept} of "
         f"{found.to_keep} still do: not repaired."
@@ -163,6 +173,7 @@ class CodeRepairOptions:
     seconds: float = setting(20.0, "a test run that takes longer is stopped", above=0)
     memory: int = setting(1024, "megabytes that a test run may take", low=64)
     disk: int = setting(64, "megabytes that a test run may write", low=1)
+    hidden_seed: int = setting(0, "which hidden inputs a repair is graded on")
     answer: int = setting(4000, "characters of one observation; the middle of longer ones is left out", low=200)
 
 
