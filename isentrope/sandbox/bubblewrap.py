@@ -140,6 +140,7 @@ ENVIRONMENT = {
 
 class Bubblewrap(Sandbox):
     work = WORK
+    python = sys.executable
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

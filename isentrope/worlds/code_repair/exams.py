@@ -20,6 +20,7 @@ from isentrope.sandbox.base import Item
 from isentrope.worlds.code_repair.calls import Exam, Make, Reference, exam, mark, reference
 from isentrope.worlds.code_repair.grade import Verdict, grade, graded_part, verdict
 
+GRADED_OUTPUT = 16 << 20  # bytes that a box may say in which a repair is graded
 _Files = Callable[[], Mapping[str, Item]]
 _Made = TypeVar("_Made")
 

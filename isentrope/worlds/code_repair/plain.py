@@ -10,6 +10,7 @@ the trusted side the JSON is never turned into objects of the package: it is com
     bytes                ["bytes", "6162"]
     any other object     ["object", class, repr or None, {public attribute: value}]
     nothing to be seen   ["opaque"]: a function, a generator, an object without repr and public attributes
+    much of it           ["large", characters, checksum] of its JSON
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import math
 import re
 from typing import Any, cast
 
-MOST_NODES = 2000  # of one value
-MOST_DEPTH = 20
+MOST_NODES = 50_000  # of one value
+MOST_DEPTH = 50
+MOST_TOLD = 8000  # characters of one value's JSON; of a longer one the checksum is told
 MOST_TEXT = 4000  # characters or bytes of one text; of a longer one the checksum is told
 MOST_BITS = 8192  # of a whole number; likewise
 OPAQUE = ["opaque"]
@@ -34,10 +36,12 @@ class TooLarge(Exception):
 
 
 def to_plain(value: object) -> Any:
-    """The value as JSON; opaque if it is too large to be told."""
+    """The value as JSON; opaque if it has too many parts, or fails to tell itself."""
     try:
-        return _Writer().write(value, 0)
-    except (TooLarge, RecursionError):
+        tree = _Writer().write(value, 0)
+        text = json.dumps(tree)
+        return tree if len(text) <= MOST_TOLD else ["large", len(text), _sum(text.encode("ascii"))]
+    except Exception:
         return OPAQUE
 
 

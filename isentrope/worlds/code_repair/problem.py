@@ -132,6 +132,8 @@ class Repair:
     fail_to_pass: tuple[str, ...]  # fail because of the bug
     pass_to_pass: tuple[str, ...]  # pass in spite of it
     seed: int = 0
+    grading: str = ""  # how a repair is decided, as it was when the task was built (exams.py); empty: not written down
+    whole: tuple[str, ...] = ()  # tests that are more than calls, and are run whole
 
     work = "/repo"  # where the package lies in the sandbox
     new_files = False  # whether a repair may need files that are not there yet
@@ -206,11 +208,12 @@ def _as_json(repair: Repair, folder: Path) -> dict[str, Any]:
         given = Path(archive).resolve()
         archive = str(given.relative_to(folder.resolve()) if given.is_relative_to(folder.resolve()) else given)
     one = repair.mutant
-    return {
+    row: dict[str, Any] = {
         "package": repair.package, "archive": archive, "sha256": repair.sha256, "kind": one.kind, "file": one.file,
         "offset": one.offset, "old": one.old, "new": one.new, "function": one.function,
         "fail_to_pass": list(repair.fail_to_pass), "pass_to_pass": list(repair.pass_to_pass), "seed": repair.seed,
     }  # fmt: skip
+    return row | ({"grading": repair.grading, "whole": list(repair.whole)} if repair.grading else {})
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -244,7 +247,8 @@ def repair_of(row: dict[str, Any], folder: Path, number: int) -> Repair:
             raise ValueError(f"kind {mutant.kind!r} at {mutant.offset}")
         return Repair(
             _text(row, "package"), archive, _text(row, "sha256"), mutant, _names(row, "fail_to_pass"),
-            _names(row, "pass_to_pass"), int(row.get("seed", 0)),
+            _names(row, "pass_to_pass"), int(row.get("seed", 0)), str(row.get("grading", "")),
+            _names(row, "whole") if "whole" in row else (),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise TaskError(f"task {number} is not one that isentrope build-repairs writes: {error!r}") from error

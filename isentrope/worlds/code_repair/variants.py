@@ -103,7 +103,7 @@ class _Maker:
             return tuple(self._some(list(cast("tuple[Any, ...]", value))))
         if isinstance(value, dict):
             return self._dict(cast("dict[Any, Any]", value))
-        return set(self._some(_in_order(value)))
+        return set(self._some(_in_order(value))) if isinstance(value, set) else value
 
     def _number(self, value: int) -> int:
         near = (value + 1, value - 1, value + 2, value - 2, -value, 0, 1)

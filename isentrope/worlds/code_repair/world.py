@@ -12,6 +12,7 @@ from isentrope.config.schema import setting
 from isentrope.core.errors import TaskError
 from isentrope.core.process import usable_cores
 from isentrope.sandbox.base import BACK_ENDS, Limits, Sandbox, make_sandbox
+from isentrope.worlds.code_repair.exams import GRADED_OUTPUT
 from isentrope.worlds.code_repair.grade import Verdict
 from isentrope.worlds.code_repair.mutate import KINDS, Mutant
 from isentrope.worlds.code_repair.problem import SMALL, Repair, read_rows, repair_of
@@ -80,7 +81,6 @@ def _plan(mutant: Mutant, source: bytes, failing: tuple[str, ...]) -> list[Move]
 
 PYTEST = Needs("code", ("pytest",))  # in our own Python installation, which boxes see
 LISTED = 60  # files named at the start
-GRADED_OUTPUT = 16 << 20  # bytes that the box may say in which a repair is graded
 
 
 class RepairTask:
