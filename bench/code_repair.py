@@ -83,7 +83,7 @@ def gradings(count: int) -> None:
         asked.add(repair.package)
 
         def by_calls(repair: Repair = repair, diff: dict[str, bytes] = diff) -> Verdict:
-            return repair.grade(lambda: make_sandbox("bubblewrap", replace(Limits(), output=GRADED_OUTPUT)), diff)
+            return repair.grade(lambda _: make_sandbox("bubblewrap", replace(Limits(), output=GRADED_OUTPUT)), diff)
 
         def whole(repair: Repair = repair, diff: dict[str, bytes] = diff) -> Verdict:
             tests = repair.fail_to_pass, repair.pass_to_pass

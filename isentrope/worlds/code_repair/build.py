@@ -84,8 +84,9 @@ class Builder:
         """By test that is run whole: why it is more than calls."""
         return repair.exam(self._sandbox).reasons
 
-    def _sandbox(self) -> Sandbox:
-        return make_sandbox(self._back_end, replace(self._limits, output=GRADED_OUTPUT), self._image)
+    def _sandbox(self, patience: float) -> Sandbox:
+        limits = replace(self._limits, seconds=patience * self._limits.seconds, output=GRADED_OUTPUT)
+        return make_sandbox(self._back_end, limits, self._image)
 
     def _run(self, files: dict[str, Item]) -> TestRun:
         sandbox = make_sandbox(self._back_end, self._limits, self._image)

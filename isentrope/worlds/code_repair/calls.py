@@ -30,7 +30,8 @@ _SECONDS, _PATIENCE = 0.1, 3  # processor time for other inputs, and how many ma
 _GRADED_SECONDS = 2.0  # ... in the package to be graded; it is stopped there
 _AGAIN = 4  # boxes at most in which the known repair answers, each without the probe at which the last one ended
 _INSIDE = {name: Path(__file__).with_name(name) for name in ("inside_calls.py", "plain.py")}
-Make = Callable[[], Sandbox]
+_PATIENT = 15.0  # how much longer than usual a box may take in which the known repair or the bug answers
+Make = Callable[[float], Sandbox]  # a fresh sandbox that may take so many times the usual time
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _patiently(
     answers: dict[int, Answer] = {}
     left = list(range(len(probes)))
     for _ in range(_AGAIN):
-        found = ask(make(), files, modules, [probes[number] for number in left], _SECONDS, len(probes))
+        found = ask(make(_PATIENT), files, modules, [probes[number] for number in left], _SECONDS, len(probes))
         answers |= {number: one for number, one in zip(left, found, strict=True) if one is not None}
         left = [number for number in left if number not in answers][1:]
         if not left:
@@ -137,7 +138,7 @@ class Exam:
 
 def exam(known: Reference, buggy: Mapping[str, Item], make: Make, tests: set[str], seed: str) -> Exam:
     """For one bug: some hidden inputs of each test, and those on which the bug shows."""
-    answers = ask(make(), buggy, known.modules, [probe for probe, _ in known.others], _SECONDS, _PATIENCE)
+    answers = ask(make(_PATIENT), buggy, known.modules, [probe for probe, _ in known.others], _SECONDS, _PATIENCE)
     told = sum(answer is not None for answer in answers)
     unlike = [
         number
@@ -166,7 +167,8 @@ def _usual(probes: Sequence[tuple[Probe, Answer]], luck: random.Random) -> list[
 
 
 def _reason(known: Reference, test: str) -> str:
-    return known.reasons.get(test) or known.reasons.get(test.partition("[")[0]) or "its parameters have other names"
+    told = known.reasons.get(test) or known.reasons.get(test.partition("[")[0])
+    return told or ("its parameters have other names" if "[" in test else "its text is elsewhere: it is inherited")
 
 
 @dataclass(frozen=True)

@@ -76,12 +76,12 @@ def graded(
 ) -> Verdict:  # fmt: skip
     """`files` as the agent got them, tests included."""
     counted = graded_part(diff, files, new_files=False)
-    marks = mark(given, make(), {**files, **{path: Item(data) for path, data in counted.items()}})
+    marks = mark(given, make(1.0), {**files, **{path: Item(data) for path, data in counted.items()}})
     fix, keep = ([test for test in tests if test in given.shown] for tests in (fail_to_pass, pass_to_pass))
     found = verdict(marks.passed, fix, keep, marks.complete)
     if given.reasons:
         fix, keep = ([test for test in tests if test in given.reasons] for tests in (fail_to_pass, pass_to_pass))
-        whole = grade(make(), files, diff, fix, keep, spared)
+        whole = grade(make(1.0), files, diff, fix, keep, spared)
         found = Verdict(
             found.fixed + whole.fixed, found.to_fix + whole.to_fix, found.kept + whole.kept,
             found.to_keep + whole.to_keep, found.honest and whole.honest,

@@ -180,7 +180,7 @@ class Repair:
         return exam_of(self.sha256, self.fingerprint, self.known, self.files, make, tests, seed)
 
     def grade(self, make: Make, diff: Mapping[str, bytes], seed: int = 0) -> Verdict:
-        """`make` gives a fresh sandbox each time."""
+        """`make` gives a fresh sandbox each time, that may take so many times the usual time."""
         given = self.exam(make, seed)
         return graded(given, self.files(), make, diff, self.fail_to_pass, self.pass_to_pass, self.mutant.old)
 

@@ -69,7 +69,7 @@ class Issue:
 
     def grade(self, make: Make, diff: Mapping[str, bytes], seed: int = 0) -> Verdict:
         """The tests' patch is applied on top of the agent's files, so its tests are the ones that count."""
-        files, sandbox = self.files(), make()
+        files, sandbox = self.files(), make(1.0)
         counted = graded_part(diff, files, new_files=True)
         sandbox.start({**files, **{path: Item(data) for path, data in counted.items()}})
         try:

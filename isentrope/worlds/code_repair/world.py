@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from isentrope.config.schema import setting
@@ -96,7 +96,7 @@ class RepairTask:
         problem = self._world.problem(instance)
         if not problem.image and self._options.sandbox == "bubblewrap" and (missing := PYTEST.missing()):
             raise TaskError(f"code repair runs tests with pytest, which is not here; {missing[0]}")
-        sandbox = self._make(problem)
+        sandbox = self._make(problem, self._world.limits)
         files = problem.files()
         sandbox.start(files)
         bench = Workbench(sandbox, files, self._options.answer, problem.new_files, problem.run_tests)
@@ -115,9 +115,8 @@ class RepairTask:
                 return Step(self._view(problem, bench.do(wanted)))
         except Misunderstood as reason:
             return Step(self._view(problem, str(reason)), valid=False)
-        found = problem.grade(
-            lambda: self._make(problem, GRADED_OUTPUT), sandbox.tree.diff(), self._options.hidden_seed
-        )
+        make = partial(self._make_graded, problem)
+        found = problem.grade(make, sandbox.tree.diff(), self._options.hidden_seed)
         self.close()  # what comes now needs a new start
         fixed = found.fixed / found.to_fix if found.to_fix else 1.0
         kept = found.kept / found.to_keep if found.to_keep else 1.0
@@ -133,10 +132,13 @@ class RepairTask:
             self._played[1].close()
         self._played = None
 
-    def _make(self, problem: Problem, output: int = 0) -> Sandbox:
+    def _make(self, problem: Problem, limits: Limits) -> Sandbox:
         back_end = "docker" if problem.image else self._options.sandbox
-        limits = replace(self._world.limits, output=output or self._world.limits.output)
         return make_sandbox(back_end, limits, problem.image or self._options.image, problem.work)
+
+    def _make_graded(self, problem: Problem, patience: float) -> Sandbox:
+        limits = self._world.limits
+        return self._make(problem, replace(limits, seconds=patience * limits.seconds, output=GRADED_OUTPUT))
 
     def _view(self, problem: Problem, text: str) -> View:
         return View(text=clipped(text, self._options.answer), admissible=None, goal=problem.goal, rules=RULES)

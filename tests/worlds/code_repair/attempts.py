@@ -15,13 +15,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from isentrope.sandbox.base import Limits, make_sandbox
+from isentrope.sandbox.base import Limits, Sandbox, make_sandbox
 from isentrope.worlds.code_repair.exams import GRADED_OUTPUT
 from isentrope.worlds.code_repair.grade import Verdict
 from isentrope.worlds.code_repair.problem import Repair
 from isentrope.worlds.code_repair.world import CodeRepairWorld
 
-LIMITS = replace(Limits(), seconds=5.0, output=GRADED_OUTPUT)
+LIMITS = replace(Limits(), output=GRADED_OUTPUT)
 
 
 @cache
@@ -39,7 +39,13 @@ def shipped_with(package: str, function: str) -> Repair:
 def attempt(repair: Repair, texts: Mapping[str, str], limits: Limits = LIMITS, seed: int = 0) -> Verdict:
     """How these texts are graded in place of the files of the same paths."""
     diff = {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
-    return repair.grade(lambda: make_sandbox("bubblewrap", limits), diff, seed)
+
+    def make(patience: float) -> Sandbox:
+        if patience == 1.0:  # it is for the texts
+            return make_sandbox("bubblewrap", limits)
+        return make_sandbox("bubblewrap", replace(LIMITS, seconds=patience * LIMITS.seconds))
+
+    return repair.grade(make, diff, seed)
 
 
 def buggy_text(repair: Repair) -> str:

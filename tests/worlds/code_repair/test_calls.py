@@ -72,8 +72,8 @@ def files(core: str = RIGHT, tests: str = TESTS) -> dict[str, Item]:
     return {path: Item(text.encode()) for path, text in texts.items()}
 
 
-def make() -> Sandbox:
-    return make_sandbox("bubblewrap", replace(QUICK, output=1 << 20))
+def make(patience: float = 1.0) -> Sandbox:
+    return make_sandbox("bubblewrap", replace(QUICK, seconds=patience * QUICK.seconds, output=1 << 20))
 
 
 @cache

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 
 import pytest
 
 from isentrope.worlds.code_repair.problem import Repair
 from tests.sandbox.boxes import needs_bwrap
-from tests.worlds.code_repair.attempts import attempt, buggy_text, in_words, known_text, shipped, shipped_with
+from tests.worlds.code_repair.attempts import LIMITS, attempt, buggy_text, in_words, known_text, shipped, shipped_with
 from tests.worlds.code_repair.forgeries import ALL, forged
 
 pytestmark = needs_bwrap
@@ -18,7 +19,8 @@ EXPLORE = "ISENTROPE_EXPLORE" in os.environ
 
 def tried(repair: Repair, forgery: str) -> str:
     """Nothing if it was refused."""
-    found = attempt(repair, {repair.mutant.file: forged(buggy_text(repair), repair.mutant.function, ALL[forgery])})
+    text = forged(buggy_text(repair), repair.mutant.function, ALL[forgery])
+    found = attempt(repair, {repair.mutant.file: text}, replace(LIMITS, seconds=3.0))
     return f"{forgery}, {repair.package}, {repair.mutant}: {in_words(found)}" if found.resolved else ""
 
 
