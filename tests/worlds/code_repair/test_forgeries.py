@@ -28,7 +28,7 @@ def test_there_are_many() -> None:
     assert len(ALL) > 60
 
 
-@pytest.mark.slow(25)
+@pytest.mark.slow(35)
 def test_no_forgery_is_rewarded() -> None:
     """Each on one task; `make explore` takes other tasks each time, and more of them."""
     luck = random.Random() if EXPLORE else random.Random("forgeries")
@@ -37,7 +37,7 @@ def test_no_forgery_is_rewarded() -> None:
     assert not rewarded, "\n".join(rewarded)
 
 
-@pytest.mark.slow(12)
+@pytest.mark.slow(15)
 def test_known_repairs_are_rewarded() -> None:
     """All of them with `make explore`, else every third of each package."""
     for repair in shipped()[:: 1 if EXPLORE else 3]:
