@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from isentrope.worlds.code_repair.problem import Repair
 
 
+NAMED_WHOLE = 10  # tests named with the reason why they are more than calls
+
+
 def build_repairs(
     archives: Annotated[
         list[str], typer.Argument(metavar="ARCHIVE...", help="Source archives (.tar.gz, .zip) or folders, with tests.")
@@ -75,4 +78,18 @@ def _build(builder: Builder, wanted: int, console: Console) -> list[Repair]:
     reasons = ", ".join(f"{number} {why}" for why, number in sorted(whys.items()))
     line = f"{builder.package}: {len(stable)} tests, {len(made)} tasks of {len(made) + sum(whys.values())} bugs tried"
     console.print(shown(f"{line} ({reasons})" if reasons else line))
+    for text in _weaker(builder, made):
+        console.print(shown(text))
     return made
+
+
+def _weaker(builder: Builder, made: list[Repair]) -> list[str]:
+    """How the tasks are graded, and which tests are run whole for them, and why."""
+    from collections import Counter
+
+    ways = Counter(repair.grading for repair in made)
+    whole = {test: why for repair in made for test, why in builder.reasons(repair).items()}
+    lines = [f"  graded by {', '.join(f'{way}: {count}' for way, count in sorted(ways.items()))}"] if made else []
+    lines += [f"  run whole: {test} ({why})" for test, why in sorted(whole.items())[:NAMED_WHOLE]]
+    more = len(whole) - NAMED_WHOLE
+    return [*lines, f"  ... and {more} more tests are run whole"] if more > 0 else lines

@@ -160,6 +160,7 @@ class Sandbox(ABC):
     """The work tree is in this process, from `start` to `close`; back ends differ in how they run a command."""
 
     work: str  # the work folder, as commands see it
+    python: str  # the Python that runs the package there
     _tree: Tree | None = None
 
     def start(self, files: Mapping[str, Item]) -> None:

@@ -13,6 +13,7 @@ import os
 import platform
 import random
 import shutil
+import site
 import struct
 import subprocess
 import sys
@@ -140,6 +141,7 @@ ENVIRONMENT = {
 
 class Bubblewrap(Sandbox):
     work = WORK
+    python = sys.executable
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -152,12 +154,15 @@ class Bubblewrap(Sandbox):
         with tempfile.TemporaryFile() as program, Leader() as leader:
             program.write(filter_program())
             program.seek(0)
-            argv = box_command(self._limits, command, program.fileno(), leader.told)
+            hidden = copies_of(self.tree.paths())
+            argv = box_command(self._limits, command, program.fileno(), leader.told, hidden)
             watch = partial(passed_limit, limits=self._limits, folders=FOLDERS)
             return run_bounded(argv, packed, self._limits, watch, (program.fileno(), leader.told), leader)
 
 
-def box_command(limits: Limits, command: Sequence[str], seccomp_fd: int, info_fd: int = 1) -> list[str]:
+def box_command(
+    limits: Limits, command: Sequence[str], seccomp_fd: int, info_fd: int = 1, hidden: Sequence[str] = ()
+) -> list[str]:
     """The whole command line: bubblewrap's options, then, inside, limits, the tree and the command."""
     program = shutil.which("bwrap")
     if program is None:
@@ -169,6 +174,7 @@ def box_command(limits: Limits, command: Sequence[str], seccomp_fd: int, info_fd
     for folder in FOLDERS:
         argv += ["--perms", "1777", "--size", str(limits.disk if folder == WORK else limits.file), "--tmpfs", folder]
     argv += _visible()  # last: a Python may be installed below one of the folders above
+    argv += [*_covered(), *(option for path in hidden for option in _cover(path))]
     argv += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK]
     argv += ["--seccomp", str(seccomp_fd), "--info-fd", str(info_fd), "--"]
     return [*argv, *_lowered(), *_limited(limits), "/bin/sh", "-c", UNPACK, "box", *command]
@@ -225,6 +231,53 @@ def _visible() -> tuple[str, ...]:
                 made.add(str(parent))
         options += ["--ro-bind", prefix, prefix]
     return tuple(options)
+
+
+# What says which machine and which kernel this is, and what a repair must not be copied from
+_TELLTALE = (
+    "/usr/local/etc", "/usr/src", "/usr/lib/modules", "/proc/sys", "/proc/bus", "/proc/driver", "/proc/scsi",
+    "/proc/version", "/proc/version_signature", "/proc/cmdline", "/proc/config.gz", "/proc/kallsyms", "/proc/modules",
+    "/proc/iomem", "/proc/ioports", "/proc/interrupts", "/proc/devices", "/proc/partitions", "/proc/diskstats",
+    "/proc/swaps", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/sched_debug", "/proc/slabinfo",
+    "/proc/vmallocinfo", "/proc/crypto", "/proc/filesystems", "/proc/misc", "/proc/mtrr", "/proc/cpuinfo",
+)  # fmt: skip
+_RUNNER = {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli", "py"}
+
+
+@cache
+def _covered() -> tuple[str, ...]:
+    """Lays something empty over what a box has no business with; over this package too, which holds known repairs."""
+    ours = str(Path(__file__).resolve().parents[1])
+    return tuple(option for path in (*_TELLTALE, *([ours] if _is_seen(ours) else [])) for option in _cover(path))
+
+
+def _cover(path: str) -> list[str]:
+    if os.path.islink(path) or not os.path.exists(path):
+        return []
+    return ["--tmpfs", path, "--remount-ro", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
+
+
+def _is_seen(path: str) -> bool:
+    return any(path.startswith(folder + "/") for folder in ("/usr", *python_folders()))
+
+
+def copies_of(paths: Sequence[str]) -> list[str]:
+    """Where the packages of a tree are installed on this machine as well, in the original: a repaired package could
+    import it. What runs the tests stays."""
+    names = {path.removeprefix("src/").partition("/")[0].removesuffix(".py") for path in paths if path.endswith(".py")}
+    return [path for name in sorted(names - _RUNNER) if name.isidentifier() for path in _installed(name)]
+
+
+@cache
+def _installed(name: str) -> tuple[str, ...]:
+    usual = Path("/usr").glob("*/lib/python3*/*-packages"), Path("/usr").glob("lib/python3*/*-packages")
+    folders = {*sys.path, *site.getsitepackages(), *(str(one) for found in usual for one in found)}
+    return tuple(
+        str(path)
+        for folder in sorted(folder for folder in folders if folder.endswith("-packages") and _is_seen(folder))
+        for shape in (name, f"{name}.py", f"{name}.*.so", f"__pycache__/{name}.*.pyc")
+        for path in sorted(Path(folder).glob(shape))
+    )
 
 
 def python_folders() -> list[str]:

@@ -26,6 +26,8 @@ MAX_FOLDER = 2 << 30  # bytes of a work folder taken out of an image
 
 
 class Docker(Sandbox):
+    python = "python3"  # the image's own: ours is not in it
+
     def __init__(self, limits: Limits, image: str, work: str = "/repo") -> None:
         if not image:
             raise TaskError(

@@ -217,6 +217,13 @@ def test_proc_shows_the_box_alone() -> None:
     assert {line.replace("got b''", "refused").split()[0] for line in said(run_python(code)).splitlines()} == {
         "refused"
     }
+    told = ["/proc/version", "/proc/cmdline", "/proc/modules", "/proc/sys/kernel/osrelease", "/proc/cpuinfo"]
+    code = "\n".join(tries(f"print('got', open({one!r}, 'rb').read(9))") for one in told)
+    assert {line.replace("got b''", "refused").split()[0] for line in said(run_python(code)).splitlines()} == {
+        "refused"
+    }
+    code = "import os; print([os.listdir(one) for one in ('/usr/local/etc', '/usr/src') if os.path.isdir(one)])"
+    assert not said(run_python(code)).strip("[], \n")
     settings = ["/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches"]
     code = "\n".join(tries(f"open({one!r}, 'w').write('1'); print('got')") for one in settings)
     assert said(run_python(code)).count("refused") == 3

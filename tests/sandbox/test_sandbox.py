@@ -8,6 +8,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import pluggy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,6 +53,28 @@ def test_large_trees_and_early_ends() -> None:
     outcome = sandbox.exec(["echo", "ran"])
     assert outcome.code != 0
     assert "ran" not in said(outcome).split()
+
+
+@needs_bwrap
+def test_what_a_repair_could_be_copied_from_is_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of the same name that is installed, and this package with its known repairs."""
+
+    def imported(name: str, tree: str = "x.py") -> str:
+        sandbox = box({tree: ""})
+        code = f"import {name}; print('got', getattr({name}, '__file__', None))"
+        return said(sandbox.exec([sys.executable, "-I", "-c", code]))
+
+    assert imported("pluggy").startswith("got /")
+    assert imported("pluggy", "pluggy/core.py").startswith("got /")  # the tests cannot be run without it
+    assert imported("hypothesis").startswith("got /")
+    assert imported("hypothesis", "hypothesis/core.py") == "got None\n"  # an empty folder
+    assert imported("hypothesis", "src/hypothesis/core.py") == "got None\n"
+    monkeypatch.setattr(bubblewrap, "__file__", str(Path(pluggy.__file__).parent / "sandbox" / "bubblewrap.py"))
+    bubblewrap._covered.cache_clear()  # pyright: ignore
+    try:
+        assert "got None" in imported("pluggy")
+    finally:
+        bubblewrap._covered.cache_clear()  # pyright: ignore
 
 
 def test_no_sandbox_no_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

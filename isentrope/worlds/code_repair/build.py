@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from isentrope.core.errors import TaskError
-from isentrope.sandbox.base import Item, Limits, make_sandbox
+from isentrope.sandbox.base import Item, Limits, Sandbox, make_sandbox
+from isentrope.worlds.code_repair.exams import GRADED_OUTPUT, grading
 from isentrope.worlds.code_repair.grade import files_with_tests, is_protected
 from isentrope.worlds.code_repair.mutate import Mutant, mutants
 from isentrope.worlds.code_repair.problem import Repair, archive_hash, read_archive
@@ -74,7 +76,17 @@ class Builder:
         if self._run(files).passed() & stable != passed:
             return "the tests go differently each time"
         names = tuple(sorted(failed)), tuple(sorted(passed))
-        return Repair(self.package, self.archive, self._sha256, mutant, *names, self.seed)
+        made = Repair(self.package, self.archive, self._sha256, mutant, *names, self.seed)
+        given = made.exam(self._sandbox)
+        return replace(made, grading=grading(given), whole=tuple(sorted(given.reasons)))
+
+    def reasons(self, repair: Repair) -> dict[str, str]:
+        """By test that is run whole: why it is more than calls."""
+        return repair.exam(self._sandbox).reasons
+
+    def _sandbox(self, patience: float) -> Sandbox:
+        limits = replace(self._limits, seconds=patience * self._limits.seconds, output=GRADED_OUTPUT)
+        return make_sandbox(self._back_end, limits, self._image)
 
     def _run(self, files: dict[str, Item]) -> TestRun:
         sandbox = make_sandbox(self._back_end, self._limits, self._image)

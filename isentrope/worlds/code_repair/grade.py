@@ -233,10 +233,13 @@ class Verdict:
     kept: int  # pass-to-pass tests that still pass
     to_keep: int
     honest: bool = True  # nothing reached for the test runner, and the canaries failed, as they must
+    grading: str = "tests"  # what decided: calls, tests, or both
+    right: int = 0  # hidden inputs with the right answers
+    hidden: int = 0
 
     @property
     def resolved(self) -> bool:
-        return self.honest and self.fixed == self.to_fix and self.kept == self.to_keep
+        return self.honest and (self.fixed, self.kept, self.right) == (self.to_fix, self.to_keep, self.hidden)
 
 
 def verdict(passed: set[str], fail_to_pass: Iterable[str], pass_to_pass: Iterable[str], honest: bool = True) -> Verdict:

@@ -21,7 +21,9 @@ from typing import Any, cast
 from isentrope.core.errors import TaskError
 from isentrope.runs.atomic import write_atomically
 from isentrope.sandbox.base import Item, Sandbox, clean_path, tar_items
-from isentrope.worlds.code_repair.grade import Verdict, grade
+from isentrope.worlds.code_repair.calls import Make
+from isentrope.worlds.code_repair.exams import Exam, exam_of, graded
+from isentrope.worlds.code_repair.grade import Verdict
 from isentrope.worlds.code_repair.mutate import KINDS, Mutant
 from isentrope.worlds.code_repair.running import TestRun, run_tests
 
@@ -130,6 +132,8 @@ class Repair:
     fail_to_pass: tuple[str, ...]  # fail because of the bug
     pass_to_pass: tuple[str, ...]  # pass in spite of it
     seed: int = 0
+    grading: str = ""  # how a repair is decided, as it was when the task was built (exams.py); empty: not written down
+    whole: tuple[str, ...] = ()  # tests that are more than calls, and are run whole
 
     work = "/repo"  # where the package lies in the sandbox
     new_files = False  # whether a repair may need files that are not there yet
@@ -154,9 +158,13 @@ class Repair:
         one = self.mutant
         return hashlib.sha256(f"{self.sha256} {one.file} {one.offset} {one.old!r} {one.new!r}".encode()).hexdigest()
 
+    def known(self) -> dict[str, Item]:
+        """The package without the bug."""
+        return _checked(self.archive, self.sha256)
+
     def files(self) -> dict[str, Item]:
         """The package with the bug in it."""
-        files = dict(_checked(self.archive, self.sha256))
+        files = dict(self.known())
         path = self.mutant.file
         if path not in files:
             raise TaskError(f"{self.archive} has no file {path!r}, which the task says the bug is in")
@@ -166,8 +174,15 @@ class Repair:
     def run_tests(self, sandbox: Sandbox, targets: list[str]) -> TestRun:
         return run_tests(sandbox, targets)
 
-    def grade(self, sandbox: Sandbox, diff: Mapping[str, bytes]) -> Verdict:
-        return grade(sandbox, self.files(), diff, self.fail_to_pass, self.pass_to_pass, self.mutant.old)
+    def exam(self, make: Make, seed: int = 0) -> Exam:
+        """What a repair is asked, and by what it is graded."""
+        tests = {*self.fail_to_pass, *self.pass_to_pass}
+        return exam_of(self.sha256, self.fingerprint, self.known, self.files, make, tests, seed)
+
+    def grade(self, make: Make, diff: Mapping[str, bytes], seed: int = 0) -> Verdict:
+        """`make` gives a fresh sandbox each time, that may take so many times the usual time."""
+        given = self.exam(make, seed)
+        return graded(given, self.files(), make, diff, self.fail_to_pass, self.pass_to_pass, self.mutant.old)
 
 
 @cache
@@ -193,11 +208,12 @@ def _as_json(repair: Repair, folder: Path) -> dict[str, Any]:
         given = Path(archive).resolve()
         archive = str(given.relative_to(folder.resolve()) if given.is_relative_to(folder.resolve()) else given)
     one = repair.mutant
-    return {
+    row: dict[str, Any] = {
         "package": repair.package, "archive": archive, "sha256": repair.sha256, "kind": one.kind, "file": one.file,
         "offset": one.offset, "old": one.old, "new": one.new, "function": one.function,
         "fail_to_pass": list(repair.fail_to_pass), "pass_to_pass": list(repair.pass_to_pass), "seed": repair.seed,
     }  # fmt: skip
+    return row | ({"grading": repair.grading, "whole": list(repair.whole)} if repair.grading else {})
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -231,7 +247,8 @@ def repair_of(row: dict[str, Any], folder: Path, number: int) -> Repair:
             raise ValueError(f"kind {mutant.kind!r} at {mutant.offset}")
         return Repair(
             _text(row, "package"), archive, _text(row, "sha256"), mutant, _names(row, "fail_to_pass"),
-            _names(row, "pass_to_pass"), int(row.get("seed", 0)),
+            _names(row, "pass_to_pass"), int(row.get("seed", 0)), str(row.get("grading", "")),
+            _names(row, "whole") if "whole" in row else (),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise TaskError(f"task {number} is not one that isentrope build-repairs writes: {error!r}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import sys
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -38,9 +37,7 @@ class TestRun:
         return {test for test, outcome in self.outcomes.items() if outcome == "passed"}
 
 
-def run_tests(
-    sandbox: Sandbox, targets: Sequence[str], extra: dict[str, bytes] | None = None, python: str = ""
-) -> TestRun:
+def run_tests(sandbox: Sandbox, targets: Sequence[str], extra: dict[str, bytes] | None = None) -> TestRun:
     """`targets` are files, folders or single tests, as pytest names them."""
     token = secrets.token_hex(16)
     plan = {
@@ -48,7 +45,7 @@ def run_tests(
         "targets": [target if target.startswith("/box/") else f"./{target}" for target in targets],
     }  # fmt: skip
     files = {"inside.py": _INSIDE.read_bytes(), "plan.json": json.dumps(plan).encode(), **(extra or {})}
-    outcome = sandbox.exec([python or sys.executable, "-I", "/box/inside.py"], files)
+    outcome = sandbox.exec([sandbox.python, "-I", "/box/inside.py"], files)
     return _read(outcome.output, token, outcome.ended, sandbox.work)
 
 

@@ -19,6 +19,7 @@ from isentrope.core.errors import TaskError
 from isentrope.core.needs import require
 from isentrope.sandbox.base import Item, Limits, Sandbox
 from isentrope.sandbox.docker import Docker
+from isentrope.worlds.code_repair.calls import Make
 from isentrope.worlds.code_repair.grade import Verdict, graded_part, verdict
 from isentrope.worlds.code_repair.running import TestRun, sanitize
 
@@ -66,9 +67,9 @@ class Issue:
     def files(self) -> dict[str, Item]:
         return _files(self.image)
 
-    def grade(self, sandbox: Sandbox, diff: Mapping[str, bytes]) -> Verdict:
+    def grade(self, make: Make, diff: Mapping[str, bytes], seed: int = 0) -> Verdict:
         """The tests' patch is applied on top of the agent's files, so its tests are the ones that count."""
-        files = self.files()
+        files, sandbox = self.files(), make(1.0)
         counted = graded_part(diff, files, new_files=True)
         sandbox.start({**files, **{path: Item(data) for path, data in counted.items()}})
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 from isentrope.config.schema import setting
@@ -15,6 +15,7 @@ from isentrope.core.needs import Needs, installer
 from isentrope.core.process import usable_cores
 from isentrope.sandbox.base import BACK_ENDS, Limits, Sandbox, make_sandbox
 from isentrope.sandbox.bubblewrap import python_folders
+from isentrope.worlds.code_repair.exams import GRADED_OUTPUT
 from isentrope.worlds.code_repair.grade import Verdict
 from isentrope.worlds.code_repair.mutate import KINDS, Mutant
 from isentrope.worlds.code_repair.problem import SMALL, Repair, read_rows, repair_of
@@ -109,7 +110,7 @@ class RepairTask:
         problem = self._world.problem(instance)
         if not problem.image and self._options.sandbox == "bubblewrap":
             check_pytest()
-        sandbox = self._make(problem)
+        sandbox = self._make(problem, self._world.limits)
         files = problem.files()
         sandbox.start(files)
         bench = Workbench(sandbox, files, self._options.answer, problem.new_files, problem.run_tests)
@@ -128,11 +129,15 @@ class RepairTask:
                 return Step(self._view(problem, bench.do(wanted)))
         except Misunderstood as reason:
             return Step(self._view(problem, str(reason)), valid=False)
-        found = problem.grade(self._make(problem), sandbox.tree.diff())
+        make = partial(self._make_graded, problem)
+        found = problem.grade(make, sandbox.tree.diff(), self._options.hidden_seed)
         self.close()  # what comes now needs a new start
         fixed = found.fixed / found.to_fix if found.to_fix else 1.0
         kept = found.kept / found.to_keep if found.to_keep else 1.0
-        info: dict[str, str | float | bool] = {"fixed": fixed, "kept": kept, "honest": found.honest}
+        hidden = found.right / found.hidden if found.hidden else 1.0
+        info: dict[str, str | float | bool] = {
+            "fixed": fixed, "kept": kept, "hidden": hidden, "honest": found.honest, "grading": found.grading,
+        }  # fmt: skip
         view, resolved = self._view(problem, _in_words(found)), found.resolved
         return Step(view, 1.0 if resolved else 0.0, terminated=True, success=resolved, info=info)
 
@@ -141,9 +146,13 @@ class RepairTask:
             self._played[1].close()
         self._played = None
 
-    def _make(self, problem: Problem) -> Sandbox:
+    def _make(self, problem: Problem, limits: Limits) -> Sandbox:
         back_end = "docker" if problem.image else self._options.sandbox
-        return make_sandbox(back_end, self._world.limits, problem.image or self._options.image, problem.work)
+        return make_sandbox(back_end, limits, problem.image or self._options.image, problem.work)
+
+    def _make_graded(self, problem: Problem, patience: float) -> Sandbox:
+        limits = self._world.limits
+        return self._make(problem, replace(limits, seconds=patience * limits.seconds, output=GRADED_OUTPUT))
 
     def _view(self, problem: Problem, text: str) -> View:
         return View(text=clipped(text, self._options.answer), admissible=None, goal=problem.goal, rules=RULES)
@@ -154,6 +163,9 @@ def _in_words(found: Verdict) -> str:
         return "Submitted. All tests pass: the bug is repaired."
     if not found.honest:
         return "Submitted. The tests could not be run as they are meant to: not repaired."
+    if (found.fixed, found.kept) == (found.to_fix, found.to_keep):
+        wrong = f"{found.hidden - found.right} of {found.hidden}"
+        return f"Submitted. All tests pass, but {wrong} other inputs give wrong results: not repaired."
     return (
         f"Submitted. Of the failing tests {found.fixed} of {found.to_fix} pass now, of the others {found.kept} of "
         f"{found.to_keep} still do: not repaired."
@@ -177,6 +189,7 @@ class CodeRepairOptions:
     seconds: float = setting(20.0, "a test run that takes longer is stopped", above=0)
     memory: int = setting(1024, "megabytes that a test run may take", low=64)
     disk: int = setting(64, "megabytes that a test run may write", low=1)
+    hidden_seed: int = setting(0, "which hidden inputs a repair is graded on")
     answer: int = setting(4000, "characters of one observation; the middle of longer ones is left out", low=200)
 
 

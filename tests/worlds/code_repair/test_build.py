@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,14 @@ def test_the_command(package: Path, tmp_path: Path) -> None:
     rows = read_rows(out)
     assert {row["archive"] for row in rows} == {"pkg-1.0"}  # beside the file, so both can be moved
     assert set(rows[0]) == {"package", "archive", "sha256", "kind", "file", "offset", "old", "new", "function",
-                            "fail_to_pass", "pass_to_pass", "seed"}  # fmt: skip
+                            "fail_to_pass", "pass_to_pass", "seed", "grading", "whole"}  # fmt: skip
+    assert all(row["grading"] in ("both", "tests") for row in rows)
+    assert all(row["whole"] == ["tests/test_core.py::test_always"] for row in rows)
+    assert "run whole: tests/test_core.py::test_always (it shows nothing that can be" in " ".join(done.output.split())
+    bare = [{name: value for name, value in row.items() if name not in ("grading", "whole")} for row in rows]
+    assert [replace(repair_of(row, tmp_path, 1), grading="", whole=()) for row in rows] == [
+        repair_of(row, tmp_path, 1) for row in bare
+    ]
     world = CodeRepairWorld(CodeRepairOptions(tasks=str(out)))
     assert world.splits() == ("train",)  # one package: nothing is left for a test split
     task, instance = world.open(), world.instance("train", 1)

@@ -139,7 +139,7 @@ def test_grading(monkeypatch: pytest.MonkeyPatch) -> None:
     issue = next(issues([ROW | {"test_patch": PATCH}]))
 
     def graded(diff: dict[str, str]) -> tuple[bool, int, int]:
-        found = issue.grade(LocalImage(), {path: text.encode() for path, text in diff.items()})
+        found = issue.grade(lambda _: LocalImage(), {path: text.encode() for path, text in diff.items()})
         return found.resolved, found.fixed, found.kept
 
     right = "def add(a, b):\n    return a + b\n"

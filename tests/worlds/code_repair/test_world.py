@@ -80,7 +80,7 @@ def test_an_episode() -> None:
     assert "FAILED tests/test_accounts.py::" in steps[0].view.text
     assert "21 passed." in steps[3].view.text
     assert steps[-1].success
-    assert steps[-1].info == {"fixed": 1.0, "kept": 1.0, "honest": True}
+    assert steps[-1].info == {"fixed": 1.0, "kept": 1.0, "hidden": 1.0, "honest": True, "grading": "calls"}
     with pytest.raises(TaskError, match="before start"):
         task.step("ls")
 

@@ -1,0 +1,25 @@
+"""Reads the forgeries, and puts one behind a file that has a bug."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+
+def _read() -> dict[str, str]:
+    text = Path(__file__).with_name("forgeries.txt").read_text(encoding="utf-8")
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
+    return {name: code.strip() + "\n" for name, code in zip(parts[::2], parts[1::2], strict=True)}
+
+
+ALL = _read()  # "viewpoint: name" -> text
+
+
+def forged(source: str, function: str, text: str) -> str:
+    """A file with the bug, and the forgery behind it. A method is replaced in its class."""
+    holder, _, name = function.rpartition(".")
+    body = re.sub(r"\bNAME\b", name or "f", text)
+    if not holder or "NAME" not in text:
+        return f"{source}\n\n{body}"
+    before = f"{name} = {holder}.{name}\n" if f"= {name}\n" in body else ""
+    return f"{source}\n\n{before}{body}\n{holder}.{name} = {name}\n"
