@@ -69,7 +69,7 @@ def test_pause_and_resume_equals_no_pause(
     pause["text"] = "The run was paused after step 5, because of the alarm no_signal."
     assert lines(out, "events.jsonl")[1:] == [pause]
     told = CliRunner().invoke(app, ["doctor", str(out)]).output
-    assert " ".join(told.split()).startswith(f"{out} {pause['text']}")
+    assert pause["text"] in " ".join(told.split())
     play(model, out, "instruments.on_alarm=pause", resume=True)
     assert lines(out) == lines(plain)
     assert [event for event in lines(out, "events.jsonl") if event != pause] == lines(plain, "events.jsonl")

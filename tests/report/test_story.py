@@ -79,7 +79,7 @@ def test_the_page_tells_them(tmp_path: Path) -> None:
     page = write_report(run).read_text()
     text = Tags(page).text
     assert "What happened" in text
-    assert "Entropy erupted at step" in text  # the doctor's words
+    assert re.search(r"Entropy \([^)]+\) erupted at step", text)  # the doctor's words, explained
     assert "Step 44, eruption. Entropy rose from 0.3 to 0.6. Try: seal." in text
     (panel,) = charts_of(page, "entropy")[0]["panels"]
     assert [name for _, _, name in panel["shades"]] == ["eruption", "subsidence"]
