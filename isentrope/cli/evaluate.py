@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -84,9 +83,8 @@ def evaluate(
     run = Path(model) if model else None
     say_loading_by(recipe, run, sets, model)
     laid = {"eval.games": _number(games), "eval.first_game": first_game, "eval.temperature": temperature}
-    config = recipe_or_run(recipe, run, [*(sets or []), *_as_settings(laid | {"run.seed": seed})], trust)
-    if split:
-        config = replace(config, eval=replace(config.eval, splits=tuple(split)))
+    laid |= {"run.seed": seed, "eval.splits": ",".join(split or ()) or None}
+    config = recipe_or_run(recipe, run, [*(sets or []), *_as_settings(laid)], trust)
     from isentrope.analysis.record import write_record
     from isentrope.loop.evaluate import Exam, evaluate_model
 

@@ -13,13 +13,17 @@ from isentrope.core.errors import RunError
 from isentrope.metrics.glossary import entry_of, sentence
 from isentrope.metrics.temperature import entropy_temperature
 from isentrope.runs.lock import held_locks
+from isentrope.runs.log import CLOCK
 from isentrope.watch.episodes import Found, Tokens, Wanted, actions_of, first_difference, row_of, search, view
-from isentrope.watch.pace import AXIS, MEANINGS
+from isentrope.watch.pace import AXIS, MEANINGS, RATE
 from isentrope.watch.runs import EpisodeFile, Indexes, Run, Runs, file_of, files_of
-from isentrope.watch.table import column_of, last_values, settings_table
 
 PHASES = ("descent", "eruption", "subsidence")
 _TEXT_LETTERS = 1000
+_MOST_VALUES = 200_000  # of one answer
+_MOST_KEYS = 1000
+_LETTERS = 120
+METRIC_KEYS = 24  # of one answer
 Span = tuple[int, int, str]  # first step, last step, name
 
 
@@ -257,3 +261,41 @@ def wanted_from(query: Mapping[str, str]) -> Wanted:
         first_step=number("from", -1), last_step=number("to", 1 << 60), text=query.get("text", "")[:200],
         oldest_first=query.get("order") == "oldest",
     )  # fmt: skip
+
+
+# -- the table of runs
+
+
+def settings_table(runs: Sequence[Run]) -> dict[str, Any]:
+    """Settings by full name: what all runs have alike once, the rest by run. `left_out` counts settings that differ
+    and were too many for one answer."""
+    texts = [{visible(key): _typed(value) for key, value in run.config.items()} for run in runs]
+    keys = sorted({key for table in texts for key in table})
+    alike = {key: texts[0][key] for key in keys if len({table.get(key) for table in texts}) == 1}
+    differing = [key for key in keys if key not in alike]
+    # settings that some runs only lack, being older or of another kind, tell least
+    differing.sort(key=lambda key: len({table[key] for table in texts if key in table}) < 2)
+    kept = differing[: max(10, min(_MOST_KEYS, _MOST_VALUES // max(1, len(runs))))]
+    return {
+        "alike": dict(list(alike.items())[:_MOST_KEYS]),
+        "differing": kept,
+        "runs": {run.id: [table.get(key) for key in kept] for run, table in zip(runs, texts, strict=True)},
+        "left_out": len(differing) - len(kept),
+    }
+
+
+def _typed(value: object) -> str:
+    """As a user would type it: text without quotes."""
+    told = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    return visible(clipped(told, _LETTERS))
+
+
+def last_values(runs: Sequence[Run], keys: Sequence[str]) -> dict[str, list[float | None]]:
+    """The last value of each metric that is a number, by run."""
+    asked = keys[:METRIC_KEYS]
+    return {run.id: [column_of(run, key).last(key) for key in asked] for run in runs}
+
+
+def column_of(run: Run, key: str) -> Any:
+    """The log in which a metric stands."""
+    return run.clock if key.startswith((*CLOCK, RATE)) or key == "axis/seconds" else run.columns
