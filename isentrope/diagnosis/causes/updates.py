@@ -71,8 +71,8 @@ def standing(facts: Facts) -> Finding | None:
         remedy = ("a larger learn.lr" + (f" ({fits:g})" if fits else ""),)
         remedy = ("a shorter learn.warmup", *remedy) if warm > 0.5 else remedy
         return suspect("rate_low", 0.95 if facts.unmoved else 0.7, claim, evidence, remedy)
-    claim = f"The weights are frozen: the learning rate fits (it reached {rate:.2g}), and still the policy has not "
-    claim += f"moved; {claim}."
+    fitted = f"the learning rate fits (it reached {rate:.2g})"
+    claim = f"The weights are frozen: {fitted}, and still the policy has not moved; {claim}."
     grad = facts.mean("grad_norm")
     if grad is not None:
         evidence["grad_norm"] = grad
@@ -193,6 +193,7 @@ def drift(facts: Facts) -> Finding | None:
         return suspect("no_kl", strength, claim, evidence, remedy)
     claim = f"The learning rate is too high ({at}): the policy is ruined by its own steps{story}.{moved}"
     remedy = (slower(facts.course) + (f"; {facts.fitting_rate:g} fits" if fits else ""),)
+    strength = strength if times is not None and times > 1.5 else min(strength, 0.65)  # a rate that may well fit
     return suspect("rate_high", strength, claim, evidence, remedy)
 
 

@@ -22,7 +22,6 @@ BROKEN = {
     "rate-high": Broken("cause/rate_high", "the learning rate is 30 times too high", ("learn.lr=3e-3",)),
     "rate-low": Broken("cause/rate_low", "the learning rate is a thousandth of what fits", ("learn.lr=1e-7",)),
     "no-kl": Broken("cause/no_kl", "no KL term, at ten times the rate", ("learn.lr=1e-3", "learn.kl=0")),
-    "kl-huge": Broken("cause/kl_high", "the KL term outweighs everything", ("learn.kl=30",)),
     "group-of-two": Broken("cause/small_group", "two episodes a game", ("rollout.group_size=2",)),
     "impossible": Broken("cause/impossible", "nothing wins", (f"task.world={FAULTS}:NeverWon",)),
     "solved": Broken("success/solved", "everything wins already", (f"task.world={FAULTS}:WonAtOnce",)),
@@ -49,16 +48,10 @@ BROKEN = {
         "cause/penalty", "an invalid action costs ten times what a win pays",
         ("task.success_reward=1", "task.invalid_reward=-10"),
     ),
-    "clip-narrow": Broken(
-        "cause/clip_narrow", "the clip lets nothing through",
-        ("learn.loss.clip_low=1e-6", "learn.loss.clip_high=1e-6", "learn.epochs=4"),
-    ),
 }  # fmt: skip
 
 
 HEALTHY = {
-    "healthy-0": ("run.seed=0",),
-    "healthy-1": ("run.seed=1",),
     "healthy-2": ("run.seed=2", "run.eval_every=8"),
     "healthy-3": ("run.seed=3", "run.eval_every=8"),
     "healthy-nokl": ("learn.kl=0", "run.seed=5", "run.eval_every=8"),
