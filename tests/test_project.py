@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,19 @@ def test_what_is_built_into_the_image_is_not_left_out_of_it() -> None:
     """hatchling needs these files to build the wheel in the container."""
     left_out = (ROOT / ".dockerignore").read_text().split()
     assert not {"README.md", "LICENSE", "pyproject.toml", "recipes", "docs", "isentrope"} & set(left_out)
+
+
+@pytest.mark.slow(6)
+def test_a_wheel_can_be_built_from_the_archive_of_sources_which_is_small(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path / "dist"), "-t"]
+    subprocess.run([*build, "sdist"], cwd=ROOT, check=True, capture_output=True)
+    (archive,) = (tmp_path / "dist").iterdir()
+    assert archive.stat().st_size < 6_000_000
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path, filter="data")
+    (sources,) = tmp_path.glob("isentrope-*")
+    subprocess.run([*build, "wheel"], cwd=sources, check=True, capture_output=True)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        names = opened.namelist()
+    assert {"isentrope/recipes/demo.toml", "isentrope/bench/scripts/update.py", "isentrope/py.typed"} <= set(names)
