@@ -419,11 +419,13 @@ def test_nothing_is_printed_and_the_log_tells_it(
 RECORD = {"step": 1, "kind": "train", "entropy/token": 0.5, "success/all": 0.1}
 DAMAGED = {
     "no folder": ("", ""),
+    "no TOML": ("config.toml", "[[["),
+    "settings of bytes": ("config.toml", b"\xff\xfe"),
+}
+LEFT_OUT = {
     "no JSON": ("metrics.jsonl", "hello\n" * 3),
     "no objects": ("metrics.jsonl", "[1]\n3\n"),
     "a folder": ("metrics.jsonl", None),
-    "no TOML": ("config.toml", "[[["),
-    "settings of bytes": ("config.toml", b"\xff\xfe"),
     "an event without a step": ("events.jsonl", '{"kind": "alarm"}\n{"kind": "alarm"}\n'),
 }
 HOSTILE = {
@@ -460,6 +462,13 @@ def spoilt(folder: Path, file: str, content: str | bytes | None) -> Path:
 def test_a_damaged_folder_is_a_run_error(tmp_path: Path, case: str) -> None:
     with pytest.raises(it.RunError):
         it.Run(spoilt(tmp_path / "run", *DAMAGED[case]))
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_damaged_lines_are_left_out_and_said(tmp_path: Path, case: str, caplog: pytest.LogCaptureFixture) -> None:
+    run = it.Run(spoilt(tmp_path / "run", *LEFT_OUT[case]))
+    assert len(run.metrics().get("step", [])) <= 1
+    assert LEFT_OUT[case][0] in caplog.text
 
 
 @pytest.mark.parametrize("case", HOSTILE)

@@ -81,7 +81,9 @@ def drawn(kept: Mapping[str, Any]) -> str:
     after.append(Series(f"mean of {len(after)}", after[0].x, [*means], color=_BLACK, markers=True))
     left = Panel(before, "warm-up step", 0.45, "warm-up (imitation) steps")
     chart = Chart("", [left, Panel(after, "step", 1.0, "reinforcement learning steps")], shares=True, full=True)
-    return picture(chart, title="Success on unseen rooms: six expert games, then GRPO", width=900, height=330)
+    return picture(
+        chart, title="Success on unseen rooms: six expert games, then GRPO", width=900, height=330, inches=9.4
+    )
 
 
 def _line(name: str, rows: Sequence[Row], color: int) -> Series:

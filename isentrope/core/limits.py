@@ -32,7 +32,7 @@ LINE_BYTES = MIB  # of a log; one with 4,000 numbers has 200 kB
 LOG_ROWS = 300_000  # a training record, an evaluation and one of imitation for each of 100,000 steps
 LOG_NUMBERS = 8_000_000  # of one log, 80 a step: 80 bytes each, where records are kept
 KEYS = 4000  # of one log
-KEY_CHARS = 300
+KEY_CHARS = 400
 TEXT_CHARS = 10_000  # of an entry in a log: events are sentences
 LARGEST = 1e100  # a metric; of larger ones sums and squares are no numbers. float32 ends at 3e38
 

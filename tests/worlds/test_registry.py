@@ -71,7 +71,7 @@ def test_every_world_of_the_package_can_be_made_or_says_what_it_needs(name: str)
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_world_has_a_page(name: str) -> None:
-    assert (ROOT / WORLDS[name].page(name)).is_file()
+    assert (ROOT / "docs" / f"{WORLDS[name].page(name)}.md").is_file()
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
