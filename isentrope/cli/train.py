@@ -130,7 +130,7 @@ def _settings(
     """The recipe's; those of the run in `out` where it is to be resumed without one."""
     if from_step is not None and not resume:
         raise ConfigError(f"--from-step {from_step} says where a run goes on: add --resume")
-    if resume and recipe is None and recorded_config(out) is None:
+    if resume and recipe is None and not sets and recorded_config(out) is None:
         raise RunError(f"nothing to resume at {out}: no run was begun there; give a recipe to begin one")
     recorded = out if resume else None
     say_loading_by(recipe, recorded, sets)

@@ -42,8 +42,9 @@ def started(*arguments: str, here: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()  # else a failure would wait for it for ever
 
 
-def wait_for(path: Path, lines: int = 1) -> None:
+def wait_for(process: subprocess.Popen[str], path: Path, lines: int = 1) -> None:
     while not path.is_file() or path.read_bytes().count(b"\n") < lines:
+        assert process.poll() is None, process.communicate()
         time.sleep(0.05)
 
 
@@ -66,7 +67,7 @@ def test_a_run_with_workers_saves_and_says_how_it_goes_on(tmp_path: Path) -> Non
     run = tmp_path / "runs" / "first"
     words = ("train", "--out", "runs/first", *SETS, "--set", "task.workers=1", "--set", "run.steps=5000")
     with started(*words, here=tmp_path) as process:
-        wait_for(run / "metrics.jsonl", lines=4)
+        wait_for(process, run / "metrics.jsonl", lines=4)
         os.killpg(process.pid, signal.SIGUSR1)  # as SLURM signals all processes of a job
         said, told = process.communicate(timeout=120)
         assert process.returncode == 143, told
@@ -92,7 +93,7 @@ def test_a_study_passes_it_on(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "s" / "one" / "seed-0"
     with started("study", "s.toml", here=tmp_path) as process:
         try:
-            wait_for(run / "metrics.jsonl", lines=4)
+            wait_for(process, run / "metrics.jsonl", lines=4)
         finally:
             process.terminate()
         said, told = process.communicate(timeout=120)
