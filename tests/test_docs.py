@@ -93,13 +93,13 @@ def is_ours(line: str) -> bool:
 
 
 def words_of(line: str) -> list[str]:
-    """As the shell hands them over, up to a pipe; variables of the shell have some value."""
+    """As the shell hands them over, up to a pipe or an ampersand; variables of the shell have some value."""
     words = [
         re.sub(r"\$\w+", "1", word)
         for word in shlex.split(line, comments=True)
         if not re.match(r"\$\w+$|\.\.\.$", word)
     ]
-    return words[1 : words.index("|") if "|" in words else None]
+    return words[1 : min((words.index(sign) for sign in ("|", "&") if sign in words), default=None)]
 
 
 NAMES: dict[tuple[str, str], set[str]] = {  # command and argument -> the names that it may have

@@ -32,7 +32,8 @@ CAUSES: tuple[Callable[[Facts], Finding | None], ...] = (
     answers.failures, answers.responses_cut, answers.context_cut, answers.invalid, answers.turn_limit,
     answers.impossible, answers.hot, answers.hot_evaluation, answers.cold, signal.odd_reward, signal.equal_groups,
     signal.small_group, signal.penalty, signal.scale, signal.same_games, signal.other_games, updates.stale_sampler,
-    updates.standing, updates.held, updates.drift, updates.bonus, updates.narrow_clip, updates.reused, updates.left_out,
+    updates.critic, updates.standing, updates.held, updates.drift, updates.bonus, updates.narrow_clip, updates.reused,
+    updates.left_out,
 )  # fmt: skip
 
 

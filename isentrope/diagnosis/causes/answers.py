@@ -12,7 +12,9 @@ MANY = 0.25  # share of the responses that are cut from the start
 KNOWN = 0.4  # below this share of valid turns from the start the policy does not know what to answer
 ELSEWHERE = 0.5  # ... unless so many are valid in an evaluation, at its temperature
 SHORT_GAME = 5  # turns in which hardly any errand is done
+AT_LIMIT = 0.9  # share of the episodes; lost games end there anyhow
 COOL, HOT = 0.45, 1.25  # sampling temperatures beyond which they are odd
+FROZEN = 0.1  # a temperature at which even a rise is chance: all episodes of a group are the same
 WARM_UP = "a warm-up (isentrope sft, then policy.model=its folder)"
 
 
@@ -119,7 +121,7 @@ def turn_limit(facts: Facts) -> Finding | None:
     """Games that are cut off by a limit of turns that is small."""
     cut, turns = facts.share("stop/turn_limit"), facts.turn_limit
     played = facts.mean("valid_ratio")
-    if cut < 0.6 or turns is None or facts.fine or (played is not None and played < 0.3):
+    if cut < AT_LIMIT or turns is None or facts.fine or (played is not None and played < 0.3):
         return None
     won = [play.turns for play in facts.plays if play.success]
     late = sum(length >= turns - 1 for length in won) / len(won) if len(won) >= 5 and turns >= 4 else None
@@ -195,8 +197,10 @@ def hot_evaluation(facts: Facts) -> Finding | None:
 def cold(facts: Facts) -> Finding | None:
     """A sampling temperature at which the episodes of a group are all the same."""
     heat = facts.temperature
-    if heat is None or heat > COOL or facts.fine or (not facts.sick and facts.equal < 0.5):
+    if heat is None or heat > COOL or (facts.equal < 0.5 and (facts.fine or not facts.sick)):
         return None
+    if facts.fine and heat > FROZEN:
+        return None  # it learnt all the same
     claim = f"The sampling temperature of {heat:g} is too low: the policy nearly always takes its likeliest token"
     claim += f", and in {percent(facts.equal)} of the groups all did equally well"
     claim += ", which teaches nothing."

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from isentrope.core.stats import difference_of
 from isentrope.core.text import count, listed, percent
 from isentrope.diagnosis.causes.suspect import suspect
 from isentrope.diagnosis.facts import Facts
@@ -122,6 +123,12 @@ def odd_reward(facts: Facts) -> Finding | None:
         f"Over {source} the reward and success have a correlation of {r:.2f} (1: the reward follows success; 0: it has "
     )
     weak += "nothing to do with it)"
+    if upper < 0:
+        claim = (
+            "The reward pays for something else than the task, or has the wrong sign: episodes that are won get less "
+        )
+        claim += f"than others. {weak}."
+        return suspect("reward_leak", 0.94, claim, evidence, _reward_remedy(facts))
     if rose:
         outcome = facts.outcome
         went = (
@@ -229,9 +236,8 @@ def other_games(facts: Facts) -> Finding | None:
     gain = train.end.value - train.start.value
     if gain < 0.2 or max(changes) > 0.25 * gain or facts.course.amount("eval.games") is None:
         return None
-    least = min(min(first.games, last.games) for first, last in facts.evaluations.values())
-    if least < 24:
-        return None
+    if any(difference_of(last, first).interval.high > 0.5 * gain for first, last in facts.evaluations.values()):
+        return None  # so few games that they may have risen half as much
     claim = f"What is learnt in training does not carry over: success rose from {percent(train.start.value)} to "
     claim += f"{percent(train.end.value)} on training games; {_unseen(facts)}."
     return suspect(

@@ -10,6 +10,7 @@ from isentrope.diagnosis.remedies import BONUSES, USUAL_KL, Finding, slower
 FAR, JUMP = 0.15, 0.02  # nats a token: to the policy of the beginning; within one step
 HELD = 2e-3  # nats a token: healthy runs of 626 had moved 1.5e-3 by steps 8 to 12
 STANDS = 1e-7  # nats a token that rounding alone may make
+OFF = 2  # times the largest return: no value that a critic estimates is so far
 
 
 def stale_sampler(facts: Facts) -> Finding | None:
@@ -71,6 +72,8 @@ def standing(facts: Facts) -> Finding | None:
         remedy = ("a larger learn.lr" + (f" ({fits:g})" if fits else ""),)
         remedy = ("a shorter learn.warmup", *remedy) if warm > 0.5 else remedy
         return suspect("rate_low", 0.95 if facts.unmoved else 0.7, claim, evidence, remedy)
+    if facts.equal >= 0.5:
+        return None  # most groups have nothing to teach, so standing still is no riddle
     fitted = f"the learning rate fits (it reached {rate:.2g})"
     claim = f"The weights are frozen: {fitted}, and still the policy has not moved; {claim}."
     grad = facts.mean("grad_norm")
@@ -151,6 +154,25 @@ def _damage(facts: Facts) -> tuple[list[str], float]:
         rise = facts.phases.eruptions[0]
         said.append(f"entropy rose from {nats(rise.before)} to {nats(rise.top)} nats a token")
     return said, 0.25 * len(said)
+
+
+def critic(facts: Facts) -> Finding | None:
+    """A critic whose values are far beyond anything that is paid."""
+    values, paid, spread = (facts.course.curve(key).values for key in ("critic/value", "return/mean", "return/std"))
+    if facts.fine or not values or not paid:
+        return None
+    farthest = max(values, key=abs)
+    largest = max(abs(mean) + 3 * std for mean, std in zip(paid, spread or (0.0,) * len(paid), strict=False))
+    if abs(farthest) < OFF * max(largest, 1e-6):
+        return None
+    explained = facts.mean("critic/explained")
+    rate = facts.course.amount("critic.lr")
+    claim = f"The critic (the model that estimates returns) is far off: its mean value reaches {farthest:.3g}, while "
+    claim += f"returns lie within {largest:.3g}"
+    claim += f", and it explains {percent(explained)} of their variance" if explained and explained > 0 else ""
+    claim += f" (critic.lr is {rate:g})." if rate is not None else "."
+    remedy = ("a smaller critic.lr (1e-5 is usual for language models)", "an algorithm without a critic, such as grpo")
+    return suspect("critic", 0.93, claim, {"value": farthest, "return": largest}, remedy)
 
 
 def drift(facts: Facts) -> Finding | None:

@@ -22,7 +22,8 @@ from tests.builders.turns import said
 KEPT = (
     "success/", "return/", "valid_ratio", "verdict/", "stop/", "failures", "advantage/std", "advantage/zero_groups",
     "kl/k3", "kl/old", "entropy/token", "mismatch/kl", "mismatch/truncated", "grad_norm", "lr", "clip/fraction",
-    "context/shortened", "episode/turns", "response/tokens", "likelihood/valid", "degeneracy/duplication", "update/",
+    "critic/value", "critic/explained", "context/shortened", "episode/turns", "response/tokens", "likelihood/valid",
+    "degeneracy/duplication", "update/",
 )  # fmt: skip
 OPENINGS = 4  # cut responses that are kept of each of the steps
 
