@@ -18,7 +18,7 @@ from isentrope.worlds.registry import WORLDS
 from tests.test_recipes import PAPERS, TRACES
 
 TINY = [
-    "agent.max_response=8", "agent.max_context=6000", "task.max_turns=2", "rollout.groups=1", "rollout.group_size=2",
+    "agent.max_response=48", "agent.max_context=6000", "task.max_turns=2", "rollout.groups=1", "rollout.group_size=2",
     "rollout.batch=2", "learn.mini_batches=1", "run.steps=1", "run.eval_every=0", "run.device=cpu", "run.threads=1",
     "eval.games=1", "eval.quick_games=1", "eval.splits=test",
     "learn.resample=0", "learn.mask_truncated=false",  # all episodes go alike and are cut off: nothing would be left

@@ -54,5 +54,5 @@ def _rewards(given: object, turns: int) -> list[float]:
         raise ValueError(f"it gave {len(values)} rewards for {turns} turns")
     for value in values:
         if not abs(value) <= LARGEST_REWARD:  # NaN compares with nothing
-            raise ValueError(f"it gave the reward {value}, expected a number of at most {LARGEST_REWARD:g} in size")
+            raise ValueError(f"it gave the reward {value}, expected a number of at most {LARGEST_REWARD:,.0f} in size")
     return values

@@ -60,7 +60,7 @@ def test_episodes_tell_what_happened(episodes: list[Episode]) -> None:
     assert [episode.stop for episode in episodes] == [
         "terminated", "terminated", "garbage", "task_error", "terminated", "garbage", "terminated",
     ]  # fmt: skip
-    assert episodes[2].detail == "Garbage: the task gave the reward nan"
+    assert episodes[2].detail == "Garbage: the task gave the reward nan, expected a number of at most 1,000,000 in size"
     assert episodes[3].detail == "RuntimeError: no more"
     assert [[turn.mended for turn in episode.turns] for episode in episodes] == [
         ["", "", ""],
@@ -88,7 +88,8 @@ def test_they_are_kept_and_counted(episodes: list[Episode], tmp_path: Path) -> N
     }  # fmt: skip
     assert failures_in_words(again, found | {"tasks/workers_replaced": 2.0}) == (
         "3 of 7 episodes failed and are not learnt from (1 task_error, 2 garbage; first: Garbage: the task gave the "
-        "reward nan); 1 observations were too long and were cut; 2 observations had characters that do not exist; "
+        "reward nan, expected a number of at most 1,000,000 in size); "
+        "1 observations were too long and were cut; 2 observations had characters that do not exist; "
         "2 worker processes were replaced"
     )
     assert failures_in_words(again[:1], rollout_metrics(again[:1])) == ""

@@ -113,7 +113,7 @@ def test_it_is_not_asked_about_an_episode_without_turns() -> None:
         (math.nan, "reward nan"),
         (math.inf, "reward inf"),
         (-math.inf, "reward -inf"),
-        (1e308, "reward 1e+308, expected a number of at most 1e+06 in size"),
+        (1e308, "reward 1e+308, expected a number of at most 1,000,000 in size"),
         (-1e308, "reward -1e+308"),
         pytest.param(10**400, "OverflowError", id="huge"),
         ([0, math.nan, 0], "reward nan"),

@@ -177,10 +177,14 @@ def find_facts(name: str, get: bool) -> tuple[Path | None, Facts, str]:
 
 
 def model_needs(model: str, adapters: bool = False) -> Needs:
-    """What reading the model takes, before anything is fetched. `adapters` are to be learnt on it."""
+    """What reading the model takes, before anything is fetched; nothing where it cannot be found, which its loader says
+    if it needs it. `adapters` are to be learnt on it."""
     if model in ("pocket", "new"):
         return Needs("hf", ("peft",)) if adapters else NOTHING
-    folder = present_folder(model)
+    try:
+        folder = present_folder(model)
+    except EngineError:
+        return NOTHING
     packed = folder is None and (model == "smollm2" or local_path(model).is_file())
     foreign = folder is None or not (folder / "pocket_tokens.json").is_file()
     modules = [*(["transformers"] if foreign else []), *(["gguf", "accelerate"] if packed else [])]

@@ -95,7 +95,7 @@ def _reward(value: Any) -> float:
         raise Garbage(f"the task gave a {type(value).__name__} as the reward")
     reward = float.__add__(float(value), 0.0)
     if not abs(reward) <= LARGEST_REWARD:  # NaN compares with nothing
-        raise Garbage(f"the task gave the reward {reward}, expected a number of at most {LARGEST_REWARD:g} in size")
+        raise Garbage(f"the task gave the reward {reward}, expected a number of at most {LARGEST_REWARD:,.0f} in size")
     return reward
 
 
