@@ -77,7 +77,7 @@ def test_names() -> None:
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The settings with which the training was called."""
     calls: list[Any] = []
-    monkeypatch.setattr("isentrope.loop.train.train", lambda config, out, resume: calls.append(config))
+    monkeypatch.setattr("isentrope.loop.train.train", lambda config, *_, **__: calls.append(config))
     return calls
 
 

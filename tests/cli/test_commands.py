@@ -103,7 +103,7 @@ def test_train_and_sft(stand_in: Any, tmp_path: Path, command: str, module: str,
     assert done.exit_code == 0, done.output
     ((config, out, rest),) = called.calls
     assert config == load_config(recipe, ["run.steps=7", "methods=epo"])
-    assert (out, rest) == (Path("runs/x"), {"resume": False})
+    assert (out, rest) == (Path("runs/x"), {"resume": False, "from_step": None})
 
 
 def test_resuming_needs_no_recipe(stand_in: Any, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_resuming_needs_no_recipe(stand_in: Any, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[run]\nseed = 9")
     assert invoke("train", "--out", str(tmp_path), "--resume").exit_code == 0
     assert called.calls[0][0].run.seed == 9
-    assert called.calls[0][2] == {"resume": True}
+    assert called.calls[0][2] == {"resume": True, "from_step": None}
 
 
 def test_report(stand_in: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,22 +209,24 @@ def test_config_lists_settings_and_values(tmp_path: Path) -> None:
 
 
 def test_config_shows_what_belongs_to_methods_and_worlds(tmp_path: Path) -> None:
-    changes = ("--set", f"task.world={TOY}", "--set", "methods=epo,no_think", "--set", "method.epo.alpha=0.5")
+    changes = ("--set", "task.world=household", "--set", "methods=epo,no_think", "--set", "method.epo.alpha=0.5")
     shown = invoke("config", *changes).stdout
     rows = {cells[1].strip(): cells[2].strip() for line in shown.splitlines() if len(cells := line.split("│")) > 3}
     assert rows["method.epo.alpha"] == "0.5"
     assert rows["method.epo.kappa_high"] == "2.0"
-    assert rows["task.options.flavour"] == '"plain"'
-    assert rows["task.world"] == f'"{TOY}"'
+    assert "task.options.rooms" in rows
+    assert rows["task.world"] == '"household"'
     assert "method" not in rows
     written = tmp_path / "a.toml"
     written.write_text(invoke("config", *changes, "--toml").stdout)
     assert load_config(written).method == {"epo": with_options(load_config(None, ["methods=epo"])).method["epo"] | {
         "alpha": 0.5}}  # fmt: skip
-    assert load_config(written).task.options["pace"] == 1.0
+    assert "rooms" in load_config(written).task.options
     other = invoke("config", "--set", "task.world=webshop")  # a world that is not installed
     assert other.exit_code == 0
     assert "task.options" in other.stdout
+    foreign = invoke("config", "--set", f"task.world={TOY}", "--set", "methods=epo")  # to describe runs no code
+    assert "not imported: tests.toys:ToyWorld" in " ".join(foreign.output.split())
 
 
 def test_config_is_not_cut_off_in_a_narrow_terminal() -> None:

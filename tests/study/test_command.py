@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,8 @@ def test_a_study_that_is_killed_goes_on_where_it_was(here: Path) -> None:
     assert "1 of 2 runs are done, in 1 of 2 cells; 1 failed" in tables.stdout
     assert (folder / "results" / "index.html").is_file()
     assert study("--compact", "docs").exit_code == 0
-    assert read_study(here / "docs").runs == data.runs
+    told = tuple(replace(run, command="") for run in data.runs)  # which names places on this machine
+    assert tuple(read_study(here / "docs").runs) == told
 
 
 def test_a_study_whose_settings_changed_is_not_mixed(here: Path) -> None:
