@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import shutil
@@ -17,7 +18,7 @@ from isentrope.loop.settings import recipe_or_run
 from isentrope.loop.train import train
 from isentrope.runs.checkpoints import best_step, kept_checkpoints
 from isentrope.runs.folder import Run
-from isentrope.runs.integrity import check_settings, folder_damage, log_damage, write_sums
+from isentrope.runs.integrity import check_settings, folder_damage, log_damage, with_sum, write_sums
 from isentrope.runs.recovery import ASIDE_KEPT, going_on, refuse_damaged
 from tests.builders.toy_runs import make_model, toy_config
 
@@ -257,3 +258,14 @@ def test_the_sums_of_a_folder(tmp_path: Path) -> None:
         tmp_path
     )
     assert folder_damage(tmp_path, "a") == ""
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "a/../../secret"])
+def test_sums_name_files_of_their_own_folder_alone(tmp_path: Path, name: str) -> None:
+    """A foreign folder must not have our other files read and compared."""
+    (tmp_path / "secret").write_text("x")
+    folder = tmp_path / "step-000001"
+    (folder / "a").mkdir(parents=True)
+    entry = {"bytes": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+    (folder / "sha256.json").write_text(json.dumps(with_sum({"files": {name: entry}})))
+    assert "is no file of this folder" in folder_damage(folder)
