@@ -1,14 +1,13 @@
 """Makes the runs of rows.toml, many side by side, and collects them without their weights.
 
     python bench/broken_runs/run_all.py --work runs/examined --smollm2 FOLDER [--games FOLDER] [--minutes 9.3]
-        [--side-by-side 16] [--smollm2-side-by-side 7] [--out FOLDER] [--only r01,r02] [--tiny]
+        [--side-by-side 16] [--smollm2-side-by-side 8] [--out FOLDER] [--only r01,r02] [--tiny]
 
 Warm-ups come first; a row begins as soon as its own is done. What is done stays, so the same command goes on. At the
-deadline what is under way is ended and named.
-`--out` (default: $OUT, else the work folder) gets broken_runs.tar.xz with a folder a row, logs and results.json, at
-most 15 MB; what judge.py says of each row is printed. Without `--smollm2` the rows of that model are left out. `--tiny` runs
-every row for two steps with the pocket model on the CPU: do all settings and parts load? Small runs share a GPU through
-NVIDIA MPS, which is started if it is there and not running.
+deadline what is under way is ended and named. `--out` (default: $OUT, else the work folder) gets broken_runs.tar.xz:
+a folder a row, logs and results.json, at most 15 MB; what judge.py says of each row is printed. Without `--smollm2`
+the rows of that model are left out. `--tiny` runs every row for two steps with the pocket model on the CPU: do all
+settings and parts load? Small runs share a GPU through NVIDIA MPS, which is started if it is there and not running.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import tempfile
 import time
 import tomllib
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +37,11 @@ LIMIT = 15_000_000  # bytes of the archive
 COLLECT_SECONDS = 20.0  # of the deadline, kept for collecting
 TINY = (
     "run.steps=2", "run.eval_every=0", "run.device=cpu", "run.threads=1", "rollout.groups=4", "rollout.group_size=2",
-    "eval.games=4", "eval.quick_games=4", "instruments.probe_every=0",
+    "eval.games=4", "eval.quick_games=4", "instruments.probe_every=0", "task.max_turns=5",
 )  # fmt: skip
 STAND_IN = (
     "policy.model=pocket", "agent.prompt=brief", "agent.max_context=1536", "run.dtype=float32", "run.weights=float32",
-    "task.max_turns=5", "rollout.groups=2",
+    "rollout.groups=2",
 )  # fmt: skip
 
 
@@ -56,8 +55,7 @@ class Job:
     needs: Path | None = None  # the run folder that it begins from
     process: subprocess.Popen[bytes] | None = None
     began: float = 0.0
-    said: str = ""
-    environment: dict[str, str] = field(default_factory=dict[str, str])
+    tries: int = 0
 
     @property
     def note(self) -> Path:
@@ -87,7 +85,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--games", type=Path, help="ALFWorld's games; without it games are generated")
     parser.add_argument("--minutes", type=float, default=9.3, help="deadline, collecting included")
     parser.add_argument("--side-by-side", type=int, default=min(16, os.cpu_count() or 1))
-    parser.add_argument("--smollm2-side-by-side", type=int, default=7)
+    parser.add_argument("--smollm2-side-by-side", type=int, default=8, help="of them, kept free for that model's runs")
     parser.add_argument("--pocket-device", default="auto", help="run.device of the pocket model's runs")
     parser.add_argument("--out", type=Path, default=Path(os.environ["OUT"]) if os.environ.get("OUT") else None)
     parser.add_argument("--only", default="", help="rows by name, with commas between them")
@@ -173,15 +171,14 @@ def run(jobs: list[Job], args: argparse.Namespace, end: float) -> list[str]:
         while (waiting or running) and time.monotonic() < end:
             for one in [one for one in running if one.process is not None and one.process.poll() is not None]:
                 running.remove(one)
-                failed += ended(one, time.monotonic() - began)
+                failed += (why := ended(one, time.monotonic() - began))
+                if why and "out of memory" in why[0].lower() and one.tries < 2:
+                    waiting.append(one)
             for one in [one for one in waiting if ready(one)]:
-                large = sum(other.family == "smollm2" for other in running)
-                full = len(running) >= args.side_by_side
-                if full or (one.family == "smollm2" and large >= args.smollm2_side_by_side):
-                    continue
-                waiting.remove(one)
-                start(one, args)
-                running.append(one)
+                if has_room(one, running, waiting, args):
+                    waiting.remove(one)
+                    start(one, args)
+                    running.append(one)
             if not running:
                 break
             time.sleep(0.2)
@@ -189,7 +186,20 @@ def run(jobs: list[Job], args: argparse.Namespace, end: float) -> list[str]:
         stop(running)
     for one in running:
         failed += ended(one, time.monotonic() - began)
-    return [*failed, *(f"{one.name}: not begun" for one in waiting)]
+    return [
+        *(line for line in failed if line.partition(":")[0] not in {one.name for one in jobs if one.note.exists()}),
+        *(f"{one.name}: not begun" for one in waiting),
+    ]
+
+
+def has_room(one: Job, running: list[Job], waiting: list[Job], args: argparse.Namespace) -> bool:
+    """Runs of the large model take longest: as long as there are any, places are kept for them."""
+    large = sum(other.family == "smollm2" for other in running)
+    if one.family == "smollm2":
+        return large < args.smollm2_side_by_side and len(running) < args.side_by_side
+    to_come = sum(other.family == "smollm2" for other in waiting)
+    kept = min(args.smollm2_side_by_side, large + to_come)
+    return len(running) - large < max(1, args.side_by_side - kept)
 
 
 def ready(one: Job) -> bool:
@@ -201,7 +211,7 @@ def start(one: Job, args: argparse.Namespace) -> None:
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     if "TRITON_CACHE_DIR" not in environment:
         environment["TRITON_CACHE_DIR"] = str(args.work / "triton")  # kernels are compiled once for all
-    one.began = time.monotonic()
+    one.began, one.tries = time.monotonic(), one.tries + 1
     with one.log.open("ab") as log:
         one.process = subprocess.Popen(
             one.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd=args.work,
@@ -231,7 +241,7 @@ def ended(one: Job, at: float) -> list[str]:
                 shutil.rmtree(one.folder / name, ignore_errors=True)
         print(f"{at:6.1f} s  {one.name} done in {took:.1f} s", flush=True)
         return []
-    last = [line for line in one.log.read_text(errors="replace").splitlines() if line.strip(" │╰╯─")][-3:]
+    last = [line for line in one.log.read_text(errors="replace").splitlines() if line.strip(" │╰╯─")][-12:]
     print(f"{at:6.1f} s  {one.name} ended with {one.process.poll()} after {took:.1f} s", flush=True)
     return [f"{one.name}: exit status {one.process.poll()} after {took:.0f} s: {' | '.join(last)}"]
 
@@ -265,6 +275,7 @@ def collect(args: argparse.Namespace) -> None:
     table = judge_all(rows, seen, {row["name"]: planned_steps(row, families[row["family"]]) for row in rows})
     (args.work / "results.json").write_text(json.dumps(table, indent=1) + "\n")
     print(show(table))
+    share_tokens(args.work)
     args.out.mkdir(parents=True, exist_ok=True)
     archive = args.out / "broken_runs.tar.xz"
     for share in (0.85, 0.6, 0.3, 0.0):  # of the limit, for episodes
@@ -274,6 +285,16 @@ def collect(args: argparse.Namespace) -> None:
         if archive.stat().st_size <= LIMIT:
             break
     print(f"{archive}: {archive.stat().st_size / 1e6:.1f} MB")
+
+
+def share_tokens(work: Path) -> None:
+    """One file for all runs of a model: the archive then holds it once, as links."""
+    known: dict[bytes, Path] = {}
+    for path in sorted(work.glob("*/tokens.json")):
+        first = known.setdefault(path.read_bytes(), path)
+        if not path.samefile(first):
+            path.unlink()
+            os.link(first, path)
 
 
 def chosen(work: Path, names: list[str], room: float) -> list[Path]:
