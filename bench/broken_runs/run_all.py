@@ -6,7 +6,7 @@
 Warm-ups come first; a row begins as soon as its own is done. What is done stays, so the same command goes on. At the
 deadline what is under way is ended and named. `--out` (default: $OUT, else the work folder) gets broken_runs.tar.xz:
 a folder a row, logs and results.json, at most 15 MB; what judge.py says of each row is printed. Without `--smollm2`
-the rows of that model are left out. `--tiny` runs every row for two steps with the pocket model on the CPU: do all
+the rows of that model are left out. `--tiny` runs every row for three steps with the pocket model on the CPU: do all
 settings and parts load? Small runs share a GPU through NVIDIA MPS, which is started if it is there and not running.
 """
 
@@ -36,7 +36,7 @@ HERE, TREE = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2
 LIMIT = 15_000_000  # bytes of the archive
 COLLECT_SECONDS = 20.0  # of the deadline, kept for collecting
 TINY = (
-    "run.steps=2", "run.eval_every=0", "run.device=cpu", "run.threads=1", "rollout.groups=4", "rollout.group_size=2",
+    "run.steps=3", "run.eval_every=0", "run.device=cpu", "run.threads=1", "rollout.groups=4", "rollout.group_size=2",
     "eval.games=4", "eval.quick_games=4", "instruments.probe_every=0", "task.max_turns=5",
 )  # fmt: skip
 STAND_IN = (
@@ -122,7 +122,7 @@ def plan(args: argparse.Namespace) -> list[Job]:
         if args.tiny:
             stand_in = [s for s in STAND_IN if not (needs and s.startswith("policy.model"))]
             settings += [*TINY, *(stand_in if family == "smollm2" else ())]
-        steps = 2 if args.tiny else planned_steps(row, families[family])
+        steps = 3 if args.tiny else planned_steps(row, families[family])
         jobs.append(job(args, "train", row["name"], family, families[family]["recipe"], settings, steps, needs))
     return jobs
 
