@@ -72,12 +72,17 @@ def only_compared(given: set[str], mutable: set[str], body: Sequence[ast.stmt]) 
 def _sides(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Compare):
         return [node.left, *node.comparators]
-    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PAIRS
-    return node.args[:2] if called else []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PAIRS:
+        return node.args[:2]
+    return []
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
-    inner = node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else node.args if _is_approx(node) else []
+    inner: list[ast.expr] = []
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        inner = node.elts
+    elif _is_approx(node):
+        inner = node.args
     return [node, *(part for one in inner for part in _parts(one))]
 
 
@@ -85,11 +90,22 @@ def _is_approx(node: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("pytest.approx", "approx")
 
 
+def handed_on(tree: ast.AST) -> set[str]:
+    """Names of what the package may call: functions and methods that are used in other ways than to call them, and
+    classes that are used at all."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)]
+    words = [(node.id if isinstance(node, ast.Name) else node.attr, id(node) in called) for node in names]
+    return {word for word, only_called in words if not only_called or word in classes}
+
+
 class Watched:
     """Rewrites the statements of one test."""
 
-    def __init__(self, given: set[str], itself: str | None) -> None:
+    def __init__(self, given: set[str], itself: str | None, handed: set[str]) -> None:
         self._given, self._itself = given, itself  # names whose values come from the test's text
+        self._handed = handed  # names of functions that the package may call
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
         if isinstance(node, ast.Assert):
@@ -105,15 +121,16 @@ class Watched:
                 setattr(node, name, self._expression(value))
             elif isinstance(value, list) and value and isinstance(value[0], ast.stmt):
                 setattr(node, name, self._block(value))  # pyright: ignore[reportUnknownArgumentType]
-            elif isinstance(value, list) and value and isinstance(value[0], ast.ExceptHandler):
-                for handler in value:  # pyright: ignore[reportUnknownVariableType]
-                    handler.body = self._block(handler.body)  # pyright: ignore
+            elif isinstance(value, list) and value and isinstance(value[0], ast.ExceptHandler | ast.match_case):
+                for part in value:  # pyright: ignore[reportUnknownVariableType]
+                    part.body = self._block(part.body)  # pyright: ignore
         return [node]
 
     def defined(self, node: ast.stmt) -> ast.stmt:
         """What is defined beside the tests or in one. The package may call it as often as it likes, so that calls in
-        it are not seen. But what it asserts is: an assertion that stays would be decided in the box."""
-        return _Asserted(self).visit(node)
+        it are not seen. But what it asserts is: an assertion that stays would be decided in the box. So is what it
+        returns, if nobody but the tests calls it."""
+        return _Asserted(self, self._handed).visit(node)
 
     def _block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         return [part for one in body for part in self.statement(one)]
@@ -121,7 +138,7 @@ class Watched:
     def _expression(self, node: ast.expr) -> Any:
         return _Seen().visit(node)
 
-    def _compared(self, node: ast.expr) -> Any:
+    def compared(self, node: ast.expr) -> Any:
         """Part of an assertion."""
         return _Seen(self._is_expected).visit(node)
 
@@ -135,11 +152,11 @@ class Watched:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return self.assertion(test.operand)
         if not isinstance(test, ast.Compare):
-            seen = self._compared(test)
+            seen = self.compared(test)
             return [_statement("_true", seen.args[0] if _is_see(seen) else seen)]
         sides = [test.left, *test.comparators]
         wanted = [side for side in sides if not self._is_expected(side)]
-        parts: list[ast.expr] = [_see(self._compared(side)) for side in wanted]
+        parts: list[ast.expr] = [_see(self.compared(side)) for side in wanted]
         if len(sides) == 2 and wanted == sides[1:] and isinstance(test.ops[0], ast.In | ast.NotIn):
             # what is looked for is given to `__contains__`, which is a call like others
             return [_statement("_see", ast.Compare(test.left, test.ops, parts))]
@@ -189,10 +206,32 @@ class Watched:
 
 
 class _Asserted(ast.NodeTransformer):
-    """Puts `_see` and `_true` in the place of assertions, and of nothing else."""
+    """Puts `_see` and `_true` in the place of assertions, and into what is returned to a test alone."""
 
-    def __init__(self, watched: Watched) -> None:
-        self._watched = watched
+    def __init__(self, watched: Watched, handed: set[str]) -> None:
+        self._watched, self._handed = watched, handed
+        self._to_tests, self._foreign = (
+            False,
+            False,
+        )  # whether only tests call what we are in, or others an object of it
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        outer = self._to_tests
+        self._to_tests = not self._foreign and node.name not in self._handed and not node.name.startswith("__")
+        self.generic_visit(node)
+        self._to_tests = outer
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        outer, self._foreign = self._foreign, self._foreign or node.name in self._handed
+        self.generic_visit(node)
+        self._foreign = outer
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        if self._to_tests and node.value is not None:
+            node.value = self._watched.compared(node.value)
+        return node
 
     def visit_Assert(self, node: ast.Assert) -> list[ast.stmt]:
         return self._watched.assertion(node.test)

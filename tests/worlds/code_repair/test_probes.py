@@ -76,6 +76,15 @@ def test_no_expected_value_is_left() -> None:
     ("text", "told"),
     [
         ("def check(n, m):\n    assert f(n) == m\ndef test_a():\n    check(2, 4)", "_see(f(n)) == _see(m)"),
+        (
+            "def right(n):\n    return f(n) == 2 * n\ndef test_a():\n    assert right(3)",
+            "_see(f(n)) == _see(_constant(0) * n)",
+        ),
+        (
+            "class TestA:\n  def ok(self, n):\n    return n.x == 1\n  def test_a(self):\n    assert self.ok(a)",
+            "_see(n.x)",
+        ),
+        ("def test_a():\n    match f(1):\n        case [x]:\n            assert x == 2", "_see(x)"),
         ("class Sink:\n    def take(self, n):\n        assert n > 3\ndef test_a():\n    feed(Sink())", "_see(n)"),
         ("def test_a():\n    def take(n):\n        assert n == 'a'\n    feed(take)", "_see(n)"),
         (
@@ -88,6 +97,18 @@ def test_what_helpers_assert_is_not_decided_in_the_box(text: str, told: str) -> 
     source = calls(text + "\n").source
     assert told in source
     assert "assert" not in source
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def even(n):\n    return n % 2 == 0\ndef test_a():\n    assert f(even, [1]) == [3]",
+        "class Node:\n    def even(self):\n        return self.n == 0\ndef test_a():\n    assert f(Node()) == [3]",
+    ],
+)
+def test_what_is_handed_to_the_package_is_not_told(text: str) -> None:
+    """It may call that as often as it likes."""
+    assert "_see" not in calls(text + "\n").source.partition("def _test_a")[0]
 
 
 @pytest.mark.parametrize(
