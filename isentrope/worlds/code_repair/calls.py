@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -136,9 +136,19 @@ class Exam:
     reasons: dict[str, str]
 
 
-def exam(known: Reference, buggy: Mapping[str, Item], make: Make, tests: set[str], seed: str) -> Exam:
-    """For one bug: some hidden inputs of each test, and those on which the bug shows."""
-    answers = ask(make(_PATIENT), buggy, known.modules, [probe for probe, _ in known.others], _SECONDS, _PATIENCE)
+def exam(
+    known: Reference, buggy: Mapping[str, Item], make: Make, tests: set[str], seed: str, failing: Collection[str] = ()
+) -> Exam:
+    """For one bug: some hidden inputs of each test, and those on which the bug shows.
+
+    A test that fails because of the bug, but not as calls, is run whole: it looks at something that no call tells.
+    """
+    shown = {test: known.shown[test] for test in sorted(tests) if test in known.shown}
+    doubted = [test for test in shown if test in failing]
+    asked = [*(probe for probe, _ in known.others), *(shown[test][0] for test in doubted)]
+    said = ask(make(_PATIENT), buggy, known.modules, asked, _SECONDS, _PATIENCE, shown_seconds=_GRADED_SECONDS)
+    answers = said[: len(known.others)]
+    blind = {test for test, one in zip(doubted, said[len(answers) :], strict=True) if shown[test][1].expects(one)}
     told = sum(answer is not None for answer in answers)
     unlike = [
         number
@@ -148,8 +158,9 @@ def exam(known: Reference, buggy: Mapping[str, Item], make: Make, tests: set[str
     luck = random.Random(f"{seed} which")
     showing = set(luck.sample(unlike, min(SHOWING, len(unlike))))
     numbers = sorted({*_usual(known.others, luck), *showing})
-    shown = {test: known.shown[test] for test in sorted(tests) if test in known.shown}
     reasons = {test: _reason(known, test) for test in sorted(tests) if test not in shown}
+    reasons |= dict.fromkeys(sorted(blind), "as calls it does not show the bug")
+    shown = {test: one for test, one in shown.items() if test not in blind}
     return Exam(known.modules, shown, [known.others[number] for number in numbers], len(showing), reasons)
 
 
@@ -198,12 +209,14 @@ def mark(given: Exam, sandbox: Sandbox, files: Mapping[str, Item]) -> Marks:
 
 def ask(
     sandbox: Sandbox, files: Mapping[str, Item], modules: Sequence[Module], probes: Sequence[Probe], seconds: float,
-    patience: int, room: int = 1 << 30,
+    patience: int, room: int = 1 << 30, shown_seconds: float = 0,
 ) -> list[Answer | None]:  # fmt: skip
     """A package's answers, in the order of the probes; None where it gave none. Its tests are not in the box. Who says
-    more than `room` bytes has said nothing."""
+    more than `room` bytes has said nothing. Other inputs get `seconds` each, the shown ones `shown_seconds`: as long as
+    they take, if that is 0."""
     plan = {
-        "paths": [sandbox.work, f"{sandbox.work}/src"], "seconds": seconds, "patience": patience,
+        "paths": [sandbox.work, f"{sandbox.work}/src"], "seconds": seconds, "shown": shown_seconds,
+        "patience": patience,
         "modules": [{"name": f"calls {number}", "source": one.source, "constants": one.constants}
                     for number, one in enumerate(modules)],
         "probes": [[number, one.module, one.case, one.changes] for number, one in enumerate(probes)],

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -53,13 +53,14 @@ _REFERENCES, _EXAMS = _Kept(16), _Kept(512)
 
 
 def exam_of(
-    sha256: str, fingerprint: str, known: _Files, buggy: _Files, make: Make, tests: set[str], seed: int
-) -> Exam:
+    sha256: str, fingerprint: str, known: _Files, buggy: _Files, make: Make, tests: set[str], seed: int,
+    failing: Collection[str] = (),
+) -> Exam:  # fmt: skip
     """The same for the same package, bug and seed; made once a process."""
 
     def made() -> Exam:
         answers: Reference = _REFERENCES.get((sha256, seed), lambda: reference(known(), make, f"{seed} {sha256}"))
-        return exam(answers, buggy(), make, tests, f"{seed} {fingerprint}")
+        return exam(answers, buggy(), make, tests, f"{seed} {fingerprint}", failing)
 
     return _EXAMS.get((fingerprint, seed), made)
 

@@ -15,10 +15,17 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, TypeGuard
 
 from isentrope.worlds.code_repair.mutate import parsed
-from isentrope.worlds.code_repair.observing import NoCalls, Watched, is_literal
+from isentrope.worlds.code_repair.observing import (
+    NoCalls,
+    Watched,
+    changeable,
+    handed_on,
+    is_literal,
+    only_compared,
+)
 from isentrope.worlds.code_repair.plain import to_plain
 
 
@@ -62,10 +69,15 @@ class _Reader:
         self._body: list[ast.stmt] = []
         self._owned: list[tuple[set[str], set[str], list[int]]] = []  # defined names, used names, constants
         self._globals: set[str] = set()  # names of values that stand in the file
+        self._mutable: set[str] = set()  # those that the package may change in place
+        self._handed: set[str] = set()
 
     def read(self, tree: ast.Module) -> None:
         tests: list[tuple[str, ast.FunctionDef, ast.ClassDef | None]] = []
-        self._globals = {name for node in tree.body if _is_value(node) for name in _defined(node)}
+        self._handed = handed_on(tree)
+        values = [node for node in tree.body if _is_value(node)]
+        self._globals = {name for node in values for name in _defined(node)}
+        self._mutable = {name for node in values if changeable(node.value) for name in _defined(node)}
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
                 tests.append((node.name, node, None))
@@ -87,6 +99,7 @@ class _Reader:
         """A statement of the file as it is, its constants numbered."""
         first = len(self._module.constants)
         used = _loaded(node)
+        node = Watched(only_compared(self._globals, self._mutable, [node]), None, self._handed).defined(node)
         self._body.append(_Numbered(self._module).visit(node))
         self._owned.append((defined, used, list(range(first, len(self._module.constants)))))
 
@@ -116,7 +129,7 @@ class _Reader:
         if missing := [one for one in names if any(one not in row for _, row in rows)]:
             raise NoCalls(f"it takes fixtures: {', '.join(missing)}")
         first = len(self._module.constants)
-        watched = Watched(self._globals | set(names), itself)
+        watched = Watched(only_compared(self._globals | set(names), self._mutable, node.body), itself, self._handed)
         body = [part for one in node.body if not _is_text(one) for part in watched.statement(one)] or [ast.Pass()]
         if any(_speaks_of(one, {"pytest", "unittest"}) for one in body):
             raise NoCalls("it uses pytest or unittest beyond raises and assertions")
@@ -257,7 +270,7 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _is_value(node: ast.stmt) -> bool:
+def _is_value(node: ast.stmt) -> TypeGuard[ast.Assign]:
     return isinstance(node, ast.Assign) and is_literal(node.value)
 
 

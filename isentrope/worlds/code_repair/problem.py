@@ -177,7 +177,7 @@ class Repair:
     def exam(self, make: Make, seed: int = 0) -> Exam:
         """What a repair is asked, and by what it is graded."""
         tests = {*self.fail_to_pass, *self.pass_to_pass}
-        return exam_of(self.sha256, self.fingerprint, self.known, self.files, make, tests, seed)
+        return exam_of(self.sha256, self.fingerprint, self.known, self.files, make, tests, seed, self.fail_to_pass)
 
     def grade(self, make: Make, diff: Mapping[str, bytes], seed: int = 0) -> Verdict:
         """`make` gives a fresh sandbox each time, that may take so many times the usual time."""

@@ -6,13 +6,15 @@ import re
 from pathlib import Path
 
 
-def _read() -> dict[str, str]:
-    text = Path(__file__).with_name("forgeries.txt").read_text(encoding="utf-8")
+def _read(path: Path) -> dict[str, str]:
+    text = path.read_text(encoding="utf-8")
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
     return {name: code.strip() + "\n" for name, code in zip(parts[::2], parts[1::2], strict=True)}
 
 
-ALL = _read()  # "viewpoint: name" -> text
+_HERE = Path(__file__).parent
+ALL = _read(_HERE / "forgeries.txt")  # "viewpoint: name" -> text
+MORE = {name: text for path in sorted(_HERE.glob("forgeries_*.txt")) for name, text in _read(path).items()}
 
 
 def forged(source: str, function: str, text: str) -> str:

@@ -135,6 +135,42 @@ def test_tests_that_are_run_whole() -> None:
     assert verdict_of(DOUBLE_BUG, {"sums/core.py": learnt}) == (False, "both", 1, 3)
 
 
+def test_a_bug_that_no_call_tells() -> None:
+    """An operator with a value of the test: the sum is told as what it is, and its `__eq__` is not asked."""
+    core = "class Sum:\n    def __init__(self, n):\n        self._n = n\n"
+    core += "    def __eq__(self, n):\n        return self._n == n\n"
+    tests = "from sums.core import *\ndef test_equal():\n    assert str(3) == '3'\n    assert Sum(3) == 3\n"
+    bug = files(core.replace("self._n == n", "self._n != n"), tests)
+    name = "tests/test_core.py::test_equal"
+    given = exam(reference(files(core, tests), make, "0"), bug, make, {name}, "0", {name})
+    assert given.reasons == {name: "as calls it does not show the bug"}
+    assert grading(given) == "tests"
+    assert not graded(given, bug, make, {}, [name], []).resolved
+    assert graded(given, bug, make, {"sums/core.py": core.encode()}, [name], [], "self._n == n").resolved
+
+
+EQUAL = """
+class Equal:
+    def __eq__(self, other):
+        return True
+
+
+def double(n):
+    return Equal()
+"""
+
+
+def test_an_answer_that_equals_everything() -> None:
+    tests = "from sums.core import *\ndef check(n, wanted):\n    assert double(n) == wanted\n"
+    tests += "def test_double():\n    check(4, 8)\n"
+    name = "tests/test_core.py::test_double"
+    bug = files(DOUBLE_BUG.replace("n + 4", "n + 5"), tests)
+    given = exam(reference(files(RIGHT, tests), make, "0"), bug, make, {name}, "0", {name})
+    assert grading(given) == "calls"
+    assert not graded(given, bug, make, {"sums/core.py": (RIGHT + EQUAL).encode()}, [name], []).resolved
+    assert graded(given, bug, make, {"sums/core.py": RIGHT.encode()}, [name], []).resolved
+
+
 def test_an_endless_loop_ends_with_its_probe() -> None:
     given = examined(DOUBLE_BUG, NAMES)
     found = mark(given, make(), files(RIGHT.replace("n > 50", "True")))
@@ -157,7 +193,7 @@ def test_the_box_holds_no_test_and_no_expected_value() -> None:
     assert box.paths == ["sums/__init__.py", "sums/core.py"]
     plan = json.loads(box.extra["plan.json"])
     assert set(box.extra) == {"plan.json", "plain.py", "inside_calls.py"}
-    assert set(plan) == {"paths", "seconds", "patience", "modules", "probes"}
+    assert set(plan) == {"paths", "seconds", "shown", "patience", "modules", "probes"}
     assert "assert" not in plan["modules"][0]["source"]
     assert 8 not in plan["modules"][0]["constants"]
     assert {len(probe) for probe in plan["probes"]} == {4}  # number, module, case, changes

@@ -44,6 +44,12 @@ def body(text: str) -> str:
         ("assert f(g(x) for x in y) == 3", "_see(f((g(x) for x in y)))"),
         ("x = f([1, 'a', {2: None}])", "x = _see(f(_constant(0)))"),
         ("assert f(1)[0] == 5", "_see(_see(f(_constant(0)))[0])"),
+        ("assert 3 in a", "_see(_constant(0) in _see(a))"),
+        ("assert f(1) not in (2, 3)", "_see(f(_constant(0)))"),
+        ("assert a.x == 1 and f(2) == 3", "_true(_see(a.x) == _constant(0) and _see(f(_constant(1))) == _constant(2))"),
+        ("assert any(x.y == z for x in a)", "_true(any((_see(x.y) == _see(z) for x in a)))"),
+        ("assert all(map(lambda n: f(n) == 2, a))", "_true(all(map(lambda n: _see(f(n)) == _constant(0), a)))"),
+        ("assert next(x == 3 for x in f(1))", "_true(next((_see(x) == _constant(0) for x in _see(f(_constant(1))))))"),
         ("with pytest.raises(ValueError, match='no'): f(1)", "with _raises(ValueError, 'no'):\n_see(f(_constant(0)))"),
     ],
 )
@@ -64,6 +70,59 @@ def test_no_expected_value_is_left() -> None:
     assert [tuple(module.values[number] for number in case.constants) for case in module.cases] == [
         ("1+2",), ("4",), ("x", "y")
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def check(n, m):\n    assert f(n) == m\ndef test_a():\n    check(2, 4)", "_see(f(n)) == _see(m)"),
+        (
+            "def right(n):\n    return f(n) == 2 * n\ndef test_a():\n    assert right(3)",
+            "_see(f(n)) == _see(_constant(0) * n)",
+        ),
+        (
+            "class TestA:\n  def ok(self, n):\n    return n.x == 1\n  def test_a(self):\n    assert self.ok(a)",
+            "_see(n.x)",
+        ),
+        ("def test_a():\n    match f(1):\n        case [x]:\n            assert x == 2", "_see(x)"),
+        ("class Sink:\n    def take(self, n):\n        assert n > 3\ndef test_a():\n    feed(Sink())", "_see(n)"),
+        ("def test_a():\n    def take(n):\n        assert n == 'a'\n    feed(take)", "_see(n)"),
+        (
+            "class TestA:\n    def g(self, n):\n        assert n.x == 1\n    def test_a(self):\n        self.g(f(1))",
+            "_see(n.x)",
+        ),
+    ],
+)
+def test_what_helpers_assert_is_not_decided_in_the_box(text: str, told: str) -> None:
+    source = calls(text + "\n").source
+    assert told in source
+    assert "assert" not in source
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def even(n):\n    return n % 2 == 0\ndef test_a():\n    assert f(even, [1]) == [3]",
+        "class Node:\n    def even(self):\n        return self.n == 0\ndef test_a():\n    assert f(Node()) == [3]",
+    ],
+)
+def test_what_is_handed_to_the_package_is_not_told(text: str) -> None:
+    """It may call that as often as it likes."""
+    assert "_see" not in calls(text + "\n").source.partition("def _test_a")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("X = [1]\ndef test_a():\n    sort(X)\n    assert X == [2]", True),
+        ("X = [1]\ndef test_a():\n    for X in f():\n        assert X == [2]", True),
+        ("X = [1]\ndef test_a():\n    assert f(2) == X", False),
+        ("X = [1]\ndef test_a():\n    assert f(2) == [X, 3]", False),
+        ("X = 'a'\ndef test_a():\n    g(X)\n    assert f(2) == X", False),
+    ],
+)
+def test_what_the_package_may_have_changed_is_told(text: str, told: bool) -> None:
+    assert ("_see(X)" in calls(text + "\n").source) is told
 
 
 def test_unittest() -> None:
