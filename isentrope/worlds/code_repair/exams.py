@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from isentrope.sandbox.base import Item
 from isentrope.worlds.code_repair.calls import Exam, Make, Reference, exam, mark, reference
-from isentrope.worlds.code_repair.grade import Verdict, grade, graded_part, verdict
+from isentrope.worlds.code_repair.grade import Verdict, grade, graded_part, makes_code, verdict
 
 GRADED_OUTPUT = 16 << 20  # bytes that a box may say in which a repair is graded
 _Files = Callable[[], Mapping[str, Item]]
@@ -78,7 +78,8 @@ def graded(
     counted = graded_part(diff, files, new_files=False)
     marks = mark(given, make(1.0), {**files, **{path: Item(data) for path, data in counted.items()}})
     fix, keep = ([test for test in tests if test in given.shown] for tests in (fail_to_pass, pass_to_pass))
-    found = verdict(marks.passed, fix, keep, marks.complete)
+    honest = marks.complete and not makes_code(files, counted, spared)
+    found = verdict(marks.passed, fix, keep, honest)
     if given.reasons:
         fix, keep = ([test for test in tests if test in given.reasons] for tests in (fail_to_pass, pass_to_pass))
         whole = grade(make(1.0), files, diff, fix, keep, spared)
