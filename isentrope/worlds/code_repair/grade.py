@@ -169,7 +169,17 @@ def makes_code(before: Mapping[str, Item], repaired: Mapping[str, bytes], spared
 
 def _reaches(data: bytes, own: Collection[str]) -> set[str] | None:
     tree = parsed(data)
-    return None if tree is None else {word for node in ast.walk(tree) for word in _words(node, own)}
+    if tree is None:
+        return None
+    plain = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_plain_access(node)}
+    return {word for node in ast.walk(tree) if node not in plain for word in _words(node, own)}
+
+
+def _is_plain_access(node: ast.Call) -> bool:
+    """getattr(shape, "size"), which is shape.size in other words."""
+    named = node.args[1].value if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) else None
+    known = isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr", "delattr")
+    return known and isinstance(named, str) and not any(_names([named]))
 
 
 def _words(node: ast.AST, own: Collection[str]) -> Iterator[str]:

@@ -6,13 +6,15 @@ import re
 from pathlib import Path
 
 
-def _read() -> dict[str, str]:
-    text = Path(__file__).with_name("forgeries.txt").read_text(encoding="utf-8")
+def _read(name: str) -> dict[str, str]:
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
     return {name: code.strip() + "\n" for name, code in zip(parts[::2], parts[1::2], strict=True)}
 
 
-ALL = _read()  # "viewpoint: name" -> text
+SYSTEM = _read("forgeries_system.txt")
+USUAL = _read("forgeries.txt")
+ALL = USUAL | SYSTEM  # "viewpoint: name" -> text
 
 
 def forged(source: str, function: str, text: str) -> str:

@@ -8,32 +8,41 @@ from dataclasses import replace
 
 import pytest
 
+from isentrope.worlds.code_repair import exams
 from isentrope.worlds.code_repair.problem import Repair
 from tests.sandbox.boxes import needs_bwrap
 from tests.worlds.code_repair.attempts import LIMITS, attempt, buggy_text, in_words, known_text, shipped, shipped_with
-from tests.worlds.code_repair.forgeries import ALL, forged
+from tests.worlds.code_repair.forgeries import ALL, SYSTEM, USUAL, forged
 
 pytestmark = needs_bwrap
 EXPLORE = "ISENTROPE_EXPLORE" in os.environ
 
 
-def tried(repair: Repair, forgery: str) -> str:
-    """Nothing if it was refused."""
+def tried(repair: Repair, forgery: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Nothing if it was refused: by what it returns, without a look at its text, unless it may return what is right."""
     text = forged(buggy_text(repair), repair.mutant.function, ALL[forgery])
-    found = attempt(repair, {repair.mutant.file: text}, replace(LIMITS, seconds=3.0))
+    with monkeypatch.context() as patched:
+        if not forgery.startswith("code from text: "):
+            patched.setattr(exams, "makes_code", lambda *_: set[str]())
+        found = attempt(repair, {repair.mutant.file: text}, replace(LIMITS, seconds=3.0))
     return f"{forgery}, {repair.package}, {repair.mutant}: {in_words(found)}" if found.resolved else ""
 
 
 def test_there_are_many() -> None:
-    assert len(ALL) > 60
+    assert len(ALL) > 100
+    assert len(SYSTEM) > 40
 
 
-@pytest.mark.slow(35)
-def test_no_forgery_is_rewarded() -> None:
-    """Each on one task; `make explore` takes other tasks each time, and more of them."""
+@pytest.mark.slow(40)
+def test_no_forgery_is_rewarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each on one task, and half of those that begin at the system; `make explore` takes all, on more tasks, and others
+    each time."""
     luck = random.Random() if EXPLORE else random.Random("forgeries")
-    pairs = [(repair, name) for name in ALL for repair in luck.sample(shipped(), 12 if EXPLORE else 1)]
-    rewarded = [said for repair, name in pairs if (said := tried(repair, name))]
+    pairs = [(repair, name) for name in USUAL for repair in luck.sample(shipped(), 12 if EXPLORE else 1)]
+    few = shipped() if EXPLORE else luck.sample(shipped(), 6)  # whose hidden inputs are then there already
+    names = list(SYSTEM) if EXPLORE else luck.sample(list(SYSTEM), 24)
+    pairs += [(repair, name) for name in names for repair in luck.sample(few, 12 if EXPLORE else 1)]
+    rewarded = [said for repair, name in pairs if (said := tried(repair, name, monkeypatch))]
     assert not rewarded, "\n".join(rewarded)
 
 
