@@ -115,9 +115,9 @@ _WAYS = frozenset(
      "tb_next", "f_back", "f_globals", "f_locals", "f_builtins", "f_code", "gi_frame", "cr_frame", "ag_frame",
      "attrgetter", "methodcaller", "with_traceback", "breakpointhook", "addaudithook",
      # names looked up, and text run, by modules that are harmless otherwise
-     "Formatter", "get_field", "update_wrapper", "get_type_hints", "ForwardRef",
-     "evaluate_forward_ref", "_evaluate", "_eval_type", "_create_fn", "_FuncBuilder", "singledispatch",
-     "singledispatchmethod")
+     "Formatter", "get_field", "update_wrapper", "get_type_hints", "ForwardRef", "evaluate_forward_ref", "_evaluate",
+     "_eval_type", "_create_fn", "_FuncBuilder", "singledispatch", "singledispatchmethod", "bltns", "codecs", "exec",
+     "eval", "globals")
 )  # fmt: skip
 _BUILTINS = frozenset(
     ("eval", "exec", "compile", "getattr", "setattr", "delattr", "globals", "locals", "vars", "open", "breakpoint",

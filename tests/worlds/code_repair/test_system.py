@@ -4,12 +4,14 @@ itself while it is graded, whole episodes, and lines that the side of the grader
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
 
 import pytest
 
 from isentrope.sandbox.base import Item
 from isentrope.worlds.code_repair import exams
-from isentrope.worlds.code_repair.grade import files_with_tests, makes_code
+from isentrope.worlds.code_repair.grade import _HARMLESS, _ORDINARY, files_with_tests, makes_code  # pyright: ignore
 from isentrope.worlds.code_repair.problem import Repair
 from isentrope.worlds.code_repair.world import CodeRepairWorld, RepairTask
 from tests.sandbox.boxes import needs_bwrap
@@ -73,7 +75,8 @@ BEFORE = {"sums/core.py": Item(b"def f(a):\n    return a\n")}
         "exec('x = 1')", "x = eval", "compile('x', 'x', 'exec')", "open('/repo/sums/core.py')", "globals()['x'] = 1",
         "import importlib", "from ast import parse", "import os.path", "import runpy, math", "import pickle",
         "import types", "import ctypes", "import enum\nenum.sys.modules", "__builtins__['ex' + 'ec']('x = 1')",
-        "x = print.__self__", "f.__globals__", "f.__code__ = f.__code__.replace(co_consts=())", "getattr(f, 'a' + 'b')",
+        "x = print.__self__", "import enum\nenum.bltns.exec('')",
+        "f.__globals__", "f.__code__ = f.__code__.replace(co_consts=())", "getattr(f, 'a' + 'b')",
         "getattr(f, '__globals__')", "import string\nstring.Formatter().get_field('0.x', (f,), {})",
         "import typing\ntyping.get_type_hints(f)", "from functools import update_wrapper",
         "import functools\nfunctools.wraps(f, assigned=['x'])(f)", "import functools\nfunctools.singledispatch(f)",
@@ -99,6 +102,21 @@ def test_what_makes_code_from_text(text: str) -> None:
 )  # fmt: skip
 def test_what_an_honest_repair_may_do(text: str) -> None:
     assert makes_code(BEFORE, {"sums/core.py": text.encode()}) == set()
+
+
+def test_no_harmless_module_leads_to_what_makes_code() -> None:
+    """Through no attribute that a repair may name: every module that it may import is gone through, and those in it."""
+    makers = [exec, eval, compile, open, __import__, getattr, globals]
+    modules = {name: import_module(name) for name in (_HARMLESS | _ORDINARY) - {"setattr", "delattr", "input"}}
+    found: list[str] = []
+    seen: list[object] = []
+    for _ in range(4):
+        held = {f"{path}.{name}": one for path, module in modules.items() for name, one in vars(module).items()
+                if not makes_code(BEFORE, {"sums/core.py": f"x.{name}".encode()})}  # fmt: skip
+        found += [path for path, one in held.items() if any(one is maker for maker in makers)]
+        seen += modules.values()
+        modules = {path: one for path, one in held.items() if isinstance(one, ModuleType) and one not in seen}
+    assert found == []
 
 
 def test_what_was_there_may_stay_and_come_back() -> None:
