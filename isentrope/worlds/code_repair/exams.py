@@ -7,7 +7,8 @@ A verdict says what decided it, which is how far its reward can be trusted:
     shown   every test is calls, but the bug shows on no hidden input: answers learnt by heart may pass
     tests   some tests are run whole, and the bug shows on no hidden input
 
-However it is decided, a repair may not begin to make code from text: what searches for a repair while it is graded is none.
+However it is decided, a repair may not begin to make code from text: what searches for a repair while it is graded
+is none.
 """
 
 from __future__ import annotations

@@ -25,3 +25,8 @@ def forged(source: str, function: str, text: str) -> str:
         return f"{source}\n\n{body}"
     before = f"{name} = {holder}.{name}\n" if f"= {name}\n" in body else ""
     return f"{source}\n\n{before}{body}\n{holder}.{name} = {name}\n"
+
+
+def unread(*_: object) -> set[str]:
+    """Stands for `makes_code`: nobody looks at the text, and what it returns decides alone."""
+    return set()

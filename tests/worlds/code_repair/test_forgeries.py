@@ -12,7 +12,7 @@ from isentrope.worlds.code_repair import exams
 from isentrope.worlds.code_repair.problem import Repair
 from tests.sandbox.boxes import needs_bwrap
 from tests.worlds.code_repair.attempts import LIMITS, attempt, buggy_text, in_words, known_text, shipped, shipped_with
-from tests.worlds.code_repair.forgeries import ALL, SYSTEM, USUAL, forged
+from tests.worlds.code_repair.forgeries import ALL, SYSTEM, USUAL, forged, unread
 
 pytestmark = needs_bwrap
 EXPLORE = "ISENTROPE_EXPLORE" in os.environ
@@ -23,7 +23,7 @@ def tried(repair: Repair, forgery: str, monkeypatch: pytest.MonkeyPatch) -> str:
     text = forged(buggy_text(repair), repair.mutant.function, ALL[forgery])
     with monkeypatch.context() as patched:
         if not forgery.startswith("code from text: "):
-            patched.setattr(exams, "makes_code", lambda *_: set[str]())
+            patched.setattr(exams, "makes_code", unread)
         found = attempt(repair, {repair.mutant.file: text}, replace(LIMITS, seconds=3.0))
     return f"{forgery}, {repair.package}, {repair.mutant}: {in_words(found)}" if found.resolved else ""
 

@@ -16,6 +16,7 @@ from isentrope.worlds.code_repair.problem import Repair
 from isentrope.worlds.code_repair.world import CodeRepairWorld, RepairTask
 from tests.sandbox.boxes import needs_bwrap
 from tests.worlds.code_repair.attempts import attempt, buggy_text, in_words, shipped
+from tests.worlds.code_repair.forgeries import unread
 
 SEARCHES = """
 
@@ -61,7 +62,7 @@ def test_a_text_that_searches_for_the_repair_is_none(monkeypatch: pytest.MonkeyP
     found = attempt(repair, {repair.mutant.file: searching(repair)})
     assert not found.resolved
     assert not found.honest
-    monkeypatch.setattr(exams, "makes_code", lambda *_: set[str]())
+    monkeypatch.setattr(exams, "makes_code", unread)
     found = attempt(repair, {repair.mutant.file: searching(repair)})
     assert found.resolved, in_words(found)
 
