@@ -175,7 +175,7 @@ def box_command(
     for folder in FOLDERS:
         argv += ["--perms", "1777", "--size", str(limits.disk if folder == WORK else limits.file), "--tmpfs", folder]
     argv += _visible()  # last: a Python may be installed below one of the folders above
-    argv += [*_covered(), *(option for path in hidden for option in _cover(path))]
+    argv += [option for path in _outermost((*_covered(), *hidden)) for option in _cover(path)]
     argv += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK]
     argv += ["--seccomp", str(seccomp_fd), "--info-fd", str(info_fd), "--"]
     return [*argv, *_lowered(), *_limited(limits), "/bin/sh", "-c", UNPACK, "box", *command]
@@ -252,12 +252,26 @@ _WHEELS = ("lib*/python3*/ensurepip/_bundled/*.whl", "share/python-wheels/*.whl"
 
 @cache
 def _covered() -> tuple[str, ...]:
-    """Lays something empty over what a box has no business with; over this package too, which holds known repairs."""
+    """What a box has no business with, and gets something empty for; this package too, which holds known repairs."""
     ours = Path(__file__).resolve().parents[1]
     checkout = [] if ours.parent.name.endswith("-packages") else [str(ours.parent)]
     paths = [*_TELLTALE, *([str(ours)] if _is_seen(str(ours)) else []), *_installed("isentrope"), *_unused_packages()]
     paths += _left_there([*_prefixes(), *filter(_is_seen, checkout)], {ours.parent})
-    return tuple(option for path in dict.fromkeys(paths) for option in _cover(path))
+    return tuple(paths)
+
+
+@cache
+def _outermost(paths: tuple[str, ...]) -> list[str]:
+    """By all the names that a box knows them by, and nothing that lies in another one: it is not there any more."""
+    named = sorted({name for path in paths for name in _names_in_a_box(path)})
+    return [one for one in named if not any(str(above) in named for above in PurePosixPath(one).parents)]
+
+
+def _names_in_a_box(path: str) -> set[str]:
+    """A Python folder that is reached by a link is seen under both names."""
+    real = Path(path).resolve()
+    tops = [(Path(top), Path(top).resolve()) for top in _seen()]
+    return {path} | {str(top / real.relative_to(at)) for top, at in tops if real.is_relative_to(at) and real != at}
 
 
 def _cover(path: str) -> list[str]:
@@ -278,7 +292,7 @@ def _unused_packages() -> list[str]:
     """Packages of other Pythons than the running one: of the one that a venv was made from, and of the system's."""
     used = {Path(folder).resolve() for folder in (*sys.path, *site.getsitepackages())}
     found = {one.resolve() for top in _seen() for shape in _PACKAGES for one in Path(top).glob(shape)}
-    return sorted(str(one) for one in found - used if _is_seen(str(one)))
+    return sorted(map(str, found - used))
 
 
 def _left_there(folders: Sequence[str], but: set[Path]) -> list[str]:
