@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -174,7 +175,7 @@ def box_command(
     for folder in FOLDERS:
         argv += ["--perms", "1777", "--size", str(limits.disk if folder == WORK else limits.file), "--tmpfs", folder]
     argv += _visible()  # last: a Python may be installed below one of the folders above
-    argv += [*_covered(), *(option for path in hidden for option in _cover(path))]
+    argv += [option for path in _outermost((*_covered(), *hidden)) for option in _cover(path)]
     argv += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK]
     argv += ["--seccomp", str(seccomp_fd), "--info-fd", str(info_fd), "--"]
     return [*argv, *_lowered(), *_limited(limits), "/bin/sh", "-c", UNPACK, "box", *command]
@@ -242,13 +243,35 @@ _TELLTALE = (
     "/proc/vmallocinfo", "/proc/crypto", "/proc/filesystems", "/proc/misc", "/proc/mtrr", "/proc/cpuinfo",
 )  # fmt: skip
 _RUNNER = {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli", "py"}
+# What a folder of a Python holds that it runs with; anything else there is something that somebody left in it
+_PYTHONS_OWN = {"bin", "lib", "lib32", "lib64", "libexec", "include", "share", "etc", "ssl", "pyvenv.cfg"}
+_PACKAGES = ("lib*/python3*/*-packages", "local/lib/python3*/*-packages")
+_LENT = ("*/*vendor*", "*/*/*vendor*", "*/extern*", "*/third_party")  # where packages keep copies of other packages
+_WHEELS = ("lib*/python3*/ensurepip/_bundled/*.whl", "share/python-wheels/*.whl")
 
 
 @cache
 def _covered() -> tuple[str, ...]:
-    """Lays something empty over what a box has no business with; over this package too, which holds known repairs."""
-    ours = str(Path(__file__).resolve().parents[1])
-    return tuple(option for path in (*_TELLTALE, *([ours] if _is_seen(ours) else [])) for option in _cover(path))
+    """What a box has no business with, and gets something empty for; this package too, which holds known repairs."""
+    ours = Path(__file__).resolve().parents[1]
+    checkout = [] if ours.parent.name.endswith("-packages") else [str(ours.parent)]
+    paths = [*_TELLTALE, *([str(ours)] if _is_seen(str(ours)) else []), *_installed("isentrope"), *_unused_packages()]
+    paths += _left_there([*_prefixes(), *filter(_is_seen, checkout)], {ours.parent})
+    return tuple(paths)
+
+
+@cache
+def _outermost(paths: tuple[str, ...]) -> list[str]:
+    """By all the names that a box knows them by, and nothing that lies in another one: it is not there any more."""
+    named = sorted({name for path in paths for name in _names_in_a_box(path)})
+    return [one for one in named if not any(str(above) in named for above in PurePosixPath(one).parents)]
+
+
+def _names_in_a_box(path: str) -> set[str]:
+    """A Python folder that is reached by a link is seen under both names."""
+    real = Path(path).resolve()
+    tops = [(Path(top), Path(top).resolve()) for top in _seen()]
+    return {path} | {str(top / real.relative_to(at)) for top, at in tops if real.is_relative_to(at) and real != at}
 
 
 def _cover(path: str) -> list[str]:
@@ -258,25 +281,83 @@ def _cover(path: str) -> list[str]:
 
 
 def _is_seen(path: str) -> bool:
-    return any(path.startswith(folder + "/") for folder in ("/usr", *python_folders()))
+    return any(path.startswith(folder + "/") for folder in _seen())
+
+
+def _seen() -> list[str]:
+    return ["/usr", *python_folders()]
+
+
+def _unused_packages() -> list[str]:
+    """Packages of other Pythons than the running one: of the one that a venv was made from, and of the system's."""
+    used = {Path(folder).resolve() for folder in (*sys.path, *site.getsitepackages())}
+    found = {one.resolve() for top in _seen() for shape in _PACKAGES for one in Path(top).glob(shape)}
+    return sorted(map(str, found - used))
+
+
+def _left_there(folders: Sequence[str], but: set[Path]) -> list[str]:
+    """What lies in these folders and is no part of a Python, nor leads to one or to packages that it imports: sources
+    with their history, where a checkout lies in a venv or a venv is made in one."""
+    prefixes = {Path(one) for one in _prefixes()}
+    needed = prefixes | {path for path in map(Path, sys.path) if path.is_dir()} - but
+    found: list[str] = []
+    left = [Path(one) for one in folders]
+    for folder in left:  # which grows meanwhile
+        for one in sorted(folder.iterdir() if folder.is_dir() else ()):
+            if (folder in prefixes and one.name in _PYTHONS_OWN) or one in needed:
+                continue
+            if any(one in path.parents for path in needed):
+                left.append(one)
+            else:
+                found.append(str(one))
+    return found
 
 
 def copies_of(paths: Sequence[str]) -> list[str]:
     """Where the packages of a tree are installed on this machine as well, in the original: a repaired package could
     import it. What runs the tests stays."""
     names = {path.removeprefix("src/").partition("/")[0].removesuffix(".py") for path in paths if path.endswith(".py")}
-    return [path for name in sorted(names - _RUNNER) if name.isidentifier() for path in _installed(name)]
+    return [path for name in sorted(names) if name.isidentifier() for path in _installed(name)]
 
 
 @cache
 def _installed(name: str) -> tuple[str, ...]:
-    usual = Path("/usr").glob("*/lib/python3*/*-packages"), Path("/usr").glob("lib/python3*/*-packages")
-    folders = {*sys.path, *site.getsitepackages(), *(str(one) for found in usual for one in found)}
-    return tuple(
-        str(path)
-        for folder in sorted(folder for folder in folders if folder.endswith("-packages") and _is_seen(folder))
-        for shape in (name, f"{name}.py", f"{name}.*.so", f"__pycache__/{name}.*.pyc")
-        for path in sorted(Path(folder).glob(shape))
+    """Among the packages of the running Python, among those that they have taken in, and in wheels."""
+    shapes = (name, f"{name}.py", f"{name}.*.so", f"__pycache__/{name}.*.pyc")
+    folders = [folder for folder in _package_folders() if name not in _RUNNER]
+    found = [path for folder in folders for shape in shapes for path in sorted(folder.glob(shape))]
+    found += [path for folder in _lent_folders() for shape in shapes for path in sorted(folder.rglob(shape))]
+    return tuple(map(str, dict.fromkeys(found))) + tuple(wheel for wheel, held in _wheels().items() if name in held)
+
+
+@cache
+def _package_folders() -> tuple[Path, ...]:
+    """Where the running Python finds packages; of others a box sees none."""
+    folders = {*sys.path, *site.getsitepackages()}
+    return tuple(Path(folder) for folder in sorted(folders) if folder.endswith("-packages") and _is_seen(folder))
+
+
+@cache
+def _lent_folders() -> tuple[Path, ...]:
+    found = {one.resolve() for folder in _package_folders() for shape in _LENT for one in folder.glob(shape)}
+    return tuple(one for one in sorted(found) if one.is_dir() and not found & {*one.parents})
+
+
+@cache
+def _wheels() -> dict[str, set[str]]:
+    """The wheels that a Python brings along, and the names in each."""
+    held: dict[str, set[str]] = {}
+    for path in (one for top in _seen() for shape in _WHEELS for one in sorted(Path(top).glob(shape))):
+        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as wheel:
+            held[str(path)] = {part.removesuffix(".py") for name in wheel.namelist() for part in name.split("/")}
+    return held
+
+
+def _prefixes() -> list[str]:
+    """Folders of the running interpreter, by all their names; those below /usr are left to the system."""
+    named = {sys.base_prefix, sys.prefix}
+    return sorted(
+        one for one in named | {str(Path(one).resolve()) for one in named} if not f"{one}/".startswith("/usr/")
     )
 
 

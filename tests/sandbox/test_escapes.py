@@ -320,6 +320,11 @@ def test_lies_of_the_code_itself(lie: str) -> None:
 def test_only_what_carries_the_token_counts() -> None:
     said_so = [{"token": one, "test": f"t::{one}", "outcome": "passed", "text": ""} for one in ("right", "wrong", None)]
     odd = [b"[" * 99999, b"\xff{", b'"x"', b'{"token":"wrong","end":0}']
+    odd += [
+        b'{"token":"\\ud800"}',
+        b'{"token":"right","test":["t::list"],"outcome":"passed"}',
+        b'{"token":"right","end":0}',
+    ]
     output = b"\n".join([*(json.dumps(line).encode() for line in said_so), *odd])
     run = _read(output, "right", "exit", "/repo")  # pyright: ignore
     assert run.passed() == {"t::right"}

@@ -77,6 +77,56 @@ def test_what_a_repair_could_be_copied_from_is_covered(monkeypatch: pytest.Monke
         bubblewrap._covered.cache_clear()  # pyright: ignore
 
 
+@needs_bwrap
+@pytest.mark.parametrize("name", ["idna", "packaging"])
+def test_no_package_has_a_copy_in_a_box(name: str) -> None:
+    """Not in the Python that a venv was made from, nor in what other packages have taken in, nor in a wheel."""
+    code = f"""
+import glob, os, site, sys, zipfile
+tops = [*glob.glob("/usr/lib*/python3*"), *glob.glob("/usr/local/lib/python3*"), sys.prefix, sys.base_prefix]
+used = [one + "/{name}" for one in site.getsitepackages()]
+for top in tops:
+    for folder, folders, names in os.walk(top):
+        for one in [one for one in folders + names if one.endswith((".whl", "{name}", "{name}.py"))]:
+            path = folder + "/" + one
+            taken = "vendor" in os.path.basename(folder) or folder.endswith("-packages")
+            size = len(os.listdir(path)) if os.path.isdir(path) else os.path.getsize(path)
+            if one in ("{name}", "{name}.py") and taken and size and path not in used:
+                print(path)
+            if one.endswith(".whl") and os.path.getsize(path):
+                if any("{name}" in held.split("/") for held in zipfile.ZipFile(path).namelist()):
+                    print(path)
+"""
+    sandbox = box({f"{name}/core.py": ""})
+    assert said(sandbox.exec([sys.executable, "-I", "-c", code])) == ""
+
+
+def test_what_is_covered_is_covered_by_all_its_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A venv that is reached by a link is seen twice; and what lies in something covered is covered with it."""
+    (tmp_path / "real" / "lib").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "link"))
+    found = bubblewrap._outermost((f"{tmp_path}/link/lib", f"{tmp_path}/link/lib/x", "/proc/version"))  # pyright: ignore
+    assert found == ["/proc/version", f"{tmp_path}/link/lib", f"{tmp_path}/real/lib"]
+
+
+def test_what_was_left_in_a_python_is_covered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Packages of the Python below a venv, and a checkout that lies in the venv or that the venv was made in."""
+    base, venv = tmp_path / "base", tmp_path / "venv"
+    for folder in ("base/lib/python3.11/site-packages", "base/bin", "base/pkgs", "venv/lib/python3.11/site-packages",
+                   "venv/bin", "venv/src/isentrope/.git", "venv/src/mine/mine", "venv/.git", "venv/tests"):  # fmt: skip
+        (tmp_path / folder).mkdir(parents=True)
+    own = f"{venv}/lib/python3.11/site-packages"
+    monkeypatch.setattr(sys, "base_prefix", str(base))
+    monkeypatch.setattr(sys, "prefix", str(venv))
+    monkeypatch.setattr(sys, "path", [own, f"{venv}/src/isentrope", f"{venv}/src/mine"])
+    monkeypatch.setattr("site.getsitepackages", lambda: [own])
+    others = bubblewrap._unused_packages()  # pyright: ignore
+    assert [one for one in others if not one.startswith("/usr/")] == [f"{base}/lib/python3.11/site-packages"]
+    left = bubblewrap._left_there([str(base), str(venv)], {venv / "src" / "isentrope"})  # pyright: ignore
+    assert sorted(left) == [f"{base}/pkgs", f"{venv}/.git", f"{venv}/src/isentrope", f"{venv}/tests"]
+
+
 def test_no_sandbox_no_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     world = CodeRepairWorld()

@@ -6,6 +6,9 @@ A verdict says what decided it, which is how far its reward can be trusted:
     both    the bug shows on hidden inputs, but some tests are run whole, in the process of the repaired code
     shown   every test is calls, but the bug shows on no hidden input: answers learnt by heart may pass
     tests   some tests are run whole, and the bug shows on no hidden input
+
+However it is decided, a repair may not begin to make code from text: what searches for a repair while it is graded
+is none.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import TypeVar
 
 from isentrope.sandbox.base import Item
 from isentrope.worlds.code_repair.calls import Exam, Make, Reference, exam, mark, reference
-from isentrope.worlds.code_repair.grade import Verdict, grade, graded_part, verdict
+from isentrope.worlds.code_repair.grade import Verdict, grade, graded_part, makes_code, verdict
 
 GRADED_OUTPUT = 16 << 20  # bytes that a box may say in which a repair is graded
 _Files = Callable[[], Mapping[str, Item]]
@@ -79,7 +82,8 @@ def graded(
     counted = graded_part(diff, files, new_files=False)
     marks = mark(given, make(1.0), {**files, **{path: Item(data) for path, data in counted.items()}})
     fix, keep = ([test for test in tests if test in given.shown] for tests in (fail_to_pass, pass_to_pass))
-    found = verdict(marks.passed, fix, keep, marks.complete)
+    honest = marks.complete and not makes_code(files, counted, spared)
+    found = verdict(marks.passed, fix, keep, honest)
     if given.reasons:
         fix, keep = ([test for test in tests if test in given.reasons] for tests in (fail_to_pass, pass_to_pass))
         whole = grade(make(1.0), files, diff, fix, keep, spared)

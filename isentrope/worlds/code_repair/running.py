@@ -55,15 +55,15 @@ def _read(output: bytes, token: str, ended: str, work: str) -> TestRun:
     complete = tampered = False
     for line in output.splitlines():
         said = _message(line, token)
-        text = sanitize(str(said.get("text", "")), work)
+        text = sanitize(said.get("text", ""), work)
         if "test" in said:
-            test, outcome = str(said["test"]), str(said.get("outcome"))
+            test, outcome = said["test"], said.get("outcome", "")
             if outcomes.get(test) != "failed":  # a test may pass and then fail to clean up
                 outcomes[test] = outcome
             if outcome == "failed":
                 failures.setdefault(test, text)
         elif "broken" in said:
-            broken.setdefault(str(said["broken"]), text)
+            broken.setdefault(said["broken"], text)
         elif "tampered" in said:
             tampered = True
         elif "end" in said:
@@ -71,13 +71,18 @@ def _read(output: bytes, token: str, ended: str, work: str) -> TestRun:
     return TestRun(outcomes, failures, broken, ended, complete, tampered)
 
 
-def _message(line: bytes, token: str) -> dict[str, Any]:
+def _message(line: bytes, token: str) -> dict[str, str]:
+    """What a line says, if it carries the token and holds nothing but texts, as ours do. Whatever else code writes to
+    the pipe says nothing: half characters and deep nesting raise no error on this side."""
     try:
         said: Any = json.loads(line)
     except (ValueError, RecursionError):
         return {}
     fields = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
-    return fields if secrets.compare_digest(str(fields.get("token")).encode(), token.encode()) else {}
+    if not all(isinstance(value, str) for value in fields.values()):
+        return {}
+    given = str(fields.get("token")).encode("utf-8", "surrogatepass")
+    return fields if secrets.compare_digest(given, token.encode()) else {}
 
 
 def sanitize(text: str, work: str = "/repo") -> str:

@@ -162,7 +162,7 @@ def _in_words(found: Verdict) -> str:
     if found.resolved:
         return "Submitted. All tests pass: the bug is repaired."
     if not found.honest:
-        return "Submitted. The tests could not be run as they are meant to: not repaired."
+        return "Submitted. The tests could not be run to their end, or the repair makes code from text: not repaired."
     if (found.fixed, found.kept) == (found.to_fix, found.to_keep):
         wrong = f"{found.hidden - found.right} of {found.hidden}"
         return f"Submitted. All tests pass, but {wrong} other inputs give wrong results: not repaired."

@@ -13,8 +13,9 @@ def _read(path: Path) -> dict[str, str]:
 
 
 _HERE = Path(__file__).parent
-ALL = _read(_HERE / "forgeries.txt")  # "viewpoint: name" -> text
-MORE = {name: text for path in sorted(_HERE.glob("forgeries_*.txt")) for name, text in _read(path).items()}
+USUAL = _read(_HERE / "forgeries.txt")  # "viewpoint: name" -> text
+OTHERS = {name: text for path in sorted(_HERE.glob("forgeries_*.txt")) for name, text in _read(path).items()}
+ALL = USUAL | OTHERS
 
 
 def forged(source: str, function: str, text: str) -> str:
@@ -25,3 +26,8 @@ def forged(source: str, function: str, text: str) -> str:
         return f"{source}\n\n{body}"
     before = f"{name} = {holder}.{name}\n" if f"= {name}\n" in body else ""
     return f"{source}\n\n{before}{body}\n{holder}.{name} = {name}\n"
+
+
+def unread(*_: object) -> set[str]:
+    """Stands for `makes_code`: nobody looks at the text, and what it returns decides alone."""
+    return set()
