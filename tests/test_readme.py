@@ -1,4 +1,4 @@
-"""Every recipe runs, and so does every command that the README shows, with fewer games."""
+"""Every recipe runs, and so does every command of the README and of the page on the command line, with fewer games."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tests.models.test_hugging_face import make_folder
 ROOT = Path(__file__).parent.parent
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
 README = (ROOT / "README.md").read_text()
-COMMANDS = re.findall(r"`(isentrope [^`]+)`", README)
+BY_WANT = (ROOT / "docs" / "command-line.md").read_text().partition("## By what you want")[2]
+COMMANDS = list(dict.fromkeys(re.findall(r"`(isentrope [^`]+)`", README + BY_WANT)))
 SMALL = [
     "run.steps=1", "rollout.groups=2", "rollout.group_size=2", "agent.max_response=8",
     "eval.games=2", "eval.quick_games=2", "sft.epochs=1", "learn.mini_batches=1", "run.threads=1", "run.device=cpu",

@@ -105,7 +105,12 @@ def _refuse_stray_settings(params: Sequence[Any], args: Sequence[str], ctx: Any)
     """`lr=1e-4` without --set would be taken for a recipe, a model or a world."""
     option = _set_option(params)
     told: list[str] = []
-    for word in split(params, args)[1] if option is not None else ():
+    arguments = split(params, args)[1] if option is not None else []
+    for word in arguments:
+        before = args[max(0, word.place - 2) : word.place]
+        if len(before) == 2 and before[0] == "--set" and "=" not in before[1]:  # `--set learn.lr 1e-4`
+            told += [f"  --set {before[1]} {word.name}: --set {shlex.quote(f'{before[1]}={word.name}')}"]
+    for word in arguments:
         name, equals, value = word.name.partition("=")
         if equals and name and not Path(word.name).exists():
             paths = [name] if _sets_a_part(option) else named_settings(name)

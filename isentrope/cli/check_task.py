@@ -11,6 +11,7 @@ import typer
 from isentrope.cli.options import RecipeOption, SetOption, WorldArgument, for_world, terminal
 from isentrope.core.errors import TaskError
 from isentrope.core.text import shown
+from isentrope.worlds.registry import world_needs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,6 +74,7 @@ def check_task(
     not hold.
     """
     config, console = for_world(recipe, world, sets), terminal()
+    world_needs(config.task.world, config.task.options).check(f"the world {config.task.world}", TaskError)
     if transcripts is not None:
         fine = _replay(transcripts, config.task.world, console)
     elif products is not None or rankings is not None:

@@ -73,6 +73,12 @@ def complete_recipe(incomplete: str) -> Offers:
     return _fitting(incomplete, [*ours, *_files(incomplete)])
 
 
+def complete_our_recipe(incomplete: str) -> Offers:
+    from isentrope.config.recipes import recipe_names
+
+    return _fitting(incomplete, [(name, "recipe of the package") for name in recipe_names()])
+
+
 def complete_study(incomplete: str) -> Offers:
     from isentrope.config.recipes import recipe_names
 

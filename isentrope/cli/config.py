@@ -11,6 +11,8 @@ from isentrope.cli.completion import complete_recipe_or_section, complete_world
 from isentrope.cli.listing import show_settings
 from isentrope.cli.options import RECIPE, FindOption, SetOption, load, terminal
 from isentrope.config.describe import SettingInfo, describe, describe_settings, find_settings, sections, settings_in
+from isentrope.config.suggest import did_you_mean
+from isentrope.core.errors import ConfigError
 from isentrope.core.text import plain, shown
 
 if TYPE_CHECKING:
@@ -45,6 +47,12 @@ def config(
         return
     section = recipe if recipe in sections() and not Path(recipe).is_file() else None
     named = Path(recipe) if recipe and section is None else None
+    if named is not None and _is_no_recipe(named):
+        if str(named) not in (known := {info.path: info for info in describe_settings()}):
+            names = [*sections(), *known]
+            raise ConfigError(f"no recipe, section or setting is called {recipe!r}{did_you_mean(str(named), names, 6)}")
+        show_settings(terminal(), [(known[str(named)], known[str(named)].default)], ("default",))
+        return
     if toml:
         from isentrope.config.text import config_to_toml
 
@@ -56,6 +64,13 @@ def config(
         show_settings(terminal(), [(info, info.default) for info in chosen], ("default",))
     else:
         _show_values(_resolved(named, sets), wanted, find)
+
+
+def _is_no_recipe(named: Path) -> bool:
+    """Whether something else must be meant: there is no such file, and it is not written as one."""
+    from isentrope.config.recipes import our_recipe
+
+    return not named.exists() and named.suffix != ".toml" and len(named.parts) == 1 and our_recipe(str(named)) is None
 
 
 def _resolved(named: Path | None, sets: list[str] | None) -> RunConfig:

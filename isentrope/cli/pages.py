@@ -75,6 +75,10 @@ def find_page(name: str) -> tuple[str, list[str]]:
     same = [page for page in names if plain_name(_last(page)) == plain_name(wanted)]
     if same:
         return same[0], same[1:]
+    if wanted == "runs" or wanted.startswith("runs/"):
+        raise IsentropeError(
+            f"kept runs do not come with the package: {REPOSITORY}/tree/main/docs/{plain(wanted)[:100]}"
+        )
     near = {_last(page): page for page in reversed(names)} | {page: page for page in names}
     guess = nearest(wanted, near)
     hint = f"; did you mean {near[guess]}?" if guess else f"; {command('docs')} lists them"

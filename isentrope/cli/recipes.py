@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from isentrope.cli.completion import complete_our_recipe
 from isentrope.cli.options import table_of_names, terminal
 from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, RunError, writing
@@ -20,7 +21,10 @@ _LINES = 400  # of a recipe, on the terminal
 
 def recipes(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A recipe of ours: demo.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="A recipe of ours: demo.", show_default=False, autocompletion=complete_our_recipe
+        ),
     ] = None,
     copy: Annotated[
         Path | None, typer.Option("--copy", metavar="FILE.toml", help="Copy it there, to be changed.")

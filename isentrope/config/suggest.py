@@ -21,13 +21,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return plain[found[0]] if found else None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean X?`, or the list of what there is, or nothing: to be put behind an error's sentence."""
+def did_you_mean(name: str, known: Iterable[str], most: int | None = None) -> str:
+    """`; did you mean X?`, or the list of what there is, if not longer than `most`, or nothing: to be put behind an
+    error's sentence."""
     names = sorted(set(known))
     guess = nearest(name, names)
     if guess is not None:
         return f"; did you mean {guess}?"
-    return f"; there is: {', '.join(names)}" if names else ""
+    return f"; there is: {', '.join(names)}" if names and (most is None or len(names) <= most) else ""
 
 
 # The methods of this package: name -> module:Class. They are imported where they are used (methods/registry.py).

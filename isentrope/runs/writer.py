@@ -30,6 +30,7 @@ from isentrope.runs.layout import (
     LOCK,
     METRICS,
     REFERENCE,
+    TIMINGS,
     TOKENS,
     WARMUP,
     checkpoint_step,
@@ -74,8 +75,7 @@ class RunFolder:
         if not self.fresh:
             self._same_kind()
             if not resume:
-                words = "continue it with --resume or choose another folder with --out"
-                raise RunError(f"{self.path} already holds a run; {words}")
+                self._take_over(complete(config))
             check_settings(recorded)
             # code that only the run's own settings name is not imported for a comparison
             refuse_foreign(read_recipe(recorded), as_table(config), str(recorded))
@@ -107,6 +107,16 @@ class RunFolder:
         for name in (EPISODES, CHECKPOINTS):
             with writing(self.path / name):
                 (self.path / name).mkdir(exist_ok=True)
+
+    def _take_over(self, config: RunConfig) -> None:
+        """The folder of a run that an error stopped before it learnt anything: a bad start keeps no name occupied."""
+        last = last_records(self.path / EVENTS) if (self.path / EVENTS).exists() else []
+        if learnt(self.path) or not last or last[-1].get("kind") != "stop":
+            words = "continue it with --resume or choose another folder with --out"
+            raise RunError(f"{self.path} already holds a run; {words}")
+        for name in (METRICS, TIMINGS, EVENTS):
+            (self.path / name).unlink(missing_ok=True)
+        self._begin_anew(config)
 
     def _begin_anew(self, config: RunConfig) -> None:
         """A run that stopped before it learnt anything has nothing that other settings would contradict."""

@@ -125,10 +125,14 @@ class Run:
         found = [self.problem] if self.problem else []
         if not self.columns.rows and self.read_at:
             empty = (self.path / METRICS).exists()
-            found.append(
-                f"{METRICS} is still empty: nothing was measured yet." if empty else f"There is no {METRICS} yet."
-            )
+            nothing = f"{METRICS} is still empty: nothing was measured yet." if empty else f"There is no {METRICS} yet."
+            found.append(self._stopped() or nothing)
         return found + [visible(log.problem) for log in self._logs if log.problem]
+
+    def _stopped(self) -> str:
+        """Why the run ended, if an error was the last that happened."""
+        last = self.events[-1] if self.events else {}
+        return f"The run stopped: {visible(str(last.get('text', '')))[:600]}" if last.get("kind") == "stop" else ""
 
     def status(self, locks: Locks | None, now: float) -> str:
         """running, stalled, finished, stopped or empty."""

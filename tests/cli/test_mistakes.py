@@ -40,6 +40,8 @@ MISTAKES = (
     (f"{TRAIN} --set eval.games=0", "eval.games = 0: expected an integer of at least 1"),
     (f"{TRAIN} --set learn.lr", "--set learn.lr: expected section.name=value, for example learn.lr=1e-5"),
     (f"{TRAIN} --lr 1e-4", "Settings are changed with --set"),
+    (f"{TRAIN} --set run.steps 3", "--set run.steps 3: --set run.steps=3"),
+    ("config lern", "no recipe, section or setting is called 'lern'; did you mean learn?"),
     (f"{TRAIN} --set task.world=housebold", "no world named 'housebold'", "did you mean household?"),
     (f"{TRAIN} --set task.world=foo:Bar", "could not load the world 'foo:Bar'", "No module named 'foo'"),
     (f"{TRAIN} --set learn.algorithm=grop", 'learn.algorithm = "grop": expected one of', "did you mean grpo?"),
@@ -55,6 +57,7 @@ MISTAKES = (
     # models
     (f"{TRAIN} --set policy.model=./nothere", "policy.model = './nothere': expected pocket, new, smollm2"),
     ("eval runs/typo", "runs/typo", "there is no folder runs/typo here"),
+    ("eval a00", "policy.model = 'a00'", "did you mean a0?"),
     ("models Qwen/Qwen2.5-7B-Instruct", "is not in the Hugging Face cache", "--get downloads it from the hub"),
     # what is not installed, before a model is loaded
     (f"{TRAIN} --set run.track=wandb", "run.track names wandb, which is not installed", "[wandb]"),
@@ -83,6 +86,8 @@ MISTAKES = (
     # names
     ("trian demo.toml", "No such command 'trian'. Did you mean 'train'?"),
     ("methods gipo", "no algorithm or method is called 'gipo'; did you mean gigpo?"),
+    ("docs runs/noise", "kept runs do not come with the package", "/tree/main/docs/runs/noise"),
+    ("check-task code_repair", "the world code_repair needs", "bubblewrap: apt-get install bubblewrap"),
     ("tasks houshold", "no world named 'houshold'", "did you mean household?"),
     # servers
     (f"{SERVER} --set engine.url=http://127.0.0.1:1/v1", "Connection refused", "engine.url is its address"),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from isentrope.config.load import load_config
-from isentrope.core.errors import RunError, TaskError
+from isentrope.core.errors import IsentropeError, RunError, TaskError
 from isentrope.loop.imitate import warm_up
 from isentrope.loop.train import train
 from isentrope.methods.options import with_options
@@ -77,10 +77,22 @@ def test_a_folder_with_a_run_is_not_overwritten(model: Path, tmp_path: Path) -> 
     with pytest.raises(RunError, match=r"other settings: learn\.lr was 0\.001, now 0\.5"):
         run(model, tmp_path / "a", "run.steps=1", "learn.lr=0.5", resume=True)
     assert (tmp_path / "a" / "metrics.jsonl").read_bytes() == before
+    (tmp_path / "a" / "metrics.jsonl").unlink()
+    with pytest.raises(RunError, match="already holds a run"):  # its checkpoint is worth keeping
+        run(model, tmp_path / "a", "run.steps=1")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.tex").write_text("x")
     with pytest.raises(RunError, match=r"not empty \(it has thesis.tex\)"):
         run(model, tmp_path / "b")
+
+
+def test_a_start_that_failed_does_not_keep_its_folder(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(IsentropeError, match="had room"):
+        run(model, tmp_path / "a", "run.steps=1", "agent.max_context=64")
+    assert (tmp_path / "a" / "events.jsonl").exists()
+    run(model, tmp_path / "a", "run.steps=1")
+    assert not (tmp_path / "a" / "events.jsonl").exists()
+    assert load_config(tmp_path / "a" / "config.toml", []).agent.max_context != 64
 
 
 def test_resuming_a_finished_run_changes_nothing(model: Path, tmp_path: Path) -> None:

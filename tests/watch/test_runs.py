@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import time
 from pathlib import Path
@@ -122,6 +123,15 @@ def test_what_is_missing_or_broken_is_said(tmp_path: Path) -> None:
     assert any(text.startswith("config.toml could not be read") for text in problems)
     assert "metrics.jsonl: one damaged line left out" in problems
     assert made.refresh()[0].kind == "train"
+
+
+def test_a_run_that_stopped_before_its_first_row_says_why(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    (folder / "config.toml").write_text("")
+    event = {"step": 0, "kind": "stop", "name": "ConfigError", "text": "52 prompt tokens leave no room", "remedy": ""}
+    (folder / "events.jsonl").write_text(json.dumps(event) + "\n")
+    assert Runs([folder]).refresh()[0].problems() == ["The run stopped: 52 prompt tokens leave no room"]
 
 
 def test_reading_many_runs_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -59,7 +59,8 @@ def present_folder(model: str, setting: str = _SETTING) -> Path | None:
         return _in_folder(path, named)
     name = hub_name(model)
     if name is None or model.endswith(".gguf"):
-        guess = nearest(model, OWN) if "/" not in model else None
+        here = [path.name for path in sorted(Path().glob("*")) if (path / "config.toml").is_file()]  # runs
+        guess = nearest(model, [*OWN, *here]) if "/" not in model else None
         hint = f"; did you mean {guess}?" if guess else ""
         raise EngineError(f"{named}: {EXPECTED}; there is no such file or folder{hint}")
     found, owner = cached_folder(*name), model.split("/")[0]
@@ -69,8 +70,8 @@ def present_folder(model: str, setting: str = _SETTING) -> Path | None:
         guess = nearest(model, beside) if beside else None
         there = f"though there is one called {owner}" if Path(owner).is_dir() else f"and none called {owner}"
         raise EngineError(
-            f"{named}: there is no folder {model} here, {there}{f'; did you mean {guess}?' if guess else ''}. If a "
-            f"model on the hub is meant, fetch it from elsewhere first: cd / && {command('models', model, '--get')}"
+            f"{named}: there is no folder {model} here, {there}{f'; did you mean {guess}?' if guess else '.'} A model "
+            f"on the hub that has this name is fetched from another folder: {command('models', model, '--get')}"
         )
     return found
 

@@ -51,8 +51,8 @@ KINDS = (
 
 @pytest.mark.slow(8)
 def test_no_forgery_of_other_hands_is_rewarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of them, each on a task of one of six kinds: a method, a function, one by another, a generator, lists, a number
-    with a point; `make explore` takes all, each on any twelve."""
+    """Half of them, each on a task of one of six kinds: a method, a function, one by another, a generator, lists, a
+    number with a point; `make explore` takes all, each on any twelve."""
     luck = random.Random() if EXPLORE else random.Random("more forgeries")
     tasks = shipped() if EXPLORE else [shipped_with(*one) for one in KINDS]
     names = list(OTHERS) if EXPLORE else luck.sample(list(OTHERS), len(OTHERS) // 2)
