@@ -26,6 +26,8 @@ from isentrope.models.llama import rotate
 from isentrope.models.model_adapter import Layer, ModelAdapter, adapt_model
 
 Weights = tuple[Tensor | None, ...]
+Low = tuple[tuple[Tensor, Tensor, float] | None, ...]
+"""What adapters add to weights: down, up and scale of each, in the weights' order; None: nothing."""
 Sizes = tuple[int, int, int, float]
 """Heads, heads of keys, size of a head, and the norm's ε."""
 MEMORY = 0.5
@@ -41,30 +43,45 @@ def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return (wide * weight).to(x.dtype)
 
 
+def product(x: Tensor, parts: tuple[Tensor, ...], bias: Tensor | None, low: Low, dtype: torch.dtype) -> Tensor:
+    """x times weights that read the same input, side by side, with what adapters add."""
+    made = F.linear(x, torch.cat(parts).to(dtype) if len(parts) > 1 else parts[0].to(dtype), bias)
+    there = [one for one in low if one is not None]
+    if not there:
+        return made
+    narrow = F.linear(x, torch.cat([down for down, _, _ in there]).to(dtype))
+    pieces = iter(narrow.split([len(down) for down, _, _ in there], dim=-1))
+    added = [
+        F.linear(next(pieces), (one[1] * one[2]).to(dtype)) if one is not None else made.new_zeros(len(x), len(part))
+        for part, one in zip(parts, low, strict=True)
+    ]
+    return made + (torch.cat(added, -1) if len(added) > 1 else added[0])
+
+
 def look(
-    x: Tensor, cos: Tensor, sin: Tensor, weights: Weights, sizes: Sizes, dtype: torch.dtype
+    x: Tensor, cos: Tensor, sin: Tensor, weights: Weights, low: Low, sizes: Sizes, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The first piece: queries, keys and values of x [tokens, width]."""
     norm, wq, wk, wv, bq, bk, bv, q_norm, k_norm = weights
     assert norm is not None and wq is not None and wk is not None and wv is not None  # noqa: PT018
     heads, kv_heads, size, eps = sizes
     bias = torch.cat((bq, bk, bv)).to(dtype) if bq is not None and bk is not None and bv is not None else None
-    made = F.linear(normed(x, norm, eps).to(dtype), torch.cat((wq, wk, wv)).to(dtype), bias)
+    made = product(normed(x, norm, eps).to(dtype), (wq, wk, wv), bias, low, dtype)
     q, k, v = torch.split(made.view(-1, heads + 2 * kv_heads, size), [heads, kv_heads, kv_heads], dim=1)
     if q_norm is not None and k_norm is not None:
         q, k = normed(q, q_norm, eps), normed(k, k_norm, eps)
     return rotate(q, cos, sin), rotate(k, cos, sin), v.contiguous()
 
 
-def answer(x: Tensor, seen: Tensor, weights: Weights, sizes: Sizes, dtype: torch.dtype) -> Tensor:
+def answer(x: Tensor, seen: Tensor, weights: Weights, low: Low, sizes: Sizes, dtype: torch.dtype) -> Tensor:
     """The second piece: what attention saw joins the stream, then the feed-forward part."""
     wo, norm, gate, up, down = weights
     assert wo is not None and norm is not None and gate is not None  # noqa: PT018
     assert up is not None and down is not None  # noqa: PT018
-    x = x + F.linear(seen.flatten(1), wo.to(dtype))
+    x = x + product(seen.flatten(1), (wo,), None, low[:1], dtype)
     h = normed(x, norm, sizes[3]).to(dtype)
-    a, b = F.linear(h, torch.cat((gate, up)).to(dtype)).chunk(2, dim=-1)
-    return x + F.linear(F.silu(a) * b, down.to(dtype))
+    a, b = product(h, (gate, up), None, low[1:3], dtype).chunk(2, dim=-1)
+    return x + product(F.silu(a) * b, (down,), None, low[3:], dtype)
 
 
 class Compiled:
@@ -150,6 +167,10 @@ def _backward(
 CPU = Kernels(_forward, _backward)
 
 
+def _low(layer: Layer, *names: str) -> Low:
+    return tuple((one.down, one.up, one.scale) if (one := layer.low.get(name)) else None for name in names)
+
+
 def trains_fast(model: object, device: torch.device, dtype: torch.dtype) -> bool:
     """Whether `fast_states` takes this model there."""
     places = (("cuda", torch.bfloat16), ("cpu", torch.float32))
@@ -188,9 +209,10 @@ def states_of(
 
     def run(x: Tensor, own: Layer) -> Tensor:
         before = (own.norm_in, own.q, own.k, own.v, own.q_bias, own.k_bias, own.v_bias, own.q_norm, own.k_norm)
-        q, k, v = pieces[0](x, cos, sin, before, sizes, dtype)
+        q, k, v = pieces[0](x, cos, sin, before, _low(own, "q", "k", "v"), sizes, dtype)
         seen = attention(q, k, v, pattern, kernels)
-        return pieces[1](x, seen, (own.o, own.norm_out, own.gate, own.up, own.down), sizes, dtype)
+        after = (own.o, own.norm_out, own.gate, own.up, own.down)
+        return pieces[1](x, seen, after, _low(own, "o", "gate", "up", "down"), sizes, dtype)
 
     x = F.embedding(ids, parts.embed, parts.padding)
     for layer in parts.layers:

@@ -78,7 +78,12 @@ class LoraModel(nn.Module):
         self.compute_twice, self.extend = inner.compute_twice, inner.extend
         with torch.random.fork_rng(devices=[]):  # PEFT draws numbers of its own, which are replaced
             self.tuner: Any = peft().get_peft_model(root_of(inner), config)
+        self.adapter: str | None = LEARNING  # what model_adapter.py takes for the layers' own
         self.settle()
+
+    @property
+    def computes_twice(self) -> bool:
+        return self.inner.computes_twice
 
     def settle(self) -> None:
         """Adapters on the device of the model, in float32; only those that learn have a gradient."""
@@ -141,14 +146,24 @@ class ReferenceView:
     def __init__(self, model: LoraModel) -> None:
         self.model = model
 
+    @property
+    def adapter(self) -> str | None:
+        """The adapters that the run began with, or none. Who asks is about to compute with the layers' parts."""
+        _must_not_learn()
+        return REFERENCE if REFERENCE in self.model.tuner.peft_config else None
+
     def hidden(self, *rows: Tensor) -> Tensor:
-        if torch.is_grad_enabled():
-            raise EngineError("the reference shares the policy's weights: it can be scored, not trained")
+        _must_not_learn()
         with self.model.as_reference():
             return self.model.hidden(*rows)
 
     def __getattr__(self, name: str) -> Any:  # the rest is the model's
         return getattr(self.model, name)
+
+
+def _must_not_learn() -> None:
+    if torch.is_grad_enabled():
+        raise EngineError("the reference shares the policy's weights: it can be scored, not trained")
 
 
 @torch.no_grad()

@@ -1,11 +1,12 @@
-"""Finds the parts of a Llama-shaped model: our own Llama, Hugging Face's Llama, Qwen2 and Qwen3.
+"""Finds the parts of a Llama-shaped model: our own Llama, Hugging Face's Llama, Qwen2 and Qwen3, adapters included.
 
 The tensors are the model's own parameters: what trains them and what samples from them see the same memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,6 +16,15 @@ from isentrope.models.llama import Llama
 
 KNOWN = ("llama", "qwen2", "qwen3")
 """Values of `model_type` whose layers have exactly these parts."""
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """What an adapter adds to a weight: scale · up · down."""
+
+    down: Tensor  # [rank, in]
+    up: Tensor  # [out, rank]
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,7 @@ class Layer:
     v_bias: Tensor | None = None
     q_norm: Tensor | None = None  # over each head, before the rotation
     k_norm: Tensor | None = None
+    low: Mapping[str, LowRank] = field(default_factory=dict[str, LowRank])  # by the weight's name above
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,14 @@ class ModelAdapter:
 
 def adapt_model(model: object) -> ModelAdapter | None:
     """The parts of this model, or None if it has others."""
+    if hasattr(model, "adapter"):  # with adapters, or the reference that shares its weights: models/lora.py
+        adapted: Any = model
+        return _parts(adapted.inner, adapted.adapter)
+    return _parts(model, None)
+
+
+def _parts(model: object, adapter: str | None) -> ModelAdapter | None:
+    """`adapter` names the adapters that count; None: none of them, should there be any."""
     if isinstance(model, Llama):
         s, decoder = model.shape, model
         numbers = (s.eps, s.heads, s.kv_heads, s.head_size, model.get_buffer("frequencies"), 1.0)
@@ -64,11 +83,13 @@ def adapt_model(model: object) -> ModelAdapter | None:
         numbers = (float(config.rms_norm_eps), heads, kv_heads, size, rotary.inv_freq, float(rotary.attention_scaling))
     else:
         return None
-    layers = [_layer(block) for block in decoder.layers]
+    layers = [_layer(block, adapter) for block in decoder.layers]
     found = tuple(layer for layer in layers if layer is not None)
     if len(found) < len(layers):
         return None
     words: Any = decoder.embed_tokens
+    if type(words) is not nn.Embedding:  # wrapped, as adapters of the words are
+        return None
     return ModelAdapter(words.weight, model.head_weight(), decoder.norm.weight, *numbers, found, words.padding_idx)
 
 
@@ -82,14 +103,22 @@ def _known(config: Any) -> bool:
     )
 
 
-def _layer(block: Any) -> Layer | None:
-    """None for a layer whose parts are wrapped, as adapters do, or that adds numbers of which we know nothing."""
+def _layer(block: Any, adapter: str | None) -> Layer | None:
+    """None for a layer whose parts are wrapped in other ways than PEFT's, or that adds numbers that we do not know."""
     attention, mlp = dict(block.self_attn.named_children()), dict(block.mlp.named_children())
     parts = {name: attention.get(f"{name}_proj") for name in ("q", "k", "v", "o")}
     parts |= {name: mlp.get(f"{name}_proj") for name in ("gate", "up", "down")}
-    linear: dict[str, Any] = {name: part for name, part in parts.items() if type(part) is nn.Linear}
-    if len(linear) < len(parts) or any(linear[name].bias is not None for name in ("o", "gate", "up", "down")):
-        return None
+    linear, low = dict[str, Any](), dict[str, LowRank]()
+    for name, part in parts.items():
+        plain = getattr(part, "base_layer", part)
+        if type(plain) is not nn.Linear or (plain.bias is not None and name in ("o", "gate", "up", "down")):
+            return None
+        linear[name] = plain
+        if plain is not part and adapter is not None and adapter in part.lora_A:
+            found = _low_rank(part, adapter)
+            if found is None:
+                return None
+            low[name] = found
     norms: dict[str, Any] = {name: getattr(attention.get(name), "weight", None) for name in ("q_norm", "k_norm")}
     return Layer(
         block.input_layernorm.weight,
@@ -97,4 +126,13 @@ def _layer(block: Any) -> Layer | None:
         **{name: part.weight for name, part in linear.items()},
         **{f"{name}_bias": linear[name].bias for name in ("q", "k", "v")},
         **norms,
+        low=low,
     )
+
+
+def _low_rank(part: Any, adapter: str) -> LowRank | None:
+    """Of a layer that PEFT has wrapped; None where more is added than the product of two matrices."""
+    more = part.lora_variant or part.lora_magnitude_vector or part.merged_adapters or part.fan_in_fan_out
+    if more or part.lora_B[adapter].bias is not None:
+        return None
+    return LowRank(part.lora_A[adapter].weight, part.lora_B[adapter].weight, float(part.scaling[adapter]))

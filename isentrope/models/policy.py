@@ -36,6 +36,9 @@ class Backbone(Protocol):
 
     def save(self, folder: Path) -> None: ...
 
+    @property
+    def computes_twice(self) -> bool: ...
+
     def compute_twice(self) -> None:
         """Keep no activations for the backward pass but those between layers; compute the rest again."""
         ...

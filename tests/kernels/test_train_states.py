@@ -18,6 +18,7 @@ from isentrope.learning.tokens import flatten
 from isentrope.models.hugging_face import HuggingFaceModel
 from isentrope.models.model_adapter import adapt_model
 from tests.builders.episodes import make_episodes
+from tests.models.adapters import ALL_WEIGHTS, with_adapters
 from tests.models.helpers import small_model
 
 
@@ -123,7 +124,20 @@ def hugging_face(kind: str) -> HuggingFaceModel:
 @pytest.mark.parametrize("kind", ["ours", "llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("twice", [False, True])
 def test_states_and_gradients_equal_the_models_own(kind: str, twice: bool) -> None:
-    model: Any = small_model() if kind == "ours" else hugging_face(kind)
+    equals_its_own(small_model() if kind == "ours" else hugging_face(kind), twice, at_least=10)
+
+
+@pytest.mark.parametrize("targets", [ALL_WEIGHTS, ("k_proj", "up_proj")], ids=["all", "some"])
+@pytest.mark.parametrize("kind", ["ours", "qwen2"])
+def test_so_do_those_of_adapters_and_of_nothing_else(kind: str, targets: tuple[str, ...]) -> None:
+    pytest.importorskip("peft", reason="pip install 'isentrope[hf]'")
+    model = with_adapters(small_model() if kind == "ours" else hugging_face(kind), targets)
+    learning = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert len(learning) == 2 * 2 * len(targets)  # two matrices, two layers
+    equals_its_own(model, twice=False, at_least=len(learning))
+
+
+def equals_its_own(model: Any, twice: bool, at_least: int) -> None:
     parts = adapt_model(model)
     assert parts is not None
     episodes = make_episodes(2, words=40)
@@ -144,7 +158,7 @@ def test_states_and_gradients_equal_the_models_own(kind: str, twice: bool) -> No
         states = states[real]
         states.sin().sum().backward()
         found.append([states.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)])
-    assert len(found[0]) == len(found[1]) > 10
+    assert len(found[0]) == len(found[1]) > at_least
     for own, ours in zip(*found, strict=True):
         torch.testing.assert_close(ours, own, rtol=2e-4, atol=2e-4)
 

@@ -92,7 +92,8 @@ def _join(parts, sums, first, last, member, d, SIZE: tl.constexpr, ROWS: tl.cons
 
 @partial(jit, do_not_specialize=["split_length", "splits"])  # one kernel for all lengths of conversations
 def _decode(
-    qkv, out, keys, values, table, positions, cos, sin, parts, sums, arrived, scale, table_width, split_length, splits,
+    qkv, out, keys, values, table, positions, cos, sin, parts, sums, arrived, scale, table_width, qkv_width,
+    split_length, splits,
     KV: tl.constexpr, SHARE: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr,
     PAGE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -103,7 +104,7 @@ def _decode(
         return
     member, d, n = tl.arange(0, ROWS), tl.arange(0, SIZE), tl.arange(0, BLOCK)
     half: tl.constexpr = SIZE // 2
-    base, pages = qkv + row * KV * (SHARE + 2) * SIZE, table + row * table_width
+    base, pages = qkv + row * qkv_width, table + row * table_width
     c, s = tl.load(cos + length * half + d % half), tl.load(sin + length * half + d % half)
     s, across = tl.where(d < half, -s, s), (d + half) % SIZE
     ours = (member < SHARE)[:, None]
@@ -194,7 +195,7 @@ def decode_attention(
     out = torch.empty(rows, heads * size, dtype=qkv.dtype, device=qkv.device)
     _decode[(rows, kv, splits.most)](
         qkv, out, cache[0], cache[1], table, positions, *angles, splits.parts, splits.sums, splits.arrived,
-        math.log2(math.e) / math.sqrt(size), table.shape[1], splits.length, splits.most,
+        math.log2(math.e) / math.sqrt(size), table.shape[1], qkv.stride(0), splits.length, splits.most,
         KV=kv, SHARE=heads // kv, ROWS=ROWS, SIZE=size, PAGE=page, BLOCK=min(32 if crowded else 64, page),
         WHOLE=splits.most == 1, PRECISION=precision(size), num_warps=max(1, size // 64), num_stages=3 if crowded else 2,
     )  # fmt: skip

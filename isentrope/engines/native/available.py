@@ -36,7 +36,7 @@ def why_not(policy: Policy) -> str:
         return f"triton is not installed ({install_command('triton')}; torch for CUDA on Linux brings it)"
     parts = adapt_model(policy.model)
     if parts is None:
-        return f"it knows our own model and Hugging Face's {', '.join(KNOWN)}, without adapters"
+        return f"it knows our own model and Hugging Face's {', '.join(KNOWN)}, with plain adapters or none"
     if parts.head_size not in SIZES:
         return f"its heads are of size {parts.head_size}, not one of {', '.join(map(str, SIZES))}"
     if parts.head_size >= LARGE and policy.dtype == torch.float32 and fast_memory(policy.device) < ROOMY:

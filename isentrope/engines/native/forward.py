@@ -71,10 +71,10 @@ class Forward:
         x, delta = F.embedding(ids, a.embed.detach()), None
         for i, layer in enumerate(self.weights.layers):
             own = layer.own
-            qkv = F.linear(add_norm(x, delta, own.norm_in, a.eps, dtype), layer.qkv, layer.qkv_bias)
-            delta = F.linear(attend(i, qkv), layer.o)
-            both = F.linear(add_norm(x, delta, own.norm_out, a.eps, dtype), layer.gate_up)
-            delta = F.linear(swiglu(both), layer.down)
+            qkv = layer.qkv(add_norm(x, delta, own.norm_in, a.eps, dtype))
+            delta = layer.o(attend(i, qkv))
+            both = layer.gate_up.before_up(add_norm(x, delta, own.norm_out, a.eps, dtype))
+            delta = layer.down(swiglu(both, layer.gate_up.up))
         assert delta is not None
         return x, delta
 

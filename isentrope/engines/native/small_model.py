@@ -37,7 +37,9 @@ sized = partial(jit, do_not_specialize=["count"])  # one kernel for all numbers 
 def is_small(weights: Weights) -> bool:
     a = weights.model
     words, width = a.head.shape
-    attended, inner = weights.layers[0].o.shape[1], weights.layers[0].down.shape[1]
+    attended, inner = weights.layers[0].o.weight.shape[1], weights.layers[0].down.weight.shape[1]
+    if weights.adapted:
+        return False
     return max(width, attended) <= LARGEST_WIDTH and inner <= LARGEST_INNER and words <= MOST_WORDS
 
 
@@ -122,8 +124,8 @@ def small_pass(
         attended = attend(i, qkv)
         following = weights.layers[i + 1] if i + 1 < len(weights.layers) else None
         if following is not None:
-            qkv = torch.empty(count, len(following.qkv), dtype=dtype, device=ids.device)
-            _continue(weights, x, attended, layer, (following.own.norm_in, following.qkv, following.qkv_bias), qkv)
+            qkv = torch.empty(count, len(following.qkv.weight), dtype=dtype, device=ids.device)
+            _continue(weights, x, attended, layer, _queries(following), qkv)
         elif last is None:
             logits = torch.empty(count, len(a.head), dtype=torch.float32, device=ids.device)
             _continue(weights, x, attended, layer, (a.norm, a.head.detach(), None), logits)
@@ -134,10 +136,14 @@ def small_pass(
     return _start(weights, last, x, None, None)
 
 
+def _queries(layer: Joined) -> Product:
+    return layer.own.norm_in, layer.qkv.weight, layer.qkv.bias
+
+
 def _start(weights: Weights, ids: Tensor, table: Tensor, layer: Joined | None, x: Tensor | None) -> Tensor:
     """Norm and product of the table's rows: a layer's queries, keys and values, or without a layer the logits."""
     a, width = weights.model, table.shape[1]
-    following = (a.norm, a.head.detach(), None) if layer is None else (layer.own.norm_in, layer.qkv, layer.qkv_bias)
+    following = (a.norm, a.head.detach(), None) if layer is None else _queries(layer)
     norm, weight, bias = following
     dtype = torch.float32 if layer is None else weights.dtype
     out = torch.empty(len(ids), len(weight), dtype=dtype, device=ids.device)
@@ -156,11 +162,11 @@ def _continue(
     """From an attention to what follows: x moves on, and `out` is the next norm's product."""
     width = x.shape[1]
     padded = triton.next_power_of_2(width)
-    norm, weight, bias = following if following is not None else (layer.own.norm_out, layer.o, None)
+    norm, weight, bias = following if following is not None else (layer.own.norm_out, layer.o.weight, None)
     _between[(triton.cdiv(len(x), TOKENS),)](
-        x, attended, layer.o, layer.own.norm_out, layer.gate_up, layer.down, norm, weight,
+        x, attended, layer.o.weight, layer.own.norm_out, layer.gate_up.weight, layer.down.weight, norm, weight,
         weight if bias is None else bias, out, len(x), weights.model.eps, len(weight),
-        WIDTH=width, PADDED=padded, ATTENDED=layer.o.shape[1], INNER=layer.down.shape[1], TOKENS=TOKENS,
+        WIDTH=width, PADDED=padded, ATTENDED=layer.o.weight.shape[1], INNER=layer.down.weight.shape[1], TOKENS=TOKENS,
         TILE=_tile(padded), STAGES=stages(x.device), BIASED=bias is not None, GOES_ON=following is not None,
         num_warps=WARPS,
     )  # fmt: skip

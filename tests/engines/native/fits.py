@@ -44,7 +44,7 @@ def decode(card: int, size: int) -> int:
     fixed = {"KV": 2, "SHARE": 2, "ROWS": attention.ROWS, "SIZE": size, "PAGE": 64, "BLOCK": 64, "WHOLE": False}
     pointers = ["qkv", "out", "keys", "values", "table", "positions", "cos", "sin", "parts", "sums", "arrived"]
     fixed["PRECISION"] = attention.precision(size)
-    numbers = {"scale": "fp32", "table_width": "i32", "split_length": "i32", "splits": "i32"}
+    numbers = dict.fromkeys(("table_width", "qkv_width", "split_length", "splits"), "i32") | {"scale": "fp32"}
     return taken(attention._decode, card, pointers, numbers, fixed, num_warps=max(1, size // 64), num_stages=2)
 
 

@@ -107,9 +107,10 @@ def test_two_engines_may_read_one_model() -> None:
         for parameter in model.parameters():
             parameter += 1
     for layer, own in zip(first.layers, parts.layers, strict=True):
-        torch.testing.assert_close(layer.qkv, torch.cat((own.q, own.k, own.v)))
-        torch.testing.assert_close(layer.gate_up, torch.cat((own.gate, own.up)))
-    assert [layer.qkv.data_ptr() for layer in first.layers] == [layer.qkv.data_ptr() for layer in second.layers]
+        torch.testing.assert_close(layer.qkv.weight, torch.cat((own.q, own.k, own.v)))
+        torch.testing.assert_close(layer.gate_up.weight, torch.cat((own.gate, own.up)))
+    places = [[layer.qkv.weight.data_ptr() for layer in weights.layers] for weights in (first, second)]
+    assert places[0] == places[1]
 
 
 def test_after_an_error_in_the_middle_everything_can_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:

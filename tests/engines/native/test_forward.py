@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,16 @@ from isentrope.engines.native.attention import make_splits
 from isentrope.engines.native.forward import Forward
 from tests.builders.sizes import EXPLORE
 from tests.engines.native import small
-from tests.engines.native.small import CONTEXT, DEVICE, MODELS, WORDS, make_forward, packed, plain_logits
+from tests.engines.native.small import (
+    CONTEXT,
+    DEVICE,
+    MODELS,
+    WORDS,
+    make_forward,
+    packed,
+    plain_logits,
+)
+from tests.models.adapters import ALL_WEIGHTS, with_adapters
 
 TOLERANCE = 2e-4  # of logits whose spread is about 20, in float32
 LENGTHS = {0: 5, 1: 70, 3: 16}  # within a page, over several pages and programs, exactly one page
@@ -40,8 +51,33 @@ def test_prefill_appending_and_single_tokens_equal_the_whole_pass(kind: str, as_
         equals_the_whole_pass(kind, as_small, SHORT, appended=2, part=16)
 
 
+@pytest.mark.parametrize("targets", [ALL_WEIGHTS, ("q_proj", "v_proj", "up_proj")], ids=["all", "some"])
+@pytest.mark.parametrize("kind", ["ours", "Qwen2"])  # without and with biases
+def test_adapters_are_added_to_what_they_stand_beside(kind: str, targets: tuple[str, ...]) -> None:
+    pytest.importorskip("peft", reason="pip install 'isentrope[hf]'")
+    model = with_adapters(MODELS[kind](), targets)
+    whole_pass(model, None, LENGTHS if FULL else SHORT, appended=18 if FULL else 2, part=32 if FULL else 16)
+
+
+def test_adapters_that_have_learnt_more_are_read_after_a_refresh() -> None:
+    pytest.importorskip("peft", reason="pip install 'isentrope[hf]'")
+    model, tokens = with_adapters(MODELS["Qwen2"]()), some_tokens(9, 0)
+    forward = make_forward(model)
+    with torch.no_grad():
+        before = forward.prefill(packed({0: (0, tokens)}))
+        for weight in model.adapters().values():
+            weight *= 1.2
+        forward.weights.refresh()
+        after = forward.prefill(packed({0: (0, tokens)}))
+    close(after[0], plain_logits(model, tokens)[-1])
+    assert float((after - before).abs().max()) > 100 * TOLERANCE
+
+
 def equals_the_whole_pass(kind: str, as_small: bool, lengths: dict[int, int], appended: int, part: int) -> None:
-    model = MODELS[kind]()
+    whole_pass(MODELS[kind](), as_small, lengths, appended, part)
+
+
+def whole_pass(model: Any, as_small: bool | None, lengths: dict[int, int], appended: int, part: int) -> None:
     forward = make_forward(model, as_small=as_small)
     kv, size = forward.cache.shape[3], forward.cache.shape[5]
     tokens = {row: some_tokens(length + appended + 3, row) for row, length in lengths.items()}

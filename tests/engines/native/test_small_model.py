@@ -38,12 +38,12 @@ def numpy_pass(weights: Weights, ids: NDArray[np.int64]) -> Array:
     x = in_numpy(a.embed)[ids]
     for i, layer in enumerate(weights.layers):
         own = layer.own
-        qkv = numpy_norm(x, own.norm_in, a.eps) @ in_numpy(layer.qkv).T
-        if layer.qkv_bias is not None:
-            qkv = qkv + in_numpy(layer.qkv_bias)
+        qkv = numpy_norm(x, own.norm_in, a.eps) @ in_numpy(layer.qkv.weight).T
+        if layer.qkv.bias is not None:
+            qkv = qkv + in_numpy(layer.qkv.bias)
         x = x + attention_in_the_test(i, qkv, layer.o.shape[1]) @ in_numpy(layer.o).T
-        gate, up = np.split(numpy_norm(x, own.norm_out, a.eps) @ in_numpy(layer.gate_up).T, 2, axis=1)
-        x = x + (gate / (1 + np.exp(-gate)) * up) @ in_numpy(layer.down).T
+        gate, up = np.split(numpy_norm(x, own.norm_out, a.eps) @ in_numpy(layer.gate_up.weight).T, 2, axis=1)
+        x = x + (gate / (1 + np.exp(-gate)) * up) @ in_numpy(layer.down.weight).T
     return numpy_norm(x, a.norm, a.eps) @ in_numpy(a.head).T
 
 

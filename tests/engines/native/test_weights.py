@@ -57,7 +57,7 @@ def test_an_optimiser_made_before_writes_into_what_the_engine_reads(dtype: torch
     for (name, theirs), ours in zip(plain.named_parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0, msg=name)
     for layer in weights.layers:
-        torch.testing.assert_close(layer.qkv, torch.cat((layer.own.q, layer.own.k, layer.own.v)), rtol=0, atol=0)
+        torch.testing.assert_close(layer.qkv.weight, torch.cat((layer.own.q, layer.own.k, layer.own.v)), rtol=0, atol=0)
     twin = copy.deepcopy(model)
     with torch.no_grad():
         for parameter in twin.parameters():
@@ -74,5 +74,5 @@ def test_float32_weights_computed_with_in_bfloat16_are_copied_when_told() -> Non
             parameter += 1
     weights.refresh()
     for layer in weights.layers:
-        for mine, theirs in ((layer.qkv, (layer.own.q, layer.own.k, layer.own.v)), (layer.down, (layer.own.down,))):
-            assert torch.equal(mine, torch.cat(theirs).bfloat16())
+        assert torch.equal(layer.qkv.weight, torch.cat((layer.own.q, layer.own.k, layer.own.v)).bfloat16())
+        assert torch.equal(layer.down.weight, layer.own.down.bfloat16())
