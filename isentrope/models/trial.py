@@ -31,7 +31,7 @@ from isentrope.sandbox.base import Limits, Outcome
 from isentrope.sandbox.limits import run_bounded
 
 VERSION = 1  # of what is tried: what another version found good is tried again
-LIMITS = Limits(seconds=300.0, memory=4096 * MIB, output=16 * MIB)
+LIMITS = Limits(seconds=300.0, memory=1536 * MIB, output=16 * MIB)
 START = "import sys; sys.path[:] = {path!r}; from isentrope.models.trial_child import main; main()"
 ADVICE = "take the model from a place that you trust, or tell its maker"
 Answer = dict[str, Any]
@@ -102,8 +102,7 @@ def _larger(limits: Limits, size: int) -> Limits:
 def in_child(trials: Sequence[Trial], limits: Limits = LIMITS) -> list[Answer]:
     """What a child says of each, up to the first that is refused, or why it said nothing."""
     library("transformers", "Hugging Face models")
-    path = [os.path.abspath(place or ".") for place in sys.path]
-    command = [sys.executable, "-P", "-c", START.format(path=path)]
+    command = [sys.executable, "-P", "-c", START.format(path=_import_path())]
     with ExitStack() as stack:
         places = [str(stack.enter_context(laid_out(trial.files))) for trial in trials]
         told = [
@@ -118,6 +117,13 @@ def in_child(trials: Sequence[Trial], limits: Limits = LIMITS) -> list[Answer]:
             return cast("list[Answer]", answers)
     stage = next((line.removeprefix("stage ") for line in reversed(lines) if line.startswith("stage ")), "it")
     return [{"refused": f"{stage} was tried in a process of its own, which {_end(outcome, limits)}; {ADVICE}"}]
+
+
+def _import_path() -> list[str]:
+    """Where packages are. The current folder is none of it: somebody may work in the folder of the model."""
+    here, own = Path.cwd(), Path(__file__).parents[2]
+    places = [Path(place or ".").absolute() for place in sys.path]
+    return [str(own), *(str(place) for place in places if place != here and place.parent != here)]
 
 
 def _end(outcome: Outcome, limits: Limits) -> str:

@@ -17,7 +17,6 @@ from isentrope.core.limits import MIB
 from isentrope.models.sources.cache import quiet_transformers
 from isentrope.models.tokenizer_rules import check_growth, check_tokenizer_file, probes
 
-MAPPED = 2 << 30  # bytes that may be mapped beyond the memory that may be taken: threads and libraries reserve some
 SECONDS = {"its tokenizer": 30, "its chat template": 5, "its tokenizer with long texts": 15, "its config.json": 20, "it": 7200}
 """Of a core. The largest tokenizers load in 3 s, templates are taken apart in 20 ms."""
 PART_CHARS = 20_000  # of what a template writes around messages
@@ -70,7 +69,7 @@ def _confine(request: Mapping[str, Any]) -> None:
         written = MIB + 2 * int(request.get("size", 0))  # libraries try the folder for temporary files
         _limit(resource.RLIMIT_FSIZE, written)
         mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-        _limit(resource.RLIMIT_AS, mapped + MAPPED + int(request["memory"]))
+        _limit(resource.RLIMIT_AS, mapped + int(request["memory"]))
 
     def refuse(event: str, _: object) -> None:
         if event.startswith(_FORBIDDEN):

@@ -32,7 +32,7 @@ from tests.builders import hostile_gguf, hostile_models
 from tests.builders.hostile_models import ADAPTERS, CODE_KEYS, FAMILIES, MARK, SMALL, TEMPLATES, TOKENIZERS
 
 SEEDS, GGUF_FILES = 25, 500
-WALL_SECONDS, MEGABYTES, LONGEST_ERROR = 120, 1500, 1500
+WALL_SECONDS, MEGABYTES, LONGEST_ERROR = 240, 1700, 1500
 ADDRESSES = 6 << 30  # that a child may map beyond its parent: a bomb must not take the machine along
 SAID = ("Put a mug on the shelf. <think> \u00e9\u4f60\U0001f600 1234 " + "a" * 300 + " " * 300 + "e" * 300) * 3
 Spoil = Callable[[Random, Path], None]

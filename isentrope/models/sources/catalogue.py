@@ -82,16 +82,16 @@ def needs_foreign_code(config: Mapping[str, Any]) -> str | None:
         return None  # the loader says that transformers is missing
     if kind in known.CONFIG_MAPPING_NAMES:
         return None
-    return f"it needs code of its own (auto_map in config.json), which is never run; {kind!r} is not in transformers"
+    return f"it needs code of its own (auto_map in config.json), which is never run; {kind[:80]!r} is not in transformers"
 
 
 def architectures(config: Mapping[str, Any]) -> list[str]:
     named: object = config.get("architectures")
-    return [str(name) for name in cast("list[object]", named)] if isinstance(named, list | tuple) else []
+    return [str(name)[:80] for name in cast("list[object]", named)[:8]] if isinstance(named, list | tuple) else []
 
 
 def _title(config: Mapping[str, Any]) -> str:
-    return ", ".join(architectures(config)) or str(config.get("model_type", "the model"))
+    return ", ".join(architectures(config)) or str(config.get("model_type", "the model"))[:80]
 
 
 # The weight files: safetensors, nothing else.

@@ -54,7 +54,7 @@ class GgufHeader:
 
     @property
     def architecture(self) -> str:
-        return str(self.settings.get("general.architecture", "unknown"))
+        return str(self.settings.get("general.architecture", "unknown"))[:80]
 
     @property
     def parameters(self) -> int:
@@ -299,6 +299,6 @@ def gguf_facts(file: Path) -> Facts:
         vocabulary=embedding[-1],
         context=header.number("context_length"),
         chat_template="tokenizer.chat_template" in header.settings,
-        licence=str(header.settings.get("general.license", "")),
+        licence=str(header.settings.get("general.license", ""))[:80],
         learned_positions="position_embd.weight" in header.shapes,
     )
