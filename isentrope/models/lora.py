@@ -271,8 +271,8 @@ _OTHER_KINDS = (
 
 
 def _read(folder: Path) -> tuple[Any, dict[str, Tensor]]:
-    """Settings and weights of adapters. Nothing but rank, scale and names is taken from the file: PEFT would import what
-    it names."""
+    """Settings and weights of adapters. Nothing but rank, scale and names is taken from the file: PEFT would import
+    what it names."""
     try:
         check_is_file(folder / WEIGHTS, found=False)
         table, weights = read_json(folder / CONFIG, NOTE_BYTES, found=False), load_file(folder / WEIGHTS)
@@ -297,7 +297,8 @@ def _check_fit(model: Backbone, config: Any, weights: dict[str, Tensor], folder:
     """The weights in the file are those of the layers that it names, before there is memory for more."""
     expected: dict[str, tuple[int, ...]] = {}
     for name, layer in cast("Iterable[tuple[str, nn.Module]]", root_of(model).named_modules()):
-        if name.rsplit(".", 1)[-1] in config.target_modules and isinstance(weight := getattr(layer, "weight", 0), Tensor):
+        weight: object = getattr(layer, "weight", None)
+        if name.rsplit(".", 1)[-1] in config.target_modules and isinstance(weight, Tensor):
             out, into = weight.shape if isinstance(layer, nn.Linear) else weight.shape[::-1]
             expected[f"base_model.model.{name}.lora_A.weight"] = (config.r, into)
             expected[f"base_model.model.{name}.lora_B.weight"] = (out, config.r)

@@ -97,7 +97,9 @@ def check_growth(normalizer: Any) -> None:
             continue
         made = len(normalizer.normalize_str(chr(number)))
         if made > most:
-            raise EngineError(f"tokenizer.json makes {made:,} characters of U+{number:04X}; expected at most {most}: {CHECK}")
+            raise EngineError(
+                f"tokenizer.json makes {made:,} characters of U+{number:04X}; expected at most {most}: {CHECK}"
+            )
 
 
 def check_pattern(pattern: str) -> None:
@@ -179,5 +181,3 @@ def probes() -> Iterator[str]:
         yield (pair * LONG)[:LONG] + "Q"
     yield ("You arrive at desk 1. On the desk 1, you see a mug 1 and 2 pens.\n\n" * LONG)[:LONG]
     yield "".join(chr(n) for n in range(1, 0x20000) if not 0xD800 <= n < 0xE000 and chr(n).isprintable())
-
-

@@ -66,7 +66,7 @@ def model_trial(files: Files, parameters: int) -> Trial:
 
 
 def gguf_trial(file: Path, folder: Path, size: int) -> Trial:
-    """The conversion of a GGUF file into `folder`, which takes `size` bytes as float32: its result is kept, not tried."""
+    """The conversion of a GGUF file into `folder`, where it takes `size` bytes as float32."""
     return Trial("gguf", {}, {"file": str(file.resolve()), "into": str(folder.resolve()), "size": size})
 
 

@@ -17,7 +17,13 @@ from isentrope.core.limits import MIB
 from isentrope.models.sources.cache import quiet_transformers
 from isentrope.models.tokenizer_rules import check_growth, check_tokenizer_file, probes
 
-SECONDS = {"its tokenizer": 30, "its chat template": 5, "its tokenizer with long texts": 15, "its config.json": 20, "it": 7200}
+SECONDS = {
+    "its tokenizer": 30,
+    "its chat template": 5,
+    "its tokenizer with long texts": 15,
+    "its config.json": 20,
+    "it": 7200,
+}
 """Of a core. The largest tokenizers load in 3 s, templates are taken apart in 20 ms."""
 PART_CHARS = 20_000  # of what a template writes around messages
 _FORBIDDEN = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "subprocess.", "os.system", "os.exec",

@@ -1,7 +1,7 @@
 """Hostile model folders and GGUF files against the door that every command takes: they load, or are refused with a
 sentence; no traceback, no hang, no gigabytes, no code of the folder run, nothing fetched.
 
-    python -m tests.attack.models                        # 22 families with 25 seeds each, every list whole, 500 GGUF files
+    python -m tests.attack.models                        # 22 families with 4 seeds each, every list, 500 GGUF files
     python -m tests.attack.models --seeds 1 --only template,adapter --verbose
 
 Each folder is opened in a process forked from one that has imported what is needed. What fails is printed with the
@@ -31,7 +31,7 @@ from random import Random
 from tests.builders import hostile_gguf, hostile_models
 from tests.builders.hostile_models import ADAPTERS, CODE_KEYS, FAMILIES, MARK, SMALL, TEMPLATES, TOKENIZERS
 
-SEEDS, GGUF_FILES = 25, 500
+SEEDS, GGUF_FILES = 4, 500
 WALL_SECONDS, MEGABYTES, LONGEST_ERROR = 240, 1700, 1500
 ADDRESSES = 6 << 30  # that a child may map beyond its parent: a bomb must not take the machine along
 SAID = ("Put a mug on the shelf. <think> \u00e9\u4f60\U0001f600 1234 " + "a" * 300 + " " * 300 + "e" * 300) * 3

@@ -42,22 +42,27 @@ def spoil(random: Random, path: Path) -> None:
     elif how == 5:
         another_number(random, path, data)
     elif how == 6:
-        path.write_bytes(random.choice((b"", b"GGUF", b"GGUF" + b"\xff" * 100, b"GGML" + data[4:], b"GGUF\3\0\0\0" + b"\0" * 16)))
+        path.write_bytes(
+            random.choice((b"", b"GGUF", b"GGUF" + b"\xff" * 100, b"GGML" + data[4:], b"GGUF\3\0\0\0" + b"\0" * 16))
+        )
     else:
         flip(random, path, 4, end)
 
 
 def another_number(random: Random, path: Path, data: bytes) -> None:
     """One of the settings of the model or of its tokenizer."""
-    names = (b"llama.block_count", b"llama.embedding_length", b"llama.attention.head_count", b"llama.feed_forward_length",
-             b"llama.attention.head_count_kv", b"llama.context_length", b"llama.vocab_size", b"general.alignment",
+    names = (b"llama.block_count", b"llama.embedding_length", b"llama.attention.head_count",
+             b"llama.feed_forward_length", b"llama.attention.head_count_kv", b"llama.context_length",
+             b"llama.vocab_size", b"general.alignment",
              b"llama.rope.dimension_count", b"tokenizer.ggml.eos_token_id", b"llama.rope.freq_base")  # fmt: skip
     name = random.choice(names)
     at = data.find(name)
     if at < 0:
         return flip(random, path, 4, header_end(data))
     at += len(name) + 4
-    path.write_bytes(data[:at] + struct.pack("<I", random.choice((0, 1, 3, 2**20, 2**31 - 1, 2**32 - 1))) + data[at + 4 :])
+    path.write_bytes(
+        data[:at] + struct.pack("<I", random.choice((0, 1, 3, 2**20, 2**31 - 1, 2**32 - 1))) + data[at + 4 :]
+    )
 
 
 def header_end(data: bytes) -> int:

@@ -52,7 +52,7 @@ def change(path: Path, **values: Any) -> None:
 
 # -- chat templates
 
-LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% for k in range(99999) %}{% endfor %}{% endfor %}{% endfor %}"
+LOOP = "".join("{% for " + name + " in range(99999) %}" for name in "ijk") + "{% endfor %}" * 3
 TEMPLATES = (
     LOOP,
     LOOP.replace("{% endfor %}", "x{% endfor %}", 1),
@@ -159,7 +159,9 @@ def nested(key: str, inner: Any, depth: int) -> str:
 DOUBLING = sequence("normalizers", [replace({"String": letter}, letter * 2) for letter in "ae" for _ in range(60)])
 TOKENIZERS: dict[str, dict[str, Any]] = {
     "doubling": {"normalizer": DOUBLING},
-    "doubling a rare letter": {"normalizer": sequence("normalizers", [replace({"String": "\u16a0"}, "\u16a0" * 2)] * 60)},
+    "doubling a rare letter": {
+        "normalizer": sequence("normalizers", [replace({"String": "\u16a0"}, "\u16a0" * 2)] * 60)
+    },
     "long content": {"normalizer": replace({"Regex": "."}, "x" * 10_000)},
     "longer content": {"normalizer": replace({"String": "q"}, "x" * 10_000_000)},
     "empty pattern": {"normalizer": replace({"String": ""}, "x" * 100_000)},
@@ -246,7 +248,9 @@ def added_tokens(random: Random, folder: Path) -> None:
     count = random.choice((30_000, 200_000))
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": random.random() < 0.5}
     words = ["a" * (n % 3000 + 1) + str(n) if count == 30_000 else f"<{n}>" for n in range(count)]
-    table["added_tokens"] += [{"id": 600 + n, "content": word, "special": True, **plain} for n, word in enumerate(words)]
+    table["added_tokens"] += [
+        {"id": 600 + n, "content": word, "special": True, **plain} for n, word in enumerate(words)
+    ]
     put(path, table)
 
 
@@ -387,7 +391,7 @@ def generation(random: Random, folder: Path) -> None:
         {"eos_token_id": list(range(3_000_000))}, {"eos_token_id": "x"}, {"eos_token_id": [None, {}]}, [], 5,
         {"temperature": float("nan"), "top_k": -5, "top_p": 1e308, "num_beams": 10**9, "max_length": 10**30},
         {"cache_implementation": "evil", "compile_config": {"backend": "evil"}, "watermarking_config": {"x": 1}},
-        {"generation_mode": 5, "constraints": [1], "force_words_ids": [[1]], "_from_model_config": True, "eos_token_id": 2},
+        {"generation_mode": 5, "constraints": [1], "force_words_ids": [[1]], "_from_model_config": True},
     )  # fmt: skip
     put(folder / "generation_config.json", random.choice(odd))
 
@@ -446,7 +450,10 @@ def weights_elsewhere(random: Random, folder: Path) -> None:
         weights.unlink()
         weights.symlink_to("/dev/zero")
     elif how == 6:
-        put(index, {"metadata": {"total_size": 10**30}, "weight_map": {f"w{n}": "model.safetensors" for n in range(300_000)}})
+        put(
+            index,
+            {"metadata": {"total_size": 10**30}, "weight_map": {f"w{n}": "model.safetensors" for n in range(300_000)}},
+        )
     else:
         (folder / "pytorch_model.bin").write_bytes(b"\x80\x04cposix\nsystem\n(S'touch ran'\ntR.")
         (folder / "consolidated.safetensors").write_bytes(b"")
@@ -502,7 +509,7 @@ ADAPTERS: tuple[dict[str, Any], ...] = (
     {"use_dora": True}, {"peft_type": "EVIL"}, {"peft_type": "PREFIX_TUNING"}, {"lora_alpha": float("nan")},
     {"base_model_name_or_path": "evil/model", "revision": "x"}, {"runtime_config": {"ephemeral_gpu_offload": True}},
     {"trainable_token_indices": list(range(10**6))}, {"target_parameters": ["x"] * 10**5}, {"lora_dropout": 5},
-    {"fan_in_fan_out": True, "lora_bias": True, "bias": "all", "use_rslora": True, "arrow_config": {}, "use_qalora": True},
+    {"fan_in_fan_out": True, "lora_bias": True, "bias": "all", "use_rslora": True, "use_qalora": True},
 )  # fmt: skip
 
 
@@ -555,7 +562,9 @@ def write_adapters(path: Path) -> None:
 def base_elsewhere(random: Random, folder: Path) -> None:
     """Adapters whose model is somewhere else: on the hub, in a circle, in a pipe."""
     nth_adapter(folder, 0)
-    name = random.choice(("evil/model", "evil/model@main", str(folder), "/dev/zero", "~evil/x", "new", "smollm2", "x" * 5000))
+    name = random.choice(
+        ("evil/model", "evil/model@main", str(folder), "/dev/zero", "~evil/x", "new", "smollm2", "x" * 5000)
+    )
     place = random.choice(("", "/nowhere", str(folder), "/dev", "\x00"))
     put(folder / "base.json", {"name": name, "folder": place, "fingerprint": "x"})
 

@@ -24,6 +24,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_headers_load_or_are_refused(whole: Path, tmp_path: Path) -> None:
     """Seeded lies: never another error, and what is believed fits the file."""
     data, file, refused = whole.read_bytes(), tmp_path / "model.gguf", 0
+    longest = 0
     count = 5000 if EXPLORE else 500
     for seed in range(count):
         file.write_bytes(data)
@@ -31,11 +32,11 @@ def test_headers_load_or_are_refused(whole: Path, tmp_path: Path) -> None:
         try:
             facts = gguf_facts(file)
         except EngineError as error:
-            refused += 1
-            assert len(str(error)) < 600
+            refused, longest = refused + 1, max(longest, len(str(error)))
         else:
             assert facts.parameters <= 8 * facts.disk * 30  # 20 tensors, none larger than 8 numbers a byte
     assert count / 4 < refused < count
+    assert longest < 600
 
 
 def header(pairs: bytes, tensors: bytes, counts: tuple[int, int]) -> bytes:
@@ -53,10 +54,10 @@ def text(words: bytes) -> bytes:
         (header(b"", b"", (0, 2**63)), "a length of 9223372036854775808"),
         (header(struct.pack("<Q", 2**40) + b"x" * 50, b"", (1, 0)), "a length of 1099511627776"),
         (header(text(b"x") + struct.pack("<IIQ", 9, 8, 2**62), b"", (1, 0)), "a length of 4611686018427387904"),
-        (header(text(b"x") + struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 9, 1) * 50_000, b"", (1, 0)), "recursion"),
+        (header(text(b"x") + struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 9, 1) * 50_000, b"", (1, 0)), "recurs"),
         (header(text(b"x") + struct.pack("<I", 77) + b"x" * 50, b"", (1, 0)), "77"),
         (header(b"", text(b"w") + struct.pack("<I", 9), (0, 1)), "a tensor of 9 dimensions"),
-        (header(b"", text(b"w") + struct.pack("<IQQIQ", 2, 2**31, 2**31, 0, 0), (0, 1)), "a tensor of 4611686018427387904"),
+        (header(b"", text(b"w") + struct.pack("<IQQIQ", 2, 2**31, 2**31, 0, 0), (0, 1)), "a tensor of 46116860184"),
         (header(b"", text(b"w") + struct.pack("<IQIQ", 1, 4, 0, 2**60), (0, 1)), "from byte 1152921504606846976 on"),
         (header(b"", text(b"w") + struct.pack("<IQI", 1, 4, 0), (0, 1)), "it ends too early"),
         (header(b"", b"", (100_001, 0)) + b"\0" * 2_000_000, "expected at most 100000"),

@@ -89,14 +89,17 @@ def test_a_template_that_takes_all_memory_is_ended_in_the_child(folder: Path) ->
 @pytest.mark.usefixtures("real_trials")
 def test_a_template_that_never_ends_is_ended_in_the_child(folder: Path) -> None:
     put(folder / "chat_template.jinja", hostile_models.LOOP)
-    with pytest.raises(EngineError, match="its chat template was tried .* used more seconds of a core than an honest"):
+    with pytest.raises(EngineError, match=r"its chat template was tried .* used more seconds of a core than an honest"):
         ChatTokens.load(folder)
 
 
 def test_what_becomes_of_a_child_is_said(monkeypatch: pytest.MonkeyPatch, real_trials: None) -> None:
     one = [trial.tokenizer_trial({})]
     for program, ended in (
-        ("print('stage its tokenizer', flush=True); import time; time.sleep(60)", "its tokenizer .* did not end within"),
+        (
+            "print('stage its tokenizer', flush=True); import time; time.sleep(60)",
+            "its tokenizer .* did not end within",
+        ),
         ("print('stage it'); import os; os.kill(os.getpid(), 24)", "used more seconds of a core"),
         ("x = bytearray(200 << 20); import time; time.sleep(60)", r"took more than 100 MiB"),
         ("import os; os.abort()", "ended by signal 6"),
@@ -149,7 +152,7 @@ def test_keys_that_fetch_or_load_code_are_dropped(folder: Path) -> None:
     }  # fmt: skip
     change(folder / "config.json", **config)
     change(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["a.B", None]}, vocab_file="/etc/passwd",
-           tokenizer_file="/dev/zero", sp_model_kwargs={"model_file": "x"}, name_or_path="evil/x", cls_token="<c>")  # fmt: skip
+           tokenizer_file="/dev/zero", sp_model_kwargs={"model_file": "x"}, name_or_path="x", cls_token="<c>")  # fmt: skip
     files = read_small(folder)
     assert set(files) == {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
                           "chat_template.jinja"}  # fmt: skip
@@ -253,9 +256,7 @@ def test_every_command_that_loads_a_model_takes_the_door(
     assert children.begun == [["tokenizer", "model"]]
 
 
-def test_looking_at_a_model_begins_no_child(
-    folder: Path, children: Children, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looking_at_a_model_begins_no_child(folder: Path, children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
     children.refuse = "a child"
     monkeypatch.chdir(folder.parent)
     assert CliRunner().invoke(app, ["models", "model"]).exit_code == 0

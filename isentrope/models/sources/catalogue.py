@@ -75,14 +75,14 @@ def needs_foreign_code(config: Mapping[str, Any]) -> str | None:
     """A model may bring Python files of its own. They are never run: it works only if transformers knows its kind."""
     if not config.get("auto_map"):
         return None
-    kind = str(config.get("model_type", ""))
+    kind = str(config.get("model_type", ""))[:80]
     try:
         known: Any = importlib.import_module("transformers.models.auto.configuration_auto")
     except ImportError:
         return None  # the loader says that transformers is missing
     if kind in known.CONFIG_MAPPING_NAMES:
         return None
-    return f"it needs code of its own (auto_map in config.json), which is never run; {kind[:80]!r} is not in transformers"
+    return f"it needs code of its own (auto_map in config.json), which is never run; {kind!r} is not in transformers"
 
 
 def architectures(config: Mapping[str, Any]) -> list[str]:
@@ -123,8 +123,8 @@ def check_sizes(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, tu
             value = config.get(name, 1)
             if not isinstance(value, int) or not 0 < value <= most:
                 raise EngineError(
-                    f"{folder}: config.json has {name} = {str(value)[:40]}; expected a whole number from 1 to {most:,}, "
-                    f"as its weights have that many {what}: copy config.json and weights from one place"
+                    f"{folder}: config.json has {name} = {str(value)[:40]}; expected a whole number from 1 to "
+                    f"{most:,}, as its weights have that many {what}: copy config.json and weights from one place"
                 )
 
 

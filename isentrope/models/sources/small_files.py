@@ -1,9 +1,9 @@
-"""The small files of a model folder (settings, tokenizer, chat template): read once, within limits, and without what makes
-libraries fetch or load code.
+"""The small files of a model folder (settings, tokenizer, chat template): read once, within limits, and without what
+makes libraries fetch or load code.
 
 transformers never sees the folder itself. It gets a private copy with the files of `LIMITS`, cleaned, and links to the
-safetensors files. So no Python file, no pickle, no adapter and no processor beside them can be found, and what was tried
-(`models/trial.py`) is what is loaded.
+safetensors files. So no Python file, no pickle, no adapter and no processor beside them can be found, and what was
+tried (`models/trial.py`) is what is loaded.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def read_small(folder: Path, names: tuple[str, ...] = tuple(LIMITS)) -> Files:
             found[name] = _CLEANERS[name](data) if name in _CLEANERS else data
         except (OSError, ValueError, UnicodeError) as error:
             raise EngineError(
-                f"cannot read {path} ({str(error)[:300]}); expected what model folders have under that name: copy it again"
+                f"cannot read {path} ({str(error)[:300]}); expected what model folders have under that name: "
+                "copy it again"
             ) from error
     return found
 
