@@ -297,7 +297,7 @@ def _check_fit(model: Backbone, config: Any, weights: dict[str, Tensor], folder:
     """The weights in the file are those of the layers that it names, before there is memory for more."""
     expected: dict[str, tuple[int, ...]] = {}
     for name, layer in cast("Iterable[tuple[str, nn.Module]]", root_of(model).named_modules()):
-        weight: object = getattr(layer, "weight", None)
+        weight: Any = getattr(layer, "weight", None)
         if name.rsplit(".", 1)[-1] in config.target_modules and isinstance(weight, Tensor):
             out, into = weight.shape if isinstance(layer, nn.Linear) else weight.shape[::-1]
             expected[f"base_model.model.{name}.lora_A.weight"] = (config.r, into)

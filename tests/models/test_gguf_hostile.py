@@ -77,6 +77,7 @@ def test_it_is_converted_in_a_child(whole: Path, real_trials: None, monkeypatch:
 
 
 @pytest.mark.slow(6)
+@pytest.mark.skipif(not EXPLORE, reason="ISENTROPE_EXPLORE=1: another child, of some seconds")
 @pytest.mark.usefixtures("real_trials")
 def test_the_child_converts_it(whole: Path) -> None:
     assert (find_folder(str(whole)) / "model.safetensors").is_file()

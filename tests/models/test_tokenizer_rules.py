@@ -114,7 +114,7 @@ def test_each_made_up_tokenizer_is_harmless_or_refused(whole: Path, tmp_path: Pa
         ChatTokens.load(folder)
 
 
-@pytest.mark.parametrize("seed", range(300 if EXPLORE else 25))
+@pytest.mark.parametrize("seed", range(300 if EXPLORE else 15))
 def test_spoilt_files_load_or_are_refused(whole: Path, tmp_path: Path, seed: int) -> None:
     """Values and bytes at random in tokenizer, settings and template: an EngineError, or tokens as of any model."""
     folder, random = spoil(whole, tmp_path / "model"), Random(seed)
