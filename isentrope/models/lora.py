@@ -275,19 +275,23 @@ def _read(folder: Path) -> tuple[Any, dict[str, Tensor]]:
     what it names."""
     try:
         check_is_file(folder / WEIGHTS, found=False)
-        table, weights = read_json(folder / CONFIG, NOTE_BYTES, found=False), load_file(folder / WEIGHTS)
-        others = [name for name in _OTHER_KINDS if table.get(name)] if isinstance(table, dict) else [CONFIG]
+        given: Any = read_json(folder / CONFIG, NOTE_BYTES, found=False)
+        table = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        weights = load_file(folder / WEIGHTS)
+        others = [name for name in _OTHER_KINDS if table.get(name)]
         if others or table.get("peft_type") != "LORA" or table.get("bias", "none") != "none":
             raise ValueError(f"they are of a kind that is not made here ({', '.join(others) or 'no LoRA'})")
-        rank, scale, targets = table["r"], table["lora_alpha"], table["target_modules"]
+        rank: Any = table["r"]
+        scale: Any = table["lora_alpha"]
+        targets: Any = table["target_modules"]
         if not isinstance(targets, list) or not all(isinstance(name, str) for name in cast("list[object]", targets)):
-            raise ValueError(f"target_modules is {str(targets)[:40]!r}; expected a list of names")
+            raise ValueError(f"target_modules is {str(cast('object', targets))[:40]!r}; expected a list of names")
         if rank not in {weight.shape[0] for name, weight in weights.items() if "lora_A" in name}:
             raise ValueError(f"r is {str(rank)[:40]}, which is not the rank of their weights")
         if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < 1e6:
             raise ValueError(f"lora_alpha is {str(scale)[:40]}; expected a number above 0")
         fan = bool(table.get("fan_in_fan_out"))
-        how = {"r": rank, "lora_alpha": scale, "target_modules": targets, "fan_in_fan_out": fan}
+        how: dict[str, Any] = {"r": rank, "lora_alpha": scale, "target_modules": targets, "fan_in_fan_out": fan}
         return peft().LoraConfig(lora_dropout=0.0, bias="none", **how), weights
     except (OSError, ValueError, TypeError, LookupError, SafetensorError) as error:
         raise EngineError(f"cannot read the adapters in {folder}: {error}") from error

@@ -32,8 +32,9 @@ def check_tokenizer_file(data: bytes) -> None:
     except (ValueError, RecursionError, AttributeError) as error:
         raise EngineError(f"tokenizer.json cannot be read ({str(error)[:200]}); copy it again") from error
     model: Any = table.get("model")
-    if isinstance(model, dict) and cast("dict[str, Any]", model).get("dropout"):
-        raise EngineError(f"tokenizer.json has dropout = {str(model['dropout'])[:40]}; expected null: {CHECK}")
+    dropout = cast("dict[str, Any]", model).get("dropout") if isinstance(model, dict) else None
+    if dropout:
+        raise EngineError(f"tokenizer.json has dropout = {str(dropout)[:40]}; expected null: {CHECK}")
     _check_words(table, cast("object", model))
     steps = list(_tables([table.get(key) for key in ("normalizer", "pre_tokenizer")]))
     if len(steps) > PARTS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from isentrope.core.errors import EngineError
 from isentrope.core.limits import MIB
@@ -136,13 +137,13 @@ def _tokenizer(folder: Path, request: Mapping[str, Any], stage: Callable[[str], 
 
 def _model(folder: Path, request: Mapping[str, Any], stage: Callable[[str], None]) -> Answer:
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
 
+    transformers: Any = importlib.import_module("transformers")
     stage("its config.json")
     with quiet_transformers():
-        config: Any = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         with torch.device("meta"):
-            model = cast("torch.nn.Module", AutoModelForCausalLM.from_config(config, trust_remote_code=False))
+            model: torch.nn.Module = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     made = sum(p.numel() for p in model.parameters()) + sum(b.numel() for b in model.buffers())
     allowed = int(1.5 * request["parameters"]) + MIB
     if made > allowed:

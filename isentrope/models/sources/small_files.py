@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -153,9 +153,12 @@ def _packed(table: Any) -> bytes:
     return json.dumps(table).encode()
 
 
-_CLEANERS = {
+def _clean_table(data: bytes) -> bytes:
+    return _packed(_object(data))
+
+
+_CLEANERS: dict[str, Callable[[bytes], bytes]] = {
     "config.json": _clean_config, "generation_config.json": _clean_generation,
-    "tokenizer_config.json": _clean_tokenizer_config, "special_tokens_map.json": lambda data: _packed(_object(data)),
-    "added_tokens.json": lambda data: _packed(_object(data)), "chat_template.jinja": _clean_template,
-    "chat_template.json": lambda data: _packed(_object(data)),
+    "tokenizer_config.json": _clean_tokenizer_config, "special_tokens_map.json": _clean_table,
+    "added_tokens.json": _clean_table, "chat_template.json": _clean_table, "chat_template.jinja": _clean_template,
 }  # fmt: skip
