@@ -66,7 +66,7 @@ def open_and_use(model: Path) -> None:
         policy.save(Path(folder))
 
 
-def in_child(model: Path, log: Path, endpoint: str) -> None:
+def in_child(model: Path, log: Path) -> None:
     """The rest of this process opens the model."""
     from isentrope.core.errors import IsentropeError
 
@@ -109,7 +109,7 @@ def attack(name: str, seed: int, spoil: Spoil, base: Path, work: Path, hub: sock
     before = time.monotonic()
     child = os.fork()
     if child == 0:
-        in_child(model, log, "")
+        in_child(model, log)
     status, usage = _waited(child, before + WALL_SECONDS)
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)

@@ -55,7 +55,7 @@ def text(words: bytes) -> bytes:
         (header(struct.pack("<Q", 2**40) + b"x" * 50, b"", (1, 0)), "a length of 1099511627776"),
         (header(text(b"x") + struct.pack("<IIQ", 9, 8, 2**62), b"", (1, 0)), "a length of 4611686018427387904"),
         (header(text(b"x") + struct.pack("<IIQ", 9, 9, 1) + struct.pack("<IQ", 9, 1) * 50_000, b"", (1, 0)), "recurs"),
-        (header(text(b"x") + struct.pack("<I", 77) + b"x" * 50, b"", (1, 0)), "77"),
+        (header(text(b"x") + struct.pack("<I", 77) + b"x" * 50, b"", (1, 0)), "a value of type 77; expected 0 to 12"),
         (header(b"", text(b"w") + struct.pack("<I", 9), (0, 1)), "a tensor of 9 dimensions"),
         (header(b"", text(b"w") + struct.pack("<IQQIQ", 2, 2**31, 2**31, 0, 0), (0, 1)), "a tensor of 46116860184"),
         (header(b"", text(b"w") + struct.pack("<IQIQ", 1, 4, 0, 2**60), (0, 1)), "from byte 1152921504606846976 on"),

@@ -118,6 +118,8 @@ class _Reader:
         if kind == _STRING:
             return self.text()
         if kind != _LIST:
+            if kind not in _NUMBERS:
+                raise ValueError(f"a value of type {kind}; expected 0 to 12")
             return self.number(_NUMBERS[kind])
         kind, length = self.number("I"), self.count(WORDS)
         if kind in _NUMBERS:
