@@ -3,7 +3,7 @@
 # make check  lint, formatting, types and the quick tests of what computes: within two minutes, while working
 # make explore   tests with generated examples, with new ones each time, and slow tests at full size
 # make site   the documentation as a site with search, in site/; needs no network to be built or read
-# make attack  308 hostile folders, ten commands on each, and the other attacks (half an hour of a core)
+# make attack  308 hostile folders, ten commands on each, hostile models, and the other attacks (hours of a core)
 # make test-vllm   the vLLM engine with the real vLLM, in an environment of its own (3.4 GB; on a GPU: VLLM=vllm)
 #
 # torch is installed first and by its exact version, so that nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
@@ -58,6 +58,7 @@ explore: $(DEV_STAMP)
 
 attack: $(DEV_STAMP)
 	$(BIN)/python -m tests.attack.folders --rotate 5
+	$(BIN)/python -m tests.attack.models
 	$(BIN)/python -m pytest -q tests/attack --deselect tests/attack/test_folders.py tests/cli/test_trust.py
 
 # vLLM pins its own torch and transformers, so it has an environment of its own; our package goes in without its

@@ -7,7 +7,10 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -34,3 +37,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (slow := item.get_closest_marker("slow")) is not None:
             seconds[item.path] += slow.args[0] if slow.args else 5
     items.sort(key=lambda item: -seconds[item.path])
+
+
+@pytest.fixture(autouse=True)
+def trials_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are tried here instead of in a child, which takes seconds to begin; `real_trials` asks for the child."""
+    if "real_trials" not in request.fixturenames:
+        monkeypatch.setattr("isentrope.models.trial.in_child", _in_this_process)
+
+
+@pytest.fixture
+def real_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of any model yet, and each is tried in a child."""
+    monkeypatch.setenv("ISENTROPE_CACHE", str(tmp_path / "tried-cache"))
+    monkeypatch.setattr("isentrope.models.trial._known", {})
+
+
+def _in_this_process(trials: Sequence[Any], limits: object = None) -> list[dict[str, Any]]:
+    from isentrope.models.sources.small_files import laid_out
+    from isentrope.models.trial_child import answers_to
+
+    with ExitStack() as stack:
+        places = [str(stack.enter_context(laid_out(trial.files))) for trial in trials]
+        told = [{"what": t.what, "folder": place, **t.options} for t, place in zip(trials, places, strict=True)]
+        return answers_to(told, lambda _: None)

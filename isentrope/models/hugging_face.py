@@ -7,6 +7,8 @@ architecture with full attention works.
 from __future__ import annotations
 
 import errno
+import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ from torch import Tensor, nn
 from isentrope.core.errors import ConfigError, EngineError, writing
 from isentrope.models.kv_cache import Cache, seen_BTT
 from isentrope.models.sources.cache import library, quiet_transformers
-from isentrope.models.sources.catalogue import unsupported
+from isentrope.models.sources.catalogue import INDEX, check_sizes, read_config, unsupported, weight_files
+from isentrope.models.sources.small_files import MODEL_FILES, laid_out, read_small
+from isentrope.models.trial import model_trial, try_all
 
 ATTENTION = "isentrope"
 """The name under which `grouped_attention` is known to transformers."""
@@ -66,14 +70,25 @@ class HuggingFaceModel(nn.Module):
     @classmethod
     def load(cls, folder: Path) -> HuggingFaceModel:
         kind = library("transformers", "Hugging Face models").AutoModelForCausalLM
+        files, weights = read_small(folder, MODEL_FILES), weight_files(folder)
+        shapes = {name: shape for some in weights.values() for name, shape in some.items()}
+        check_sizes(folder, read_config(folder), shapes)
+        try_all(folder, model_trial(files, sum(math.prod(shape) for shape in shapes.values())))
+        if len(weights) > 1:
+            table = {name: file.name for file, some in weights.items() for name in some}
+            files[INDEX] = json.dumps({"metadata": {}, "weight_map": table}).encode()
         # in the folder's own precision, so that no more memory is taken than its own size
         how = {"dtype": "auto", "attn_implementation": register_attention(), "output_loading_info": True}
         safe = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
         try:
-            with quiet_transformers():
-                lm, report = kind.from_pretrained(folder, **how, **safe)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
-            raise EngineError(f"cannot load a causal language model from {folder}: {error}") from error
+            with quiet_transformers(), laid_out(files, {file.name: file for file in weights}) as place:
+                lm, report = kind.from_pretrained(place, **how, **safe)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # settings and weights that do not fit may end anywhere in the reader
+            told = " ".join(str(error).split())[:500]
+            raise EngineError(f"cannot load a causal language model from {folder}: {told}") from error
+        lm.name_or_path = lm.config.name_or_path = str(folder)
         missing: list[str] = sorted(report["missing_keys"])
         if missing:  # transformers would fill them with random numbers and say so in passing
             raise EngineError(

@@ -18,10 +18,12 @@ from isentrope.models.llama import Llama, Shape
 from isentrope.models.lora import Base, is_adapter, load_adapter, merged, with_adapters
 from isentrope.models.memory import check_memory
 from isentrope.models.policy import Policy
-from isentrope.models.sources.catalogue import Facts, check_folder, read_facts
+from isentrope.models.sources.catalogue import Facts, check_folder, check_sizes, read_config, read_facts, weight_shapes
 from isentrope.models.sources.find import POCKET, base_folder, find_folder
 from isentrope.models.sources.pocket import PocketTokens
+from isentrope.models.sources.small_files import read_small
 from isentrope.models.token_head import logits
+from isentrope.models.trial import model_trial, tokenizer_trial, try_all
 from isentrope.runs.recovery import refuse_damaged
 
 TOKENS, FIRST = 9, 5
@@ -172,10 +174,13 @@ def load_folder(folder: Path, device: torch.device, dtype: str, weights: str = "
         return load_adapter(folder, load_folder(base_folder(folder), device, dtype, weights, template))
     if (folder / "pocket_tokens.json").is_file():
         return _placed(Llama.load(folder), PocketTokens.load(folder), device, dtype, weights)
+    from isentrope.models.chat.template import read_template
     from isentrope.models.chat.tokenizer import ChatTokens
     from isentrope.models.hugging_face import HuggingFaceModel
 
-    facts = check_folder(folder)
+    facts, files = check_folder(folder), read_small(folder)
+    check_sizes(folder, read_config(folder), weight_shapes(folder))
+    try_all(folder, tokenizer_trial(files, read_template(template)), model_trial(files, facts.parameters))  # one child
     tokenizer = ChatTokens.load(folder, template)
     check_tags(tokenizer, facts.vocabulary, folder)
     policy = _placed(HuggingFaceModel.load(folder), tokenizer, device, dtype, weights)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from isentrope.config.schema import PolicySettings
 from isentrope.core.errors import ConfigError, EngineError, writing
-from isentrope.core.limits import NOTE_BYTES, read_json
+from isentrope.core.limits import NOTE_BYTES, check_is_file, read_json
 from isentrope.core.seeding import stream_key
 from isentrope.models.policy import Backbone, Policy
 from isentrope.models.sources.cache import library
@@ -225,6 +225,7 @@ def load_adapter(folder: Path, policy: Policy) -> Policy:
             "adapters mean nothing on another model: put the old weights back"
         )
     config, weights = _read(folder)
+    _check_fit(policy.model, config, weights, folder)
     model = LoraModel(policy.model, config, base)
     model.fill(LEARNING, weights, folder)
     return replace(policy, model=model)
@@ -276,10 +277,49 @@ def _must_match(model: LoraModel, settings: PolicySettings) -> None:
             )
 
 
+# Settings of PEFT that change what is computed, name code, or take memory: ours have none of them.
+_OTHER_KINDS = (
+    "use_dora", "use_rslora", "use_qalora", "lora_bias", "rank_pattern", "alpha_pattern", "modules_to_save",
+    "layer_replication", "megatron_config", "auto_mapping", "trainable_token_indices", "target_parameters",
+    "arrow_config", "lora_dropout",
+)  # fmt: skip
+
+
 def _read(folder: Path) -> tuple[Any, dict[str, Tensor]]:
+    """Settings and weights of adapters. Nothing but rank, scale and names is taken from the file: PEFT would import
+    what it names."""
     try:
-        config = peft().LoraConfig.from_pretrained(str(folder))
-        config.inference_mode, config.base_model_name_or_path = False, None
-        return config, load_file(folder / WEIGHTS)
-    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
+        check_is_file(folder / WEIGHTS, found=False)
+        given: Any = read_json(folder / CONFIG, NOTE_BYTES, found=False)
+        table = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        weights = load_file(folder / WEIGHTS)
+        others = [name for name in _OTHER_KINDS if table.get(name)]
+        if others or table.get("peft_type") != "LORA" or table.get("bias", "none") != "none":
+            raise ValueError(f"they are of a kind that is not made here ({', '.join(others) or 'no LoRA'})")
+        rank: Any = table["r"]
+        scale: Any = table["lora_alpha"]
+        targets: Any = table["target_modules"]
+        if not isinstance(targets, list) or not all(isinstance(name, str) for name in cast("list[object]", targets)):
+            raise ValueError(f"target_modules is {str(cast('object', targets))[:40]!r}; expected a list of names")
+        if rank not in {weight.shape[0] for name, weight in weights.items() if "lora_A" in name}:
+            raise ValueError(f"r is {str(rank)[:40]}, which is not the rank of their weights")
+        if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale < 1e6:
+            raise ValueError(f"lora_alpha is {str(scale)[:40]}; expected a number above 0")
+        fan = bool(table.get("fan_in_fan_out"))
+        how: dict[str, Any] = {"r": rank, "lora_alpha": scale, "target_modules": targets, "fan_in_fan_out": fan}
+        return peft().LoraConfig(lora_dropout=0.0, bias="none", **how), weights
+    except (OSError, ValueError, TypeError, LookupError, SafetensorError) as error:
         raise EngineError(f"cannot read the adapters in {folder}: {error}") from error
+
+
+def _check_fit(model: Backbone, config: Any, weights: dict[str, Tensor], folder: Path) -> None:
+    """The weights in the file are those of the layers that it names, before there is memory for more."""
+    expected: dict[str, tuple[int, ...]] = {}
+    for name, layer in cast("Iterable[tuple[str, nn.Module]]", root_of(model).named_modules()):
+        weight: Any = getattr(layer, "weight", None)
+        if name.rsplit(".", 1)[-1] in config.target_modules and isinstance(weight, Tensor):
+            out, into = weight.shape if isinstance(layer, nn.Linear) else weight.shape[::-1]
+            expected[f"base_model.model.{name}.lora_A.weight"] = (config.r, into)
+            expected[f"base_model.model.{name}.lora_B.weight"] = (out, config.r)
+    if expected != {name: tuple(weight.shape) for name, weight in weights.items()}:
+        raise EngineError(f"the adapters in {folder} do not fit their base model")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.core.errors import EngineError
+from isentrope.core.limits import NOTE_BYTES, read_bounded
 
 Message = dict[str, str]
 Render = Callable[[list[Message]], str]
@@ -58,19 +59,32 @@ class ChatParts:
         return told
 
 
-def read_template(template: str, tokenizer: Any) -> str:
-    """The chat template that `policy.chat_template` names."""
-    if template == "plain":
-        bos = tokenizer.bos_token_id
-        begins = bos is not None and list(tokenizer("a")["input_ids"])[:1] == [bos]
-        return "{{ bos_token }}" + PLAIN if begins else PLAIN
+def read_template(template: str) -> str:
+    """The text of the chat template that `policy.chat_template` names; "plain" and nothing stay as they are."""
+    if template in ("", "plain"):
+        return template
     try:
-        return Path(template).read_text(encoding="utf-8")
+        return read_bounded(Path(template), NOTE_BYTES, found=False).decode()
     except (OSError, ValueError) as error:
         raise EngineError(
             f"policy.chat_template = {template!r}: cannot be read ({error}); "
             "expected a file with a chat template, or plain"
         ) from error
+
+
+def give_template(tokenizer: Any, text: str) -> None:
+    """Another template than its own, for a tokenizer: a text, or "plain"."""
+    if text == "plain":
+        bos = tokenizer.bos_token_id
+        begins = bos is not None and list(tokenizer("a")["input_ids"])[:1] == [bos]
+        text = "{{ bos_token }}" + PLAIN if begins else PLAIN
+    if text:
+        tokenizer.chat_template = text
+    elif not getattr(tokenizer, "chat_template", None):
+        raise EngineError(
+            "it has no chat template; give one with policy.chat_template: a file, or plain for the words "
+            "User: and Agent:, which suit a model that was never taught to chat"
+        )
 
 
 def renderer(tokenizer: Any) -> Render:

@@ -18,8 +18,10 @@ from typing import Any, cast
 
 from isentrope.core.errors import EngineError, writing
 from isentrope.core.tokenizer import TAGS
-from isentrope.models.chat.template import read_template, renderer, take_apart
+from isentrope.models.chat.template import ChatParts, give_template, read_template, renderer, take_apart
 from isentrope.models.sources.cache import library
+from isentrope.models.sources.small_files import laid_out, read_small
+from isentrope.models.trial import chat_parts, tokenizer_trial
 
 # Byte-level BPE writes each byte as one character: printable ones as themselves, the rest from 256 on.
 _PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -42,14 +44,15 @@ Items = list[int | str]  # control tokens, and the plain text between them
 class ChatTokens:
     ids_per_token = 1.0
 
-    def __init__(self, tokenizer: Any, stops: Iterable[int] = ()) -> None:
+    def __init__(self, tokenizer: Any, stops: Iterable[int] = (), parts: ChatParts | None = None) -> None:
+        """`parts` are those of the chat template; without them it is run here, so it has to be one of ours."""
         self.tokenizer, self._backend = tokenizer, tokenizer.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
         self._backend.encode_special_tokens = False
         self._known = lru_cache(MOST_KNOWN)(self._encoded)  # much is said again and again
         self._learn_vocabulary()
-        parts, control = take_apart(renderer(tokenizer)), partial(self._cut_out, known=self._named)
+        parts, control = parts or take_apart(renderer(tokenizer)), partial(self._cut_out, known=self._named)
         self._opening, self._after_system = control(parts.opening), control(parts.after_system)
         self._to_agent, self._lead = control(parts.to_agent), control(parts.lead)
         self._joins_system = parts.joins_system
@@ -93,22 +96,16 @@ class ChatTokens:
 
     @classmethod
     def load(cls, folder: Path, template: str = "") -> ChatTokens:
-        """`template` is a file with a chat template, or "plain", or empty for the folder's own."""
-        kind = library("transformers", "Hugging Face tokenizers").AutoTokenizer
-        try:
-            tokenizer: Any = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError, KeyError) as error:
-            raise EngineError(f"cannot load a tokenizer from {folder}: {error}") from error
-        if not getattr(tokenizer, "is_fast", False):
-            raise EngineError(f"{folder}: only fast tokenizers (tokenizer.json) keep control tokens apart from text")
-        if template:
-            tokenizer.chat_template = read_template(template, tokenizer)
-        elif not getattr(tokenizer, "chat_template", None):
-            raise EngineError(
-                f"{folder} has no chat template; give one with policy.chat_template: a file, or plain for the words "
-                "User: and Agent:, which suit a model that was never taught to chat"
-            )
-        return cls(tokenizer, _declared_stops(folder, len(tokenizer)))
+        """`template` is a file with a chat template, or "plain", or empty for the folder's own. Tokenizer and template
+        are tried first, in a process of their own; here the template is not run."""
+        files, text = read_small(folder), read_template(template)
+        parts = chat_parts(folder, tokenizer_trial(files, text))
+        with laid_out(files) as place:
+            tokenizer = fast_tokenizer(place)
+            stops = stops_of(place, len(tokenizer))
+        tokenizer.name_or_path = str(folder)
+        give_template(tokenizer, text)
+        return cls(tokenizer, stops, parts)
 
     @property
     def size(self) -> int:
@@ -134,7 +131,15 @@ class ChatTokens:
 
     def _raw(self, text: str) -> list[int]:
         # not through the tokenizer's own call, which takes several times as long to come to the same
-        return list(self._backend.encode(text, add_special_tokens=False).ids)
+        try:
+            return list(self._backend.encode(text, add_special_tokens=False).ids)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # what Rust code ends in is no Exception
+                raise
+            raise EngineError(
+                f"the tokenizer gave up on a text of {len(text):,} characters that begins with {text[:40]!r} "
+                f"({str(error)[:120]}); take the tokenizer from the model's first maker"
+            ) from None
 
     def _cut_out(self, text: str, known: dict[str, int]) -> Items:
         """The tokens of these names, and what is plain between them."""
@@ -181,7 +186,19 @@ class ChatTokens:
             self.tokenizer.save_pretrained(folder)
 
 
-def _declared_stops(folder: Path, size: int) -> list[int]:
+def fast_tokenizer(folder: Path) -> Any:
+    kind = library("transformers", "Hugging Face tokenizers").AutoTokenizer
+    try:
+        tokenizer: Any = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # what the files say may end anywhere in the readers
+        told = " ".join(str(error).split())[:300].replace(str(folder), "the folder")
+        raise EngineError(f"cannot load a tokenizer ({type(error).__name__}: {told}); copy its files again") from error
+    if not getattr(tokenizer, "is_fast", False):
+        raise EngineError("only fast tokenizers (tokenizer.json) keep control tokens apart from text")
+    return tokenizer
+
+
+def stops_of(folder: Path, size: int) -> list[int]:
     """The tokens that the model's folder says it ends an answer with."""
     try:
         found: Any = json.loads((folder / "generation_config.json").read_text())["eos_token_id"]

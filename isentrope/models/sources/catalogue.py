@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -76,7 +75,7 @@ def needs_foreign_code(config: Mapping[str, Any]) -> str | None:
     """A model may bring Python files of its own. They are never run: it works only if transformers knows its kind."""
     if not config.get("auto_map"):
         return None
-    kind = str(config.get("model_type", ""))
+    kind = str(config.get("model_type", ""))[:80]
     try:
         known: Any = importlib.import_module("transformers.models.auto.configuration_auto")
     except ImportError:
@@ -88,11 +87,11 @@ def needs_foreign_code(config: Mapping[str, Any]) -> str | None:
 
 def architectures(config: Mapping[str, Any]) -> list[str]:
     named: object = config.get("architectures")
-    return [str(name) for name in cast("list[object]", named)] if isinstance(named, list | tuple) else []
+    return [str(name)[:80] for name in cast("list[object]", named)[:8]] if isinstance(named, list | tuple) else []
 
 
 def _title(config: Mapping[str, Any]) -> str:
-    return ", ".join(architectures(config)) or str(config.get("model_type", "the model"))
+    return ", ".join(architectures(config)) or str(config.get("model_type", "the model"))[:80]
 
 
 # The weight files: safetensors, nothing else.
@@ -101,13 +100,32 @@ SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """The shapes of all weights, from the headers of the safetensors files."""
+    return {name: shape for shapes in weight_files(folder).values() for name, shape in shapes.items()}
+
+
+def weight_files(folder: Path) -> dict[Path, dict[str, tuple[int, ...]]]:
+    """The safetensors files of a model, each with the shapes of its weights."""
     files = _parts(folder) if (folder / INDEX).is_file() else [folder / SINGLE]
     missing = [file.name for file in files if not file.is_file()]
     if missing == [SINGLE] and len(files) == 1:
         raise EngineError(_why_none(folder))
     if missing:
         raise EngineError(f"{folder} is not whole: {missing[0]} is missing ({len(missing)} of {len(files)} files)")
-    return {name: shape for file in files for name, shape in _header(file).items()}
+    return {file: _header(file) for file in files}
+
+
+def check_sizes(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a config.json whose model would be larger than its weights, before anything is made of it."""
+    parameters = sum(math.prod(shape) for shape in shapes.values())
+    layers, sizes = ("num_hidden_layers", "n_layer", "num_layers"), ("hidden_size", "n_embd", "d_model", "vocab_size")
+    for names, most, what in ((layers, len(shapes), "tensors"), ((*sizes, "intermediate_size"), parameters, "numbers")):
+        for name in names:
+            value = config.get(name, 1)
+            if not isinstance(value, int) or not 0 < value <= most:
+                raise EngineError(
+                    f"{folder}: config.json has {name} = {str(value)[:40]}; expected a whole number from 1 to "
+                    f"{most:,}, as its weights have that many {what}: copy config.json and weights from one place"
+                )
 
 
 def _parts(folder: Path) -> list[Path]:
@@ -247,9 +265,9 @@ def _licence(folder: Path) -> str:
     """As a conversion noted it, or as the model card's first lines say."""
     with suppress(EngineError):
         return str(read_json(folder / "isentrope.json", "").get("licence", ""))
-    with suppress(OSError), (folder / "README.md").open(encoding="utf-8", errors="replace") as card:
-        head = islice(card, 60)
-        return next((line.removeprefix("license:").strip() for line in head if line.startswith("license:")), "")
+    with suppress(OSError), open_plain(folder / "README.md", found=False) as card:
+        head = card.read(16_384).decode("utf-8", "replace").splitlines()[:60]
+        return next((line.removeprefix("license:").strip()[:80] for line in head if line.startswith("license:")), "")
     return ""
 
 

@@ -112,7 +112,13 @@ def base_folder(folder: Path) -> Path:
     from isentrope.models.lora import Base
 
     base = Base.load(folder)
-    found = Path(base.folder) if Path(base.folder).is_dir() else find_folder(base.name)
+    try:
+        found = Path(base.folder) if Path(base.folder).is_dir() else present_folder(base.name)
+    except (OSError, ValueError) as error:  # no path at all
+        raise EngineError(f"{folder} has adapters on {base.folder[:80]!r}, which is no folder ({error})") from error
+    if found is None:  # the word of a folder is not enough to fetch something
+        get = command("models", base.name, "--get")
+        raise EngineError(f"{folder} has adapters on {base.name}, which is not here; if you trust it, fetch it: {get}")
     if (found / "adapter_config.json").is_file():
         raise EngineError(f"{folder} has adapters that stand on other adapters, {found}; only a model can carry them")
     return found
