@@ -29,7 +29,8 @@ def open_server(world: World, host: str, port: int | range, sessions: int, to_ot
             "--to-others"
         )
     # every session has a connection of its own
-    return Server(make_app(world, sessions, to_others), host, port, Limits(connections=Limits.connections + sessions))
+    limits = Limits(connections=Limits.connections + sessions)
+    return Server(make_app(world, sessions, to_others), host, port, limits, websockets=True)
 
 
 def make_app(world: World, sessions: int, to_others: bool = False) -> Guarded:
