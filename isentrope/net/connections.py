@@ -216,12 +216,13 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        parser: Any = self.parser  # without one there were no headers
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > MAX_HEAD:
             self._wrong = (431, _LONG_HEAD)
-        elif problem := problem_of_head(self.url, self.headers, self.parser.get_http_version()):
+        elif problem := problem_of_head(self.url, self.headers, parser.get_http_version()):
             self._wrong = (400, problem)
-        elif self._should_upgrade() and self.parser.get_method() != b"GET":
-            self._wrong = (400, "a WebSocket begins with GET")
+        elif self._should_upgrade() and (parser.get_method() != b"GET" or _has_body(self.headers)):
+            self._wrong = (400, "a WebSocket begins with GET and without a body")
         if self._wrong[0]:
             raise ValueError(self._wrong[1])
         super().on_headers_complete()
@@ -285,6 +286,10 @@ class Connection(HttpToolsProtocol):
 
 
 _LONG_HEAD = f"the headers of the request have more than {MAX_HEAD // 1024} KiB"
+
+
+def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
+    return any(name in (b"content-length", b"transfer-encoding") for name, _ in headers)
 
 
 class _Joined:

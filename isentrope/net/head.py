@@ -31,8 +31,8 @@ def problem_of_head(target: bytes, headers: Headers, version: str) -> str:
         return "the request's target names another host than its Host"
     if absolute is None and not target.startswith(b"/"):
         return "the request's target must be a path, which begins with /"
-    if b"#" in target or b"%00" in target or not target.isascii():
-        return "the request's target has a fragment, a NUL or letters that are not ASCII"
+    if b"#" in target or b"%00" in target.partition(b"?")[0] or not target.isascii():
+        return "the request's target has a fragment, a path with NUL, or letters that are not ASCII"
     codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
     if codings and (codings != [b"chunked"] or version != "1.1"):
         return "the only Transfer-Encoding is chunked, once and in HTTP/1.1"

@@ -123,7 +123,7 @@ class Answers:
             for want in wants:
                 name, *numbers = want.split(":")
                 run = self._runs.get(name)
-                if run is None or len(numbers) != 5 or not all(number.isdigit() for number in numbers):
+                if run is None or len(numbers) != 5 or not all(map(is_number, numbers)):
                     continue
                 begun, *window = (int(number) for number in numbers)
                 same = begun == run.begun  # else the run was resumed since, and the page has to begin anew
@@ -247,12 +247,17 @@ def _counts(found: Found) -> dict[str, Any]:
     return counts | {"broken": [visible(text) for text in found.broken[:20]]}
 
 
+def is_number(text: str, digits: int = 18) -> bool:
+    """Whether it is a whole number of so many digits at most. isdigit alone holds for ², which is none."""
+    return text.isascii() and text.isdigit() and len(text) <= digits
+
+
 def wanted_from(query: Mapping[str, str]) -> Wanted:
     """The filters of a request; what makes no sense is left out."""
 
     def number(name: str, default: int) -> int:
         text = query.get(name, "")
-        return int(text) if text.isdigit() and len(text) < 12 else default
+        return int(text) if is_number(text, 11) else default
 
     return Wanted(
         kind=query.get("kind", "")[:200], stop=query.get("stop", "")[:100], source=query.get("source", "")[:120],

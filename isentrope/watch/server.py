@@ -28,7 +28,7 @@ from isentrope.charts.text import visible
 from isentrope.core.errors import RunError
 from isentrope.net.app import Guarded, Refusal, headers_of
 from isentrope.net.server import Limits, Server
-from isentrope.watch.answers import Answers, Wanted, wanted_from
+from isentrope.watch.answers import Answers, Wanted, is_number, wanted_from
 from isentrope.watch.pages import Pages, page_policy
 from isentrope.watch.runs import Runs
 
@@ -51,7 +51,7 @@ def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
 
     def number(query: QueryParams, name: str) -> int:
         text = query.get(name, "0")
-        if not text.isdigit() or len(text) > 9:
+        if not is_number(text, 9):
             raise RunError(f"{name} is not a number")
         return int(text)
 

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle, islice
@@ -52,6 +52,10 @@ class Slow:
     _from: float = 0.0
     _socket: socket.socket | None = None
     _left: list[bytes] = field(default_factory=list[bytes])
+
+    @property
+    def connected(self) -> bool:
+        return self._socket is not None
 
     def tick(self) -> None:
         try:
@@ -103,11 +107,11 @@ def attack(port: int, count: int, body: str, large: str) -> None:
             client.tick()
         if over.wait(EACH / parts):
             break
-    print(sum(client.turned_away for client in clients), sum(client._socket is not None for client in clients))
+    print(sum(client.turned_away for client in clients), sum(client.connected for client in clients))
 
 
 @contextmanager
-def slow_clients(port: int, count: int, body: str = "/body", large: str = "/large") -> Iterator[list[int]]:
+def slow_clients(port: int, count: int, body: str = "/body", large: str = "/large") -> Generator[list[int]]:
     """So many of them in another process, for as long as the context lasts. Afterwards the list says how many were
     turned away and how many were connected at the end."""
     arguments = ["-m", "tests.attack.slow_clients", "--attack", str(port), "--clients", str(count)]
@@ -158,7 +162,7 @@ async def _answer(request: Request) -> Any:
 
 
 @contextmanager
-def command(arguments: Sequence[str]) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def command(arguments: Sequence[str]) -> Generator[tuple[subprocess.Popen[str], int]]:
     """A server of another process, and the port in the first line that it prints."""
     server = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:

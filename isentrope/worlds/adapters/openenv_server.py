@@ -8,6 +8,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
 from isentrope.config.validate import is_local
 from isentrope.core.errors import ConfigError, TaskError
 from isentrope.core.needs import require
@@ -18,6 +21,7 @@ from isentrope.worlds.contract import Task, View, World
 from isentrope.worlds.pool.guarded import MAX_ACTION
 
 PREVIEW = 100  # tasks listed at once
+LARGEST = 1 << 53  # an index or a seed is less
 
 
 def open_server(world: World, host: str, port: int | range, sessions: int, to_others: bool = False) -> Server:
@@ -54,7 +58,20 @@ def make_app(world: World, sessions: int, to_others: bool = False) -> Guarded:
     app = server.create_fastapi_app(
         WorldEnvironment, action, observation_type, max_concurrent_envs=sessions, env_name=world.name, mode="simulation"
     )
+    invalid = require("fastapi.exceptions", "openenv", "an OpenEnv server").RequestValidationError
+    app.add_exception_handler(TaskError, _refused)
+    app.add_exception_handler(invalid, _invalid)
     return Guarded(app, Door(local=not to_others), Limits(), error=lambda refusal: {"detail": refusal.message})
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return JSONResponse({"detail": str(error)}, 400)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """Without what was sent, which need not be JSON again: NaN and infinity are read but not written."""
+    found: list[dict[str, Any]] = error.errors()  # type: ignore[attr-defined]
+    return JSONResponse({"detail": [{"loc": [str(p) for p in one["loc"]], "msg": one["msg"]} for one in found]}, 422)
 
 
 class Session:
@@ -106,6 +123,8 @@ class Session:
         """The task named by split and index; without an index the seed takes its place."""
         name = self._world.splits()[0] if split is None else split
         number = (seed or 0) if index is None else index
+        if type(name) is not str or type(number) is not int or not 0 <= number < LARGEST:
+            raise TaskError(f"expected the split, a text, and index or seed, a whole number from 0 to {LARGEST - 1}")
         with self._turn:
             size = self._world.size(name)
             if index is None and size:
