@@ -19,13 +19,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from isentrope.net.server import Server
 
 DIGITS = "9" * 400
-NASTY = (
+NASTY: tuple[Any, ...] = (
     None, True, -1, 0, 2**63, int(DIGITS), -(10**30), 1e308, 0.5, "", "x", "\0", "\ud800", "\u202e<b>",
     "../../etc/passwd", "x" * 20_000, [], [[]], {}, {"a": {}}, [None], ["x"] * 2000, [1e308], "²", "٣", "0" * 32,
     "{}", "%00", "nan",
@@ -108,7 +108,7 @@ def bad_request(good: Good, rng: random.Random) -> bytes:
 def _damaged(value: Any, rng: random.Random) -> Any:
     """The value with one part of it replaced, left out or added."""
     if isinstance(value, dict) and value and rng.random() < 0.9:
-        table: dict[str, Any] = dict(value)
+        table = cast("dict[str, Any]", dict(value))
         name = rng.choice(list(table))
         if rng.random() < 0.1:
             del table[name]
@@ -118,7 +118,7 @@ def _damaged(value: Any, rng: random.Random) -> Any:
             table[name] = _damaged(table[name], rng)
         return table
     if isinstance(value, list) and value and rng.random() < 0.6:
-        some: list[Any] = list(value)
+        some = cast("list[Any]", list(value))
         place = rng.randrange(len(some))
         some[place] = _damaged(some[place], rng)
         return some

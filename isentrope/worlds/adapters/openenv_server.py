@@ -68,10 +68,10 @@ async def _refused(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": str(error)}, 400)
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Any) -> Response:
     """Without what was sent, which need not be JSON again: NaN and infinity are read but not written."""
-    found: list[dict[str, Any]] = error.errors()  # type: ignore[attr-defined]
-    return JSONResponse({"detail": [{"loc": [str(p) for p in one["loc"]], "msg": one["msg"]} for one in found]}, 422)
+    found: list[dict[str, Any]] = error.errors()
+    return JSONResponse({"detail": [{"loc": list(map(str, one["loc"])), "msg": one["msg"]} for one in found]}, 422)
 
 
 class Session:
