@@ -28,7 +28,7 @@ def naive(records: list[dict[str, Any]], key: str, since: int, until: int) -> tu
     for row, record in enumerate(records):
         value = record.get(key, "")
         if since <= row < until and not isinstance(value, bool | str | list):
-            number = math.nan if value is None or abs(value) > 1e308 else float(value)
+            number = math.nan if value is None or value == 10**400 else float(value)
             steps.append(2 * row)
             values.append(float(f"{number:.6g}") if math.isfinite(number) else None)
     return steps, values

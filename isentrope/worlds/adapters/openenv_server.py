@@ -5,11 +5,12 @@ OpenEnv knows no keys, so the server stays on this machine and web pages from el
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from isentrope.config.validate import is_local
 from isentrope.core.errors import ConfigError, TaskError
@@ -65,13 +66,18 @@ def make_app(world: World, sessions: int, to_others: bool = False) -> Guarded:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": str(error)}, 400)
+    return _as_json({"detail": str(error)}, 400)
 
 
 async def _invalid(request: Request, error: Any) -> Response:
     """Without what was sent, which need not be JSON again: NaN and infinity are read but not written."""
     found: list[dict[str, Any]] = error.errors()
-    return JSONResponse({"detail": [{"loc": list(map(str, one["loc"])), "msg": one["msg"]} for one in found]}, 422)
+    return _as_json({"detail": [{"loc": list(map(str, one["loc"])), "msg": one["msg"]} for one in found]}, 422)
+
+
+def _as_json(value: Any, status: int) -> Response:
+    """In ASCII: what was sent may be no Unicode."""
+    return Response(json.dumps(value), status, media_type="application/json")
 
 
 class Session:
