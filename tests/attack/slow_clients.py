@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import http.client
 import json
+import re
 import resource
 import socket
 import statistics
@@ -167,7 +168,7 @@ def command(arguments: Sequence[str]) -> Generator[tuple[subprocess.Popen[str], 
     server = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         assert server.stdout is not None
-        yield server, int(server.stdout.readline().split("127.0.0.1:")[1].split("/")[0].split(" ")[0])
+        yield server, int(re.findall(r"127\.0\.0\.1:(\d+)", server.stdout.readline())[0])
     finally:
         server.terminate()
         server.wait(30)

@@ -104,6 +104,7 @@ def test_the_models(server: Server) -> None:
     ({"messages": HELLO, "seed": 1.5}, 400, "seed must be"), ({"messages": HELLO, "stop": [1]}, 400, "stop must be"),
     ({"messages": HELLO, "stop": "x" * 65}, 400, "stop must be"),
     ({"messages": HELLO, "stop": [""]}, 400, "stop must be"),
+    ({"messages": HELLO, "stop": "\ud800"}, 400, "stop must be"),
     ({"messages": HELLO, "max_tokens": 197}, 400, "more than agent.max_context = 200"),
     ({"messages": HELLO, "model": "other"}, 404, "is not here"), ({"messages": HELLO, "model": 3}, 404, "is not here"),
 ])  # fmt: skip
