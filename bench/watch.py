@@ -185,7 +185,7 @@ def questions(client: Client) -> None:
     client.timed("open an episode", "episode", run=row["run"], file=row["file"], number=row["number"])
 
 
-def in_browser(address: str) -> None:
+def in_browser(address: str, runs: int) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         return print("  (no Chromium: the page was not measured)")
@@ -208,14 +208,14 @@ def in_browser(address: str) -> None:
         page.get_by_role("button", name="All", exact=True).click()
         wait(
             "all runs chosen and drawn",
-            "[...document.querySelectorAll('.plot')].slice(0, 2).every((p) => p.dataset.lines == 50)",
+            f"[...document.querySelectorAll('.plot')].slice(0, 2).every((p) => p.dataset.lines == {runs})",
             start,
         )
         start = time.perf_counter()
         page.select_option("#seeds", "range")
         wait(
             "mean and band over seeds",
-            "[...document.querySelectorAll('.plot')].slice(0, 2).every((p) => p.dataset.lines == 10)",
+            f"[...document.querySelectorAll('.plot')].slice(0, 2).every((p) => p.dataset.lines == {-(-runs // 5)})",
             start,
         )
         start = time.perf_counter()
@@ -248,9 +248,11 @@ def main() -> None:
         time.sleep(1)
         print(f"{given.runs} runs of {given.steps} steps, {given.episodes:,} episodes")
         questions(Client(address, server.pid))
-        in_browser(address)
+        in_browser(address, given.runs)
         client = Client(address, server.pid)
-        print(f"  server at the end: {client.memory():.0f} MB, at most {client.memory('VmHWM'):.0f} MB, {client.cpu():.1f} s")
+        print(
+            f"  server at the end: {client.memory():.0f} MB, at most {client.memory('VmHWM'):.0f} MB, {client.cpu():.1f} s"
+        )
     finally:
         server.terminate()
         server.wait()
