@@ -213,9 +213,10 @@ def in_browser(address: str, runs: int) -> None:
         )
         start = time.perf_counter()
         page.select_option("#seeds", "range")
+        means = -(-runs // 5)
         wait(
             "mean and band over seeds",
-            f"[...document.querySelectorAll('.plot')].slice(0, 2).every((p) => p.dataset.lines == {-(-runs // 5)})",
+            f"[...document.querySelectorAll('.plot')].slice(0, 2).every((p) => p.dataset.lines == {means})",
             start,
         )
         start = time.perf_counter()
