@@ -251,9 +251,8 @@ def main() -> None:
         questions(Client(address, server.pid))
         in_browser(address, given.runs)
         client = Client(address, server.pid)
-        print(
-            f"  server at the end: {client.memory():.0f} MB, at most {client.memory('VmHWM'):.0f} MB, {client.cpu():.1f} s"
-        )
+        now, most = client.memory(), client.memory("VmHWM")
+        print(f"  server at the end: {now:.0f} MB, at most {most:.0f} MB, {client.cpu():.1f} s of a core")
     finally:
         server.terminate()
         server.wait()
