@@ -59,7 +59,8 @@ explore: $(DEV_STAMP)
 attack: $(DEV_STAMP)
 	$(BIN)/python -m tests.attack.folders --rotate 5
 	$(BIN)/python -m tests.attack.models
-	$(BIN)/python -m pytest -q tests/attack --deselect tests/attack/test_folders.py tests/cli/test_trust.py
+	ISENTROPE_EXPLORE=1 $(BIN)/python -m pytest -q tests/attack/test_servers.py
+	$(BIN)/python -m pytest -q tests/attack --ignore tests/attack/test_servers.py --deselect tests/attack/test_folders.py tests/cli/test_trust.py
 
 # vLLM pins its own torch and transformers, so it has an environment of its own; our package goes in without its
 # dependencies, and those that vLLM does not bring follow. Three packages of its CPU build do not fit its torch.

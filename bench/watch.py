@@ -1,6 +1,7 @@
 """How the page of `isentrope watch` carries 50 runs of 500 steps with 100,000 episodes.
 
     python bench/watch.py [--runs 50] [--steps 500] [--episodes 100000] [--keep FOLDER]
+    python bench/watch.py --runs 200 --steps 5000 --logs 5     long ones: 3 GB of logs, of which 5 are on the disk
 
 Makes the runs in a temporary folder (some minutes, half a GB), starts the command and measures with a real client;
 with Chromium and playwright, the page too. Reading everything at once, as a page without an index would, is measured
@@ -70,11 +71,13 @@ def turn(rng: np.random.Generator, place: int, success: bool) -> Turn:
     )
 
 
-def make(root: Path, runs: int, steps: int, episodes: int) -> None:
-    """Runs differ in their numbers; their episode files are the same few, linked: what is read is not less."""
+def make(root: Path, runs: int, steps: int, episodes: int, logs: int) -> None:
+    """Runs differ in their numbers, or as many as `logs`; their episode files are the same few. What is the same is
+    linked, so that it takes no more of the disk: what is read is not less."""
     per_run = episodes // runs // IN_FILE
     rng = np.random.default_rng(0)
     models: list[Path] = []
+    written: list[Path] = []
     for number in range(per_run):
         path = root / ".files" / f"{number}.parquet"
         write_episodes(path, [episode(rng, i) for i in range(IN_FILE)])
@@ -85,8 +88,11 @@ def make(root: Path, runs: int, steps: int, episodes: int) -> None:
         lr = json.dumps([f"m{number // 5}"])
         (run / "config.toml").write_text(CONFIG.format(seed=number % 5, steps=steps, model='"pocket"', methods=lr))
         (run / "tokens.json").write_text(json.dumps([list(token.encode()) for token in TOKENS]))
-        with (run / "metrics.jsonl").open("w") as file:
-            for step in range(steps):
+        if number >= logs:
+            os.link(written[number % logs], run / "metrics.jsonl")
+        written.append(run / "metrics.jsonl")
+        with (run / "metrics.jsonl").open("w" if number < logs else "a") as file:
+            for step in range(steps if number < logs else 0):
                 metrics = train_metrics(rng, step, steps) | {f"plan/extra{i}": rng.random() for i in range(50)}
                 metrics = {key: value if np.isfinite(value) else None for key, value in metrics.items()}
                 file.write(json.dumps({"step": step, "kind": "train", **metrics}) + "\n")
@@ -115,8 +121,14 @@ class Client:
         print(f"  {what:58} {1000 * seconds:8.0f} ms  {self.size / 1e3:8.0f} kB  server {self.memory():5.0f} MB")
         return answer
 
-    def memory(self) -> float:
-        return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.pid}/status").read_text())[1]) / 1e3  # type: ignore[index]
+    def memory(self, what: str = "VmRSS") -> float:
+        """In MB; VmHWM is the most so far."""
+        return int(re.search(rf"{what}:\s+(\d+)", Path(f"/proc/{self.pid}/status").read_text())[1]) / 1e3  # type: ignore[index]
+
+    def cpu(self) -> float:
+        """Seconds of a core since it was started."""
+        ticks = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
     def whole(self, what: str, question: str, **parameters: Any) -> None:
         """Go on from place to place until the end."""
@@ -136,9 +148,13 @@ class Client:
 def questions(client: Client) -> None:
     start = time.perf_counter()
     answer = client.timed("the first list of runs", "runs")
+    first = [run for run in answer["runs"] if run["rows"]][:6]
+    shown = ",".join(f"{run['id']}:{run['begun']}:0:{run['rows']}:0:0" for run in first)
+    client.timed("the first curves", "series", runs=shown, key=["success/all", "entropy/token"])
     while answer["unread"]:
         answer = client.ask("runs")
-    print(f"  {'until all metrics are read':58} {1000 * (time.perf_counter() - start):8.0f} ms")
+    seconds = time.perf_counter() - start
+    print(f"  {'until all metrics are read':58} {1000 * seconds:8.0f} ms, {client.cpu():.1f} s of a core")
     runs = [run["id"] for run in answer["runs"]]
     client.timed("the list of runs again, as every 2 s", "runs")
     keys = [
@@ -169,7 +185,7 @@ def questions(client: Client) -> None:
     client.timed("open an episode", "episode", run=row["run"], file=row["file"], number=row["number"])
 
 
-def in_browser(address: str) -> None:
+def in_browser(address: str, runs: int) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         return print("  (no Chromium: the page was not measured)")
@@ -192,14 +208,15 @@ def in_browser(address: str) -> None:
         page.get_by_role("button", name="All", exact=True).click()
         wait(
             "all runs chosen and drawn",
-            "[...document.querySelectorAll('.plot')].slice(0, 2).every((p) => p.dataset.lines == 50)",
+            f"[...document.querySelectorAll('.plot')].slice(0, 2).every((p) => p.dataset.lines == {runs})",
             start,
         )
         start = time.perf_counter()
         page.select_option("#seeds", "range")
+        means = -(-runs // 5)
         wait(
             "mean and band over seeds",
-            "[...document.querySelectorAll('.plot')].slice(0, 2).every((p) => p.dataset.lines == 10)",
+            f"[...document.querySelectorAll('.plot')].slice(0, 2).every((p) => p.dataset.lines == {means})",
             start,
         )
         start = time.perf_counter()
@@ -218,12 +235,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--episodes", type=int, default=100_000)
+    parser.add_argument("--logs", type=int, default=10**6, help="different logs; the other runs have the same ones")
     parser.add_argument("--keep", type=Path, help="make the runs here, or use those that are here")
     given = parser.parse_args()
     root = given.keep or Path(tempfile.mkdtemp())
     if not root.exists() or not any(root.iterdir()):
         root.mkdir(exist_ok=True)
-        make(root, given.runs, given.steps, given.episodes)
+        make(root, given.runs, given.steps, given.episodes, given.logs)
     command = [sys.executable, "-m", "isentrope", "watch", str(root), "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -231,8 +249,10 @@ def main() -> None:
         time.sleep(1)
         print(f"{given.runs} runs of {given.steps} steps, {given.episodes:,} episodes")
         questions(Client(address, server.pid))
-        in_browser(address)
-        print(f"  server at the end: {Client(address, server.pid).memory():.0f} MB")
+        in_browser(address, given.runs)
+        client = Client(address, server.pid)
+        now, most = client.memory(), client.memory("VmHWM")
+        print(f"  server at the end: {now:.0f} MB, at most {most:.0f} MB, {client.cpu():.1f} s of a core")
     finally:
         server.terminate()
         server.wait()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from isentrope.core.metric import Metric
-    from isentrope.runs.log import Columns
+    from isentrope.runs.columns import Columns
 
 _KEY_SHOWN = 120  # characters of a name, which a damaged log may make as long as it likes
 
@@ -103,8 +103,8 @@ def _words(metric: Metric) -> tuple[str, str, str]:
 
 def _show(run: Path, find: str, form: Form) -> None:
     from isentrope.core.errors import RunError
+    from isentrope.runs.columns import read_columns
     from isentrope.runs.layout import METRICS, TIMINGS
-    from isentrope.runs.log import read_columns
 
     if not run.is_dir():
         raise RunError(f"{run} is not a run folder; give the folder that holds {METRICS}")

@@ -18,8 +18,11 @@ def watch(
     ],
     port: Annotated[int | None, Usual.watch.option] = None,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen at. Any but this machine's own shows the runs to others.")
+        str, typer.Option("--host", help="Address to listen at. Any but this machine's own asks for a password.")
     ] = "127.0.0.1",
+    key_env: Annotated[
+        str, typer.Option("--key-env", metavar="NAME", help="Environment variable with the password of the page.")
+    ] = "",
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Show the page in the browser.")] = False,
 ) -> None:
     """Watch runs while they train, on a local live page.
@@ -33,12 +36,16 @@ def watch(
     if missing:
         raise RunError(f"{missing[0]} is not a folder; give run folders, or a folder with runs below such as runs")
     from isentrope.config.validate import is_local
+    from isentrope.net.password import page_password
     from isentrope.watch.server import open_server
 
-    with open_server(runs, host, Usual.watch.or_named(port)) as server:
+    password, made = page_password(host, key_env)
+    with open_server(runs, host, Usual.watch.or_named(port), password) as server:
         typer.echo(f"Watching at {server.address}/ until interrupted (Ctrl-C)")
+        if made:
+            typer.echo(f"Password: {password} (any user name; another one each time, or your own by --key-env)")
         if not is_local(host):
-            typer.echo("Whoever reaches this address can read the runs: there is no password.", err=True)
+            typer.echo("Password and pages go over the network unencrypted: put TLS or a tunnel in front.", err=True)
         if open_page:
             import webbrowser
 

@@ -22,7 +22,7 @@ from isentrope.net.keys import host_of
 from isentrope.net.server import Limits
 
 SKIPPED = 16 * 2**20  # bytes of a body that is too long, which are read and dropped
-SKIP_SECONDS = 0.5  # to wait for more of it
+SKIP_SECONDS = 2.0  # for which they are
 WITHOUT_KEY = "without a key only names of this machine are answered to, as http://127.0.0.1"
 _ALWAYS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}}
 
@@ -174,11 +174,11 @@ async def _check_length(scope: Scope, receive: Receive, most: int) -> None:
         return
     left, more = min(int(said[0]), SKIPPED), True
     try:
-        while left > 0 and more:
-            async with asyncio.timeout(SKIP_SECONDS):
+        async with asyncio.timeout(SKIP_SECONDS):
+            while left > 0 and more:
                 message = await receive()
-            left -= len(message.get("body", b""))
-            more = message.get("more_body", False)
+                left -= len(message.get("body", b""))
+                more = message.get("more_body", False)
     except TimeoutError:
         pass  # it promised more than it sends
     raise _too_long(most)

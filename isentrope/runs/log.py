@@ -5,9 +5,8 @@
 
 A record is written in one piece and flushed to the disk before the run goes on. One reader, `Tail`, is behind all that
 look at logs: it gives what was added since the last look, within the limits of core/limits.py, and counts the lines
-that are no records. `read_log` reads a log whole, `last_records` its end. `Columns` keeps numbers by key instead of
-records: 50 runs of 500 steps with 80 keys are 2 million numbers, which take 50 MB as columns and ten times that as
-dictionaries.
+that are no records. `read_log` reads a log whole, `last_records` its end. columns.py keeps numbers by key instead of
+records.
 
 Only a run that is resumed reads strictly (`truncate_logs`): it writes the log anew, and must not lose a line of it.
 """
@@ -18,8 +17,6 @@ import json
 import logging
 import math
 import os
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -284,65 +281,3 @@ class Tail:
             if self.full:
                 return
             yield bounded(record, self._names)
-
-
-class Columns:
-    """The numbers of a log by key. `rows` counts the records, so that a reader can ask for what came after one."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.last_step = -1
-        self._columns: dict[str, tuple[array[int], array[int], array[float]]] = {}  # rows, steps, values
-
-    @property
-    def keys(self) -> list[str]:
-        return list(self._columns)
-
-    def add(self, record: Record) -> None:
-        step = int(record["step"])
-        self.last_step = max(self.last_step, step)
-        for key, value in record.items():
-            if key in NOT_NUMBERS or isinstance(value, bool) or not isinstance(value, int | float | None):
-                continue
-            column = self._columns.get(key)
-            if column is None:
-                column = self._columns[key] = (array("q"), array("q"), array("d"))
-            column[0].append(self.rows)
-            column[1].append(step)
-            column[2].append(_number(value))
-        self.rows += 1
-
-    def between(self, key: str, since: int, until: int) -> tuple[list[int], list[float | None]]:
-        """Steps and values of a key in the records from number `since` up to `until`; what is no number is None."""
-        column = self._columns.get(key)
-        if column is None:
-            return [], []
-        a, b = bisect_left(column[0], since), bisect_left(column[0], until)
-        return list(column[1][a:b]), [_rounded(value) for value in column[2][a:b]]
-
-    def last(self, key: str) -> float | None:
-        """The last value that is a number."""
-        column = self._columns.get(key)
-        return next((value for value in reversed(column[2]) if math.isfinite(value)), None) if column else None
-
-
-def _number(value: float | None) -> float:
-    if value is None:
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
-
-
-def _rounded(value: float) -> float | None:
-    """Six digits: more than any screen shows, and a third of the bytes."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-def read_columns(path: Path) -> tuple[Columns, str]:
-    """The numbers of a log, and what of it was left out, in a line: damage costs those lines alone."""
-    tail, columns = Tail(path), Columns()
-    for record in tail.all_records():
-        columns.add(record)
-    return columns, tail.problem

@@ -106,11 +106,16 @@ def _whole(value: Any, name: str, low: int | None = 1) -> int:
     return value
 
 
+def _is_unicode(text: str) -> bool:
+    """JSON can also write halves of letters, as \\ud800, which no text ever holds."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def _stops(value: Any) -> tuple[str, ...]:
     stops = [value] if isinstance(value, str) else value or []
     if isinstance(stops, list):
         texts = [text for text in cast("list[Any]", stops) if isinstance(text, str)]
-        fit = all(0 < len(text.encode("utf-8", "replace")) <= TAIL_BYTES for text in texts)
+        fit = all(0 < len(text.encode("utf-8", "replace")) <= TAIL_BYTES and _is_unicode(text) for text in texts)
         if fit and len(texts) == len(cast("list[Any]", stops)) <= MAX_STOPS:
             return tuple(texts)
     raise BadRequest(

@@ -116,19 +116,21 @@ class Answers:
         keys = sorted(key for key in every if not key.startswith(AXIS))
         return {"keys": [_meaning(key) for key in keys]}
 
-    def series(self, wants: Sequence[str], keys: Sequence[str]) -> dict[str, Any]:
-        """Numbers of `keys` for each want, RUN:BEGUN:SINCE:UNTIL:CLOCK_SINCE:CLOCK_UNTIL in records."""
-        answer: dict[str, Any] = {}
-        with self._runs.lock:
-            for want in wants:
-                name, *numbers = want.split(":")
-                run = self._runs.get(name)
-                if run is None or len(numbers) != 5 or not all(number.isdigit() for number in numbers):
-                    continue
-                begun, *window = (int(number) for number in numbers)
+    def series(self, wants: Sequence[str], keys: Sequence[str]) -> bytes:
+        """Numbers of `keys` for each want, RUN:BEGUN:SINCE:UNTIL:CLOCK_SINCE:CLOCK_UNTIL in records, as JSON: of many
+        long runs they are millions, which as lists would take more memory than the runs."""
+        answer: dict[str, str] = {}
+        for want in wants:
+            name, *numbers = want.split(":")
+            run = self._runs.get(name)
+            if run is None or len(numbers) != 5 or not all(map(is_number, numbers)):
+                continue
+            begun, *window = (int(number) for number in numbers)
+            with self._runs.lock:
                 same = begun == run.begun  # else the run was resumed since, and the page has to begin anew
-                answer[name] = _series(run, window, keys[:_KEY_LIMIT]) if same else None
-        return {"series": answer}
+                answer[run.id] = _series(run, window, keys[:_KEY_LIMIT]) if same else "null"
+        parts = (f"{json.dumps(name)}:{text}" for name, text in answer.items())
+        return f'{{"series":{{{",".join(parts)}}}}}'.encode()
 
     def events(self, names: Sequence[str]) -> dict[str, Any]:
         answer: dict[str, Any] = {}
@@ -219,17 +221,15 @@ def _run_row(run: Run, status: str, now: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _series(run: Run, window: Sequence[int], keys: Sequence[str]) -> dict[str, Any]:
+def _series(run: Run, window: Sequence[int], keys: Sequence[str]) -> str:
     """Keys that were written at the same steps share one list of steps."""
-    steps: dict[tuple[int, ...], int] = {}
-    values: dict[str, tuple[int, list[float | None]]] = {}
-    for key in keys:
-        column = column_of(run, key)
-        since, until = window[:2] if column is run.columns else window[2:]
-        x, y = column.between(key, since, until)
-        if x:
-            values[key] = (steps.setdefault(tuple(x), len(steps)), y)
-    return {"x": list(steps), "y": values}
+    steps: dict[str, int] = {}
+    values: list[str] = []
+    for columns, since, until in ((run.columns, *window[:2]), (run.clock, *window[2:])):
+        shown, found = columns.texts([key for key in keys if column_of(run, key) is columns], since, until)
+        places = [steps.setdefault(text, len(steps)) for text in shown]
+        values += [f"{json.dumps(key)}:[{places[place]},{text}]" for key, (place, text) in found.items()]
+    return f'{{"x":[{",".join(steps)}],"y":{{{",".join(values)}}}}}'
 
 
 def _meaning(key: str) -> dict[str, str]:
@@ -247,12 +247,17 @@ def _counts(found: Found) -> dict[str, Any]:
     return counts | {"broken": [visible(text) for text in found.broken[:20]]}
 
 
+def is_number(text: str, digits: int = 18) -> bool:
+    """Whether it is a whole number of so many digits at most. isdigit alone holds for ², which is none."""
+    return text.isascii() and text.isdigit() and len(text) <= digits
+
+
 def wanted_from(query: Mapping[str, str]) -> Wanted:
     """The filters of a request; what makes no sense is left out."""
 
     def number(name: str, default: int) -> int:
         text = query.get(name, "")
-        return int(text) if text.isdigit() and len(text) < 12 else default
+        return int(text) if is_number(text, 11) else default
 
     return Wanted(
         kind=query.get("kind", "")[:200], stop=query.get("stop", "")[:100], source=query.get("source", "")[:120],

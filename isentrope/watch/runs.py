@@ -30,10 +30,11 @@ from isentrope.diagnosis.phases import PhaseDetector
 from isentrope.metrics.glossary import declare, declared_in
 from isentrope.report.groups import but_the_seed
 from isentrope.runs import episodes
+from isentrope.runs.columns import Columns
 from isentrope.runs.folder import about_or_nothing, kind_of, leaves, read_config
 from isentrope.runs.layout import CONFIG, EVENTS, MARKS, METRICS, NOT_RUNS, TIMINGS
 from isentrope.runs.lock import Locks, is_alive
-from isentrope.runs.log import Columns, Tail
+from isentrope.runs.log import Tail
 from isentrope.watch.pace import Pace
 
 pa: Any = pyarrow  # it comes without type information
@@ -47,19 +48,25 @@ _RECENT = 120.0  # a log written within so many seconds is being written
 _QUIET = 1800.0  # a trainer that holds its folder and writes nothing for so long has stalled
 
 
+def _columns() -> Columns:
+    """Of many runs; phases are told from the entropy as the report tells them."""
+    return Columns(short=True, exact=("entropy/token", "phase"))
+
+
 class Run:
     """One run folder. `refresh` reads what is new."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.path, self.name = path, name
         self.id = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
-        self.columns, self.clock, self.pace = Columns(), Columns(), Pace()
+        self.columns, self.clock, self.pace = _columns(), _columns(), Pace()
         self.events: list[dict[str, Any]] = []
         self.phases, self.phased = PhaseDetector(), 0  # fed so many rows of `columns`, when somebody asks
         self.begun = 0  # grows when what was read before no longer holds
         self.config: dict[str, Any] = {}
         self.problem = ""
         self.read_at = 0.0  # 0: never
+        self.found_written = _written(path / METRICS)  # when it was found
         self._config_seen: tuple[int, int] | None = None
         self._logs = (Tail(path / METRICS), Tail(path / TIMINGS), Tail(path / EVENTS))
 
@@ -75,10 +82,10 @@ class Run:
         if metrics[0] or timings[0] or events[0]:
             self.begun += 1
         if metrics[0]:
-            self.columns, self.phases, self.phased = Columns(), PhaseDetector(), 0
+            self.columns, self.phases, self.phased = _columns(), PhaseDetector(), 0
             self.pace.forget_metrics()
         if timings[0]:
-            self.clock = Columns()
+            self.clock = _columns()
             self.pace.forget_clock()
         self.events = [] if events[0] else self.events
         for record in metrics[1]:
@@ -162,7 +169,8 @@ class Runs:
             if not self._looked or now - self._looked > _LOOK_AGAIN:
                 self._looked = now
                 self._find()
-            for run in sorted(self._runs.values(), key=lambda run: run.read_at):
+            # of those that were never read the ones written last come first: the page shows them at first
+            for run in sorted(self._runs.values(), key=lambda run: (run.read_at, -run.found_written)):
                 run.refresh()
                 run.read_at = time.monotonic()
                 if run.read_at > now + seconds:
@@ -189,6 +197,13 @@ class Runs:
         ordered = sorted(found, key=lambda path: _natural(found[path]))
         runs = [known.get(path) or Run(path, visible(found[path])) for path in ordered]
         self._runs = {run.id: run for run in runs}
+
+
+def _written(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

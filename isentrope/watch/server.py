@@ -2,7 +2,7 @@
 
 Only GET; runs and files are named by ids that are looked up, never by paths; the browser is told to load nothing from
 elsewhere and to run no script but ours. A request must name this machine: a page on the web that points its own name
-at 127.0.0.1 would name itself, and gets nothing.
+at 127.0.0.1 would name itself, and gets nothing. Where others can reach the server it asks for a password.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from starlette.types import ASGIApp, Scope
 
 from isentrope.charts.style import palette
 from isentrope.charts.text import visible
-from isentrope.core.errors import RunError
+from isentrope.config.validate import is_local
+from isentrope.core.errors import ConfigError, RunError
 from isentrope.net.app import Guarded, Refusal, headers_of
+from isentrope.net.password import Password
 from isentrope.net.server import Limits, Server
-from isentrope.watch.answers import Answers, Wanted, wanted_from
+from isentrope.watch.answers import Answers, Wanted, is_number, wanted_from
 from isentrope.watch.pages import Pages, page_policy
 from isentrope.watch.runs import Runs
 
@@ -42,7 +44,7 @@ _HEADERS = {
 }  # fmt: skip
 
 
-def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
+def make_app(places: Sequence[Path], host: str = "127.0.0.1", password: str = "") -> ASGIApp:
     runs = Runs(places)
     answers, pages = Answers(runs), Pages(runs)
 
@@ -51,7 +53,7 @@ def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
 
     def number(query: QueryParams, name: str) -> int:
         text = query.get(name, "0")
-        if not text.isdigit() or len(text) > 9:
+        if not is_number(text, 9):
             raise RunError(f"{name} is not a number")
         return int(text)
 
@@ -82,7 +84,7 @@ def make_app(places: Sequence[Path], host: str = "127.0.0.1") -> ASGIApp:
     for kind, make in (("report", pages.report), ("doctor", pages.doctor)):
         routes.append(Route(f"/{kind}/{{run}}", _paging(make), methods=["GET"]))
     app = Starlette(routes=[*routes, Mount("/", StaticFiles(directory=STATIC, html=True))])
-    return Guarded(app, _Names(host), Limits(), error=lambda refusal: refusal.message, headers=_HEADERS)
+    return Guarded(app, _Entrance(host, password), Limits(), error=lambda refusal: refusal.message, headers=_HEADERS)
 
 
 def _answering(ask: Callable[[QueryParams], Any]) -> Callable[[Request], Response]:
@@ -93,8 +95,9 @@ def _answering(ask: Callable[[QueryParams], Any]) -> Callable[[Request], Respons
             status, data = 200, ask(request.query_params)
         except RunError as error:
             status, data = 404, {"error": str(error)}
-        body = json.dumps(data, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
-        return Response(body, status, media_type="application/json")
+        if not isinstance(data, bytes):  # as JSON already
+            data = json.dumps(data, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+        return Response(data, status, media_type="application/json")
 
     return answer
 
@@ -110,15 +113,21 @@ def _paging(make: Callable[[str], bytes]) -> Callable[[Request], Response]:
     return answer
 
 
-class _Names:
-    """Turns away what does not name this machine or wants to change something."""
+class _Entrance:
+    """Turns away what wants to change something, and what does not name this machine, or has not the password.
 
-    def __init__(self, host: str) -> None:
+    With a password any name will do: a browser sends it to no other than the one that its user gave it to.
+    """
+
+    def __init__(self, host: str, password: str) -> None:
         self._names = {"localhost", host.lower(), socket.gethostname().lower()}
+        self._password = Password(password) if password else None
 
     def __call__(self, scope: Scope) -> Refusal | None:
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             return Refusal("This page can only be read.", 405, {"Allow": "GET, HEAD"})
+        if self._password is not None:
+            return self._password(scope)
         hosts = [value.decode("latin-1") for value in headers_of(scope, b"host")]
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
             return Refusal("The name of the host is not this machine's.", 421)
@@ -137,6 +146,8 @@ class _Names:
         return True
 
 
-def open_server(places: Sequence[Path], host: str = "127.0.0.1", port: int | range = 0) -> Server:
+def open_server(places: Sequence[Path], host: str = "127.0.0.1", port: int | range = 0, password: str = "") -> Server:
     """A server over the folders; at any free port for port 0, at the first free one of a range."""
-    return Server(make_app(places, host), host, port)
+    if not password and not is_local(host):
+        raise ConfigError(f"--host {host} can be reached by others, and there is no password: give one by --key-env")
+    return Server(make_app(places, host, password), host, port)

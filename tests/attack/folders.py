@@ -97,7 +97,8 @@ def look_through(place: Path) -> None:
             found = question()
         except RunError as error:
             found = str(error)
-        print(json.dumps(found, allow_nan=False).encode("utf-8", "replace")[:20_000])
+        text = found if isinstance(found, bytes) else json.dumps(found, allow_nan=False).encode("utf-8", "replace")
+        print(text[:20_000])
         return found
 
     answers.runs()

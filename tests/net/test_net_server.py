@@ -15,13 +15,17 @@ from typing import Any
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from isentrope.core.errors import ConfigError
 from isentrope.net.app import Door, Guarded, Refusal, json_app, json_object, path_of
-from isentrope.net.server import MAX_HEAD, Limits, Server, listen
+from isentrope.net.connections import GRACE, MAX_HEAD, ROOM
+from isentrope.net.server import Limits, Server, listen
 
-LIMITS = Limits(body=1000, connections=4, read_seconds=0.5, answer_seconds=2.0, stop_seconds=1)
+LIMITS = Limits(body=1000, connections=4, head_seconds=0.5, read_seconds=0.5, answer_seconds=2.0, stop_seconds=1)
+
+PATIENT = replace(LIMITS, head_seconds=20.0, read_seconds=20.0)
+LARGE = 2**21
 
 
 async def answer(request: Request) -> Any:
@@ -32,6 +36,11 @@ async def answer(request: Request) -> Any:
         return {"bytes": len(await request.body())}
     if path == "/slow":
         await asyncio.sleep(30)
+    if path == "/soon":
+        await asyncio.sleep(0.3)
+        return Response("soon")
+    if path == "/large":
+        return Response(b"x" * LARGE)
     if path == "/broken":
         raise KeyError("secret")
     if path == "/refused":
@@ -87,6 +96,10 @@ def raw(server: Server, *pieces_sent: bytes, pause: float = 0.0) -> bytes:
         return read_all(connection)
 
 
+def status_of(answered: bytes) -> int:
+    return int(answered.split(b" ", 2)[1]) if answered else 0
+
+
 def test_answers_errors_and_streams() -> None:
     with serving() as server:
         status, headers, body = ask(server, "/body/", b'{"a": 1}')
@@ -113,7 +126,7 @@ def test_bodies_that_are_too_long_whatever_is_said_of_them() -> None:
         assert ask(server, "/body", b" " * 1001)[0] == 413
         assert ask(server, "/body", b"{}", **{"Content-Length": "1" + "0" * 15})[0] == 413  # and nothing comes
         assert ask(server, "/body", b"{}", **{"Content-Length": "9" * 5000})[0] == 413
-        assert ask(server, "/body", b"{}", **{"Content-Length": "-1"})[0] == 411
+        assert ask(server, "/body", b"{}", **{"Content-Length": "-1"})[0] == 400
         start = b"POST /raw HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
         chunk = b"258\r\n" + b"x" * 600 + b"\r\n"
         assert raw(server, start + 2 * chunk + b"0\r\n\r\n").startswith(b"HTTP/1.1 413")
@@ -135,22 +148,95 @@ def test_who_is_silent_or_slow_is_left() -> None:
 
 
 def test_heads_that_are_too_long_or_none() -> None:
-    with serving(replace(LIMITS, read_seconds=20.0)) as server:
-        got = raw(server, b"GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"A: " + b"x" * (MAX_HEAD + 10))
-        assert got[:12] in (b"HTTP/1.1 431", b"HTTP/1.1 400", b"")
-        assert raw(server, b"rubbish\r\n\r\n").startswith(b"HTTP/1.1 400")
+    with serving(PATIENT) as server:
+        start = b"GET /x HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        assert status_of(raw(server, start + b"A: " + b"x" * (MAX_HEAD + 10))) == 431
+        assert status_of(raw(server, start + b"A: b\r\n" * (MAX_HEAD // 6) + b"\r\n")) == 431  # a whole one
+        assert status_of(raw(server, b"GET /" + b"x" * MAX_HEAD + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")) in (
+            400,
+            431,
+        )
+        assert status_of(raw(server, b"rubbish\r\n\r\n")) == 400
         assert ask(server, "/x")[0] == 200
 
 
-def test_no_more_connections_than_allowed() -> None:
-    with serving(replace(LIMITS, read_seconds=20.0)) as server:
+def test_silent_connections_make_room_for_those_that_ask() -> None:
+    with serving(PATIENT) as server:
         held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(4)]
-        time.sleep(0.3)
-        assert raw(server) == b""  # closed at once
+        time.sleep(1.5 * GRACE)
+        assert ask(server, "/x")[0] == 200
+        assert read_all(held[0]) == b""  # who waited longest has left for it
         for connection in held:
             connection.close()
-        time.sleep(0.3)
-        assert ask(server, "/x")[0] == 200
+
+
+def test_requests_that_are_answered_are_not_closed_for_others() -> None:
+    with serving(replace(PATIENT, answer_seconds=60.0)) as server:
+        held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(4 * ROOM)]
+        for connection in held:
+            connection.sendall(b"GET /slow HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        time.sleep(1.5 * GRACE)
+        assert ask(server, "/x")[0] == 503  # at once, as nobody here waits for a client
+        for connection in held:
+            connection.setblocking(False)
+            with pytest.raises(BlockingIOError):  # it is still open, and has no answer
+                connection.recv(1)
+            connection.close()
+
+
+def test_an_answer_that_nobody_reads() -> None:
+    with serving() as server, socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect(("127.0.0.1", server.port))
+        deaf.sendall(b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        time.sleep(4 * LIMITS.read_seconds + 1.5)
+        assert len(read_all(deaf)) < LARGE  # it was cut off
+        assert len(ask(server, "/large")[2]) == LARGE
+
+
+def test_answers_that_nobody_reads_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isentrope.net.connections.MAX_UNSENT", 2 * LARGE)
+    with serving(replace(PATIENT, connections=20)) as server:
+        deaf = [socket.socket() for _ in range(8)]
+        for connection in deaf:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", server.port))
+            connection.sendall(b"GET /large HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+            time.sleep(0.05)
+        got = [len(read_all(connection)) for connection in deaf]
+        assert max(got[:4]) < LARGE < got[-1]
+        for connection in deaf:
+            connection.close()
+
+
+def test_chunks_that_are_nearly_nothing() -> None:
+    start = b"POST /raw HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with serving(PATIENT) as server:
+        end = b"0\r\nA: " + b"x" * 2**19
+        assert status_of(raw(server, start + b"2\r\n{}\r\n", end)) == 400  # what follows the last chunk has no end
+        assert status_of(raw(server, start + b"2;a=" + b"x" * 2**19 + b"\r\n{}\r\n0\r\n\r\n")) == 400
+        small = b"".join(b"1;a\r\nx\r\n" for _ in range(900)) + b"0\r\n\r\n"
+        assert status_of(raw(server, start.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + small)) == 200
+
+
+def test_a_refusal_is_no_answer_to_the_request_before() -> None:
+    with serving(replace(PATIENT, answer_seconds=60.0)) as server:
+        first = b"GET /soon HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        got = raw(server, first + b"rubbish\r\n\r\n")
+        assert status_of(got) == 200
+        assert got.endswith(b"soon")
+        assert got.count(b"HTTP/1.1") == 1
+
+
+def test_nobody_makes_a_websocket_of_what_has_none(capfd: pytest.CaptureFixture[str]) -> None:
+    with serving() as server:
+        upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        for more in (key, b"", b"Content-Length: 2\r\n"):
+            method = b"POST" if b"Length" in more else b"GET"
+            got = raw(server, method + b" /x HTTP/1.1\r\nHost: 127.0.0.1\r\n" + upgrade + more + b"\r\n{}")
+            assert status_of(got) in (200, 400)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.runs.log import Columns, Tail, read_records
+from isentrope.runs.columns import Columns
+from isentrope.runs.log import Tail, read_records
 
 
 def line(step: int, **values: Any) -> str:

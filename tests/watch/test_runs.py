@@ -137,8 +137,9 @@ def test_a_run_that_stopped_before_its_first_row_says_why(tmp_path: Path) -> Non
 def test_reading_many_runs_goes_on_where_it_stopped(tmp_path: Path) -> None:
     for number in range(5):
         small(tmp_path / f"r{number}")
+        os.utime(tmp_path / f"r{number}" / "metrics.jsonl", (0, 1e9 - abs(number - 3)))
     runs = Runs([tmp_path])
-    assert [bool(run.read_at) for run in runs.refresh(seconds=-1)] == [True, False, False, False, False]
+    assert [bool(run.read_at) for run in runs.refresh(seconds=-1)] == [False, False, False, True, False]  # the newest
     for _ in range(4):
         found = runs.refresh(seconds=-1)
     assert all(run.columns.rows == 2 for run in found)

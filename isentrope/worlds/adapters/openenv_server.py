@@ -5,8 +5,12 @@ OpenEnv knows no keys, so the server stays on this machine and web pages from el
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from isentrope.config.validate import is_local
 from isentrope.core.errors import ConfigError, TaskError
@@ -18,6 +22,7 @@ from isentrope.worlds.contract import Task, View, World
 from isentrope.worlds.pool.guarded import MAX_ACTION
 
 PREVIEW = 100  # tasks listed at once
+LARGEST = 1 << 53  # an index or a seed is less
 
 
 def open_server(world: World, host: str, port: int | range, sessions: int, to_others: bool = False) -> Server:
@@ -29,7 +34,8 @@ def open_server(world: World, host: str, port: int | range, sessions: int, to_ot
             "--to-others"
         )
     # every session has a connection of its own
-    return Server(make_app(world, sessions, to_others), host, port, Limits(connections=Limits.connections + sessions))
+    limits = Limits(connections=Limits.connections + sessions)
+    return Server(make_app(world, sessions, to_others), host, port, limits, websockets=True)
 
 
 def make_app(world: World, sessions: int, to_others: bool = False) -> Guarded:
@@ -53,7 +59,25 @@ def make_app(world: World, sessions: int, to_others: bool = False) -> Guarded:
     app = server.create_fastapi_app(
         WorldEnvironment, action, observation_type, max_concurrent_envs=sessions, env_name=world.name, mode="simulation"
     )
+    invalid = require("fastapi.exceptions", "openenv", "an OpenEnv server").RequestValidationError
+    app.add_exception_handler(TaskError, _refused)
+    app.add_exception_handler(invalid, _invalid)
     return Guarded(app, Door(local=not to_others), Limits(), error=lambda refusal: {"detail": refusal.message})
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return _as_json({"detail": str(error)}, 400)
+
+
+async def _invalid(request: Request, error: Any) -> Response:
+    """Without what was sent, which need not be JSON again: NaN and infinity are read but not written."""
+    found: list[dict[str, Any]] = error.errors()
+    return _as_json({"detail": [{"loc": list(map(str, one["loc"])), "msg": one["msg"]} for one in found]}, 422)
+
+
+def _as_json(value: Any, status: int) -> Response:
+    """In ASCII: what was sent may be no Unicode."""
+    return Response(json.dumps(value), status, media_type="application/json")
 
 
 class Session:
@@ -105,6 +129,8 @@ class Session:
         """The task named by split and index; without an index the seed takes its place."""
         name = self._world.splits()[0] if split is None else split
         number = (seed or 0) if index is None else index
+        if type(name) is not str or type(number) is not int or not 0 <= number < LARGEST:
+            raise TaskError(f"expected the split, a text, and index or seed, a whole number from 0 to {LARGEST - 1}")
         with self._turn:
             size = self._world.size(name)
             if index is None and size:

@@ -21,7 +21,7 @@ openenv = pytest.importorskip("openenv.core", reason="needs pip install 'isentro
 @contextmanager
 def served(app: Any) -> Iterator[str]:
     """The application at a free port of this machine."""
-    with Server(app, "127.0.0.1", 0) as server, server.background():
+    with Server(app, "127.0.0.1", 0, websockets=True) as server, server.background():
         yield server.address
 
 
