@@ -26,7 +26,7 @@ SITE_STAMP := .venv/.installed-site
 
 .venv: $(STAMP)
 
-$(STAMP): pyproject.toml locks/run.txt locks/torch.txt locks/build.txt
+$(STAMP): pyproject.toml locks/build.txt locks/cpu.txt locks/torch.txt locks/run.txt
 	$(PYTHON) -m venv .venv
 	$(INSTALL) run
 	touch $(STAMP)

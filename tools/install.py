@@ -1,6 +1,6 @@
 """Installs this checkout and what it needs into the Python that runs this file. The Makefile calls it.
 
-    python tools/install.py run                    # from the locks: locks/build.txt, torch.txt and run.txt
+    python tools/install.py run                    # from the locks: locks/build.txt, cpu.txt or torch.txt, run.txt
     python tools/install.py dev --torch "torch==2.13.0 --index-url URL"    # torch as it is said there
     python tools/install.py dev --newest           # no locks: the newest versions that fit
 
@@ -35,6 +35,20 @@ def install_locked(name: str) -> None:
     pip("--no-deps", "--require-hashes", "--no-build-isolation", "--use-pep517", *listed)
 
 
+def install_torch() -> None:
+    """The build without CUDA where an index has it, else PyPI's. A wrong hash is an error, not another build."""
+    locked = ["--no-deps", "--require-hashes", "-r"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *locked]
+    tried = subprocess.run([*command, "locks/cpu.txt"], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
+    if tried.returncode == 0:
+        return
+    if "No matching distribution found for torch" not in tried.stderr:
+        sys.exit(tried.stderr)
+    pip(*locked, "locks/torch.txt")
+    if wants_cuda():
+        pip(*locked, "locks/cuda.txt")
+
+
 def wants_cuda() -> bool:
     """Whether the torch that is here asks for packages with CUDA: PyPI's for Linux does."""
     return any(line.startswith(("nvidia", "cuda")) for line in metadata.requires("torch") or [])
@@ -54,10 +68,10 @@ def main() -> None:
         pip(*shlex.split(torch))  # first and alone: resolved with the rest, pip may pick a build with gigabytes of CUDA
     if given.newest:
         return pip("-e", f".[{EXTRAS[given.what]}]")
-    pip("--no-deps", "--require-hashes", "-r", "locks/build.txt", *([] if given.torch else ["-r", "locks/torch.txt"]))
+    pip("--no-deps", "--require-hashes", "-r", "locks/build.txt")
+    if not given.torch:
+        install_torch()
     install_locked(given.what)
-    if wants_cuda() and not given.torch:
-        pip("--no-deps", "--require-hashes", "-r", "locks/cuda.txt")
     return pip("--no-deps", "--no-build-isolation", "-e", ".")
 
 

@@ -7,8 +7,9 @@
 Each file in locks/ lists what the ones before it do not, for Linux, macOS and Windows and every Python from 3.11 on:
 
     build    what builds this package, and those that have no wheel
-    torch    torch, by the hashes of PyPI's wheels and of the builds without CUDA
-    cuda     what PyPI's torch for Linux needs besides
+    cpu      torch built without CUDA, for indexes that have it
+    torch    torch as PyPI has it
+    cuda     what that needs besides on Linux
     run      this package with models in Hugging Face's format: make demo
     site     the docs as a site: make site
     dev      tests and every world: make test
@@ -33,7 +34,7 @@ TORCH = "torch==2.13.0"
 BUILD = ("hatchling", "editables", "setuptools")  # editables: hatchling's, for pip install -e
 AUDIT = ("uv", "pip-audit", "cyclonedx-python-lib[json-validation]")
 SETS = {"run": ("hf",), "site": ("hf", "site"), "dev": ("dev",)}  # by the extras that they install
-FILES = ("build", "torch", "cuda", "run", "site", "dev", "audit")
+FILES = ("build", "cpu", "torch", "cuda", "run", "site", "dev", "audit")
 
 # torch 2.13.0+cpu is on PyTorch's own index alone, https://download.pytorch.org/whl/cpu. The first hash was computed
 # from the file; all four are the same in the public locks of several other projects.
@@ -88,7 +89,12 @@ def resolve(arguments: Iterable[str], chosen: str = "", requirements: str = "") 
 
 def locked_versions(folder: Path = LOCKS) -> str:
     """As constraints, each with its own condition."""
-    blocks = [block for name in FILES if (folder / f"{name}.txt").is_file() for block in read(name, folder).values()]
+    blocks = [
+        block
+        for name in FILES
+        if (folder / f"{name}.txt").is_file() and name != "cpu"
+        for block in read(name, folder).values()
+    ]
     return "".join(sorted({re.split(r"\s*\\", block)[0] + "\n" for block in blocks}))
 
 
@@ -108,16 +114,16 @@ def make_locks(kept: str) -> dict[str, str]:
     triton = {pin: block for pin, block in everything.items() if pin.startswith("triton==")}
     sets["dev"] = dict(sorted({**sets["dev"], **triton}.items()))  # the kernels' tests want it beside any torch
     sets["audit"] = pins_of(resolve([], kept, "\n".join(AUDIT)))
-    sets["torch"] = {TORCH: _with_cpu(everything[TORCH])}
+    sets["torch"] = {TORCH: everything[TORCH]}
+    sets["cpu"] = {
+        f"{TORCH}+cpu": " \\\n".join([f"{TORCH}+cpu", *(f"    --hash=sha256:{one}" for one in TORCH_CPU.values())])
+    }
     about = dict(re.findall(r"^    (\w+) {2,}(.+)$", __doc__ or "", re.MULTILINE))
     return {
-        name: HEAD.format(name=name, about=about[name]) + "".join(f"{block}\n" for _, block in sorted(sets[name].items()))
+        name: HEAD.format(name=name, about=about[name])
+        + "".join(f"{block}\n" for _, block in sorted(sets[name].items()))
         for name in FILES
     }
-
-
-def _with_cpu(block: str) -> str:
-    return " \\\n".join([block, *(f"    --hash=sha256:{digest}" for digest in TORCH_CPU.values())])
 
 
 def main() -> None:
