@@ -208,7 +208,15 @@ def _limited(limits: Limits) -> list[str]:
         "nproc": limits.processes, "as": limits.memory, "fsize": limits.file, "cpu": max(1, round(limits.seconds)),
         "nofile": 256, "core": 0, "memlock": 65536, "msgqueue": 0,
     }  # fmt: skip
-    return ["/usr/bin/prlimit", *(f"--{name}={value}:{value}" for name, value in values.items()), "--"]
+    return [
+        "/bin/sh",
+        "-c",
+        _POLITE,
+        "box",
+        "/usr/bin/prlimit",
+        *(f"--{name}={value}:{value}" for name, value in values.items()),
+        "--",
+    ]
 
 
 @cache
@@ -234,13 +242,11 @@ def _visible() -> tuple[str, ...]:
 
 
 # What says which machine and which kernel this is, and what a repair must not be copied from
-_TELLTALE = (
-    "/usr/local/etc", "/usr/src", "/usr/lib/modules", "/proc/sys", "/proc/bus", "/proc/driver", "/proc/scsi",
-    "/proc/version", "/proc/version_signature", "/proc/cmdline", "/proc/config.gz", "/proc/kallsyms", "/proc/modules",
-    "/proc/iomem", "/proc/ioports", "/proc/interrupts", "/proc/devices", "/proc/partitions", "/proc/diskstats",
-    "/proc/swaps", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/sched_debug", "/proc/slabinfo",
-    "/proc/vmallocinfo", "/proc/crypto", "/proc/filesystems", "/proc/misc", "/proc/mtrr", "/proc/cpuinfo",
-)  # fmt: skip
+_TELLTALE = ("/usr/local/etc", "/usr/etc", "/usr/src", "/usr/lib/modules")
+# Of what /proc tells besides processes: what is the box's own, and what the C library asks for
+_TOLD = {"self", "thread-self", "mounts", "net", "meminfo", "stat"}
+# The box gives way to the trainer. Where the kernel shares time out by sessions, its session does; else its processes.
+_POLITE = '{ echo 5 > /proc/self/autogroup; } 2> /dev/null; exec /usr/bin/nice -n 5 "$@"'
 _RUNNER = {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli", "py"}
 
 
@@ -248,7 +254,10 @@ _RUNNER = {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", 
 def _covered() -> tuple[str, ...]:
     """Lays something empty over what a box has no business with; over this package too, which holds known repairs."""
     ours = str(Path(__file__).resolve().parents[1])
-    return tuple(option for path in (*_TELLTALE, *([ours] if _is_seen(ours) else [])) for option in _cover(path))
+    kernel = sorted(f"/proc/{name}" for name in os.listdir("/proc") if not name.isdigit() and name not in _TOLD)
+    return tuple(
+        option for path in (*_TELLTALE, *kernel, *([ours] if _is_seen(ours) else [])) for option in _cover(path)
+    )
 
 
 def _cover(path: str) -> list[str]:
