@@ -245,8 +245,9 @@ def _visible() -> tuple[str, ...]:
 _TELLTALE = ("/usr/local/etc", "/usr/etc", "/usr/src", "/usr/lib/modules")
 # Of what /proc tells besides processes: what is the box's own, and what the C library asks for
 _TOLD = {"self", "thread-self", "mounts", "net", "meminfo", "stat"}
-# The box gives way to the trainer. Where the kernel shares time out by sessions, its session does; else its processes.
-_POLITE = '{ echo 5 > /proc/self/autogroup; } 2> /dev/null; exec /usr/bin/nice -n 5 "$@"'
+# The box gives way to the trainer, but little: its time is limited by the clock. Where the kernel shares time out by
+# sessions, its session does; else its processes.
+_POLITE = '{ echo 2 > /proc/self/autogroup; } 2> /dev/null; exec /usr/bin/nice -n 2 "$@"'
 _RUNNER = {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli", "py"}
 
 
