@@ -62,6 +62,7 @@ explore: $(DEV_STAMP)
 
 attack: $(DEV_STAMP)
 	$(BIN)/python -m tests.attack.folders --rotate 5
+	$(BIN)/python -m tests.attack.sequences
 	$(BIN)/python -m pytest -q tests/attack --deselect tests/attack/test_folders.py tests/cli/test_trust.py
 
 # The tools of lock and audit want versions of their own, so they have an environment of their own.
