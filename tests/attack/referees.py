@@ -95,11 +95,11 @@ class Purchase:
                 if clicked[1] in [value.lower() for value in values]:
                     self.chosen[name] = clicked[1]
 
-    def reached(self, but_for_numbers: bool = False) -> bool:
+    def reached(self, but_for_size: bool = False) -> bool:
         """The price is within the sentence's, its options are chosen, and the product is of the kind and has it all."""
         chosen = set(self.chosen.values())
-        if but_for_numbers:
-            chosen = {re.sub(r"\d+", "#", value) for value in chosen}
+        if but_for_size:
+            chosen = set(map(_sizeless, chosen))
         if self.item is None:
             return False
         limit = re.search(r"price lower than ([\d.]+) dollars", self.sentence)
@@ -107,10 +107,15 @@ class Purchase:
         words = " ".join([self.item.title, *self.item.bullets, self.item.description, *self.item.attributes]).lower()
         return (
             (limit is None or self.item.price <= float(limit[1]))
-            and all((re.sub(r"\d+", "#", value) if but_for_numbers else value) in chosen for value in asked)
+            and all((_sizeless(value) if but_for_size else value) in chosen for value in asked)
             and all(attribute.lower() in words for attribute in self.attributes)
             and self.item.query == self.wanted.query
         )
+
+
+def _sizeless(value: str) -> str:
+    """Without numbers and the x of large sizes."""
+    return re.sub(r"\d+|\bx+-", "", value)
 
 
 def _bare(text: str) -> list[str]:

@@ -181,8 +181,9 @@ def _all_below(world: HouseholdWorld, instance: Instance, way: list[str], depth:
 
 # webshop
 
-CLOSE = "rewards for another number"
-"""WebShop's own rule: an option counts from a likeness of 86 in a hundred, which "pack of 2" and "pack of 12" have."""
+CLOSE = "rewards for another size"
+"""WebShop's own rule: an option counts from a likeness of 86 in a hundred, which "pack of 2" and
+"pack of 12" have, and "large" and "x-large"."""
 
 
 def webshop(goals: int, walks: int, seed: int = 0) -> Found:
@@ -222,7 +223,7 @@ def _shop(world: WebShopWorld, instance: Instance, plan: Sequence[str], draw: ra
         if step.valid:
             purchase.after(action.strip().lower(), step.view.text)
         reached = step.terminated and purchase.reached()
-        if step.success and not reached and purchase.reached(but_for_numbers=True):
+        if step.success and not reached and purchase.reached(but_for_size=True):
             found.counts[CLOSE] += 1
             reached = True
         found.judge(step, reached, f"webshop {instance.index}: {said}", partial=True)
