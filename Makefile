@@ -6,30 +6,34 @@
 # make attack  308 hostile folders, ten commands on each, hostile models, and the other attacks (hours of a core)
 # make test-vllm   the vLLM engine with the real vLLM, in an environment of its own (3.4 GB; on a GPU: VLLM=vllm)
 #
-# torch is installed first and by its exact version, so that nothing replaces it later. For another build: make .venv TORCH="torch==2.13.0 --index-url URL"
+# make audit  the locks, hashes, licences and the list of parts agree; known holes, where the index tells them
+# make lock   choose versions anew after a change of pyproject.toml (the newest ones: make lock UPGRADE=1)
+#
+# All packages are installed from locks/, by version and hash. For another torch: make .venv TORCH="torch==2.13.0 --index-url URL";
+# without the locks, the newest of all that fits: make .venv LOCK=
 
 PYTHON ?= python3
 WORKERS ?= 2
-TORCH ?= torch==2.13.0
+TORCH ?=
+LOCK ?= yes
+INSTALL := .venv/bin/python tools/install.py $(if $(TORCH),--torch '$(TORCH)') $(if $(LOCK),,--newest)
 BIN := .venv/bin
 STAMP := .venv/.installed
 DEV_STAMP := .venv/.installed-dev
 SITE_STAMP := .venv/.installed-site
 
-.PHONY: test check explore attack test-vllm lint types format docs site demo clean .venv
+.PHONY: test check explore attack audit lock test-vllm lint types format docs site demo clean .venv
 
 .venv: $(STAMP)
 
-# torch first and on its own: resolved together with the rest, pip may pick a build with gigabytes of CUDA
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml locks/build.txt locks/cpu.txt locks/torch.txt locks/run.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet $(TORCH)
-	$(BIN)/pip install --quiet -e '.[hf]'
+	$(INSTALL) run
 	touch $(STAMP)
 
 # what the tests need besides: tools, and every world with the packages it comes from
-$(DEV_STAMP): $(STAMP) pyproject.toml
-	$(BIN)/pip install --quiet -e '.[dev]'
+$(DEV_STAMP): $(STAMP) locks/dev.txt locks/site.txt
+	$(INSTALL) dev
 	touch $(DEV_STAMP)
 
 # Types are checked beside the tests; what pyright says comes after theirs. Both have to pass.
@@ -59,8 +63,25 @@ explore: $(DEV_STAMP)
 attack: $(DEV_STAMP)
 	$(BIN)/python -m tests.attack.folders --rotate 5
 	$(BIN)/python -m tests.attack.models
+	$(BIN)/python -m tests.attack.sequences
 	ISENTROPE_EXPLORE=1 $(BIN)/python -m pytest -q tests/attack/test_servers.py
 	$(BIN)/python -m pytest -q tests/attack --ignore tests/attack/test_servers.py --deselect tests/attack/test_folders.py tests/cli/test_trust.py
+
+# The tools of lock and audit want versions of their own, so they have an environment of their own.
+AUDIT_BIN := .venv-audit/bin
+AUDIT_STAMP := .venv-audit/.installed
+
+$(AUDIT_STAMP): locks/audit.txt
+	$(PYTHON) -m venv .venv-audit
+	$(AUDIT_BIN)/python tools/install.py audit
+	touch $(AUDIT_STAMP)
+
+lock: $(AUDIT_STAMP) $(DEV_STAMP)
+	$(AUDIT_BIN)/python tools/lock.py $(if $(UPGRADE),--upgrade)
+	$(BIN)/python -m tools.sbom
+
+audit: $(AUDIT_STAMP) $(DEV_STAMP)
+	$(BIN)/python -m tools.audit --tools $(AUDIT_BIN)
 
 # vLLM pins its own torch and transformers, so it has an environment of its own; our package goes in without its
 # dependencies, and those that vLLM does not bring follow. Three packages of its CPU build do not fit its torch.
@@ -98,8 +119,8 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.claims_docs
 	$(BIN)/python -m tools.speed_docs
 
-$(SITE_STAMP): $(STAMP) pyproject.toml
-	$(BIN)/pip install --quiet -e '.[site]'
+$(SITE_STAMP): $(STAMP) locks/site.txt
+	$(INSTALL) site
 	touch $(SITE_STAMP)
 
 site: $(SITE_STAMP)
@@ -117,5 +138,5 @@ demo: $(STAMP)
 	$(BIN)/isentrope report $(DEMO)
 
 clean:
-	rm -rf .venv .venv-vllm build dist site *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-audit .venv-vllm build dist site *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -209,7 +209,15 @@ def _limited(limits: Limits) -> list[str]:
         "nproc": limits.processes, "as": limits.memory, "fsize": limits.file, "cpu": max(1, round(limits.seconds)),
         "nofile": 256, "core": 0, "memlock": 65536, "msgqueue": 0,
     }  # fmt: skip
-    return ["/usr/bin/prlimit", *(f"--{name}={value}:{value}" for name, value in values.items()), "--"]
+    return [
+        "/bin/sh",
+        "-c",
+        _POLITE,
+        "box",
+        "/usr/bin/prlimit",
+        *(f"--{name}={value}:{value}" for name, value in values.items()),
+        "--",
+    ]
 
 
 @cache
@@ -235,13 +243,12 @@ def _visible() -> tuple[str, ...]:
 
 
 # What says which machine and which kernel this is, and what a repair must not be copied from
-_TELLTALE = (
-    "/usr/local/etc", "/usr/src", "/usr/lib/modules", "/proc/sys", "/proc/bus", "/proc/driver", "/proc/scsi",
-    "/proc/version", "/proc/version_signature", "/proc/cmdline", "/proc/config.gz", "/proc/kallsyms", "/proc/modules",
-    "/proc/iomem", "/proc/ioports", "/proc/interrupts", "/proc/devices", "/proc/partitions", "/proc/diskstats",
-    "/proc/swaps", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/sched_debug", "/proc/slabinfo",
-    "/proc/vmallocinfo", "/proc/crypto", "/proc/filesystems", "/proc/misc", "/proc/mtrr", "/proc/cpuinfo",
-)  # fmt: skip
+_TELLTALE = ("/usr/local/etc", "/usr/etc", "/usr/src", "/usr/lib/modules")
+# Of what /proc tells besides processes: what is the box's own, and what the C library asks for
+_TOLD = {"self", "thread-self", "mounts", "net", "meminfo", "stat"}
+# The box gives way to the trainer, but little: its time is limited by the clock. Where the kernel shares time out by
+# sessions, its session does; else its processes.
+_POLITE = '{ echo 2 > /proc/self/autogroup; } 2> /dev/null; exec /usr/bin/nice -n 2 "$@"'
 _RUNNER = {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli", "py"}
 # What a folder of a Python holds that it runs with; anything else there is something that somebody left in it
 _PYTHONS_OWN = {"bin", "lib", "lib32", "lib64", "libexec", "include", "share", "etc", "ssl", "pyvenv.cfg"}
@@ -255,7 +262,9 @@ def _covered() -> tuple[str, ...]:
     """What a box has no business with, and gets something empty for; this package too, which holds known repairs."""
     ours = Path(__file__).resolve().parents[1]
     checkout = [] if ours.parent.name.endswith("-packages") else [str(ours.parent)]
-    paths = [*_TELLTALE, *([str(ours)] if _is_seen(str(ours)) else []), *_installed("isentrope"), *_unused_packages()]
+    kernel = sorted(f"/proc/{name}" for name in os.listdir("/proc") if not name.isdigit() and name not in _TOLD)
+    paths = [*_TELLTALE, *kernel, *([str(ours)] if _is_seen(str(ours)) else [])]
+    paths += [*_installed("isentrope"), *_unused_packages()]
     paths += _left_there([*_prefixes(), *filter(_is_seen, checkout)], {ours.parent})
     return tuple(paths)
 

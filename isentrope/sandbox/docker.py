@@ -86,6 +86,7 @@ def container_command(
         docker, "run", "--rm", "--interactive", "--init", "--name", name, "--network", "none", "--user", USER,
         "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only", "--hostname", "box", "--ipc", "none",
         "--memory", str(limits.memory), "--memory-swap", str(limits.memory), "--pids-limit", str(limits.processes),
+        "--cpu-shares", "512",
         "--ulimit", f"fsize={limits.file}", "--ulimit", f"cpu={max(1, round(limits.seconds))}",
         "--ulimit", "core=0", "--ulimit", "nofile=1024", "--log-driver", "none", "--pull", "missing",
     ]  # fmt: skip

