@@ -22,6 +22,7 @@ from isentrope.bench.suite import BENCHES
 from isentrope.cli.main import app
 from isentrope.cli.pages import find_page, links_of, part_of, sections
 from isentrope.config.algorithms import ALGORITHMS
+from isentrope.config.describe import describe_settings
 from isentrope.config.describe import sections as setting_sections
 from isentrope.config.recipes import find_recipe, our_recipe, recipe_names
 from isentrope.config.suggest import METHOD_CLASSES
@@ -152,13 +153,13 @@ def problems_of(line: str) -> Iterator[str]:
 
 
 def problems_of_settings(name: str, given: dict[str, Any]) -> Iterator[str]:
-    """A recipe is one of ours, or a file that the reader makes; `isentrope config` takes a section of the settings too,
+    """A recipe is one of ours, or a file that the reader makes; `isentrope config` takes a section or a setting too,
     `isentrope study` a study's folder."""
     named = given.get("recipe") or given.get("file")
     recipe = Path(named) if named else None
     if recipe is not None and our_recipe(recipe) is None and not PLACEHOLDER.fullmatch(str(recipe)):
         theirs = recipe.suffix == ".toml" or (name == "study" and recipe.parts[0] == "runs")
-        section = name == "config" and str(recipe) in setting_sections()
+        section = name == "config" and str(recipe) in {*setting_sections(), *(one.path for one in describe_settings())}
         if not ((ROOT / recipe).exists() or section or (theirs and recipe.parts[0] not in ("docs", "recipes"))):
             yield f"no recipe {recipe}"
     if name not in ("study", "check-method"):  # the first has settings of its cells, the second those of a part

@@ -41,7 +41,7 @@ def numpy_pass(weights: Weights, ids: NDArray[np.int64]) -> Array:
         qkv = numpy_norm(x, own.norm_in, a.eps) @ in_numpy(layer.qkv.weight).T
         if layer.qkv.bias is not None:
             qkv = qkv + in_numpy(layer.qkv.bias)
-        x = x + attention_in_the_test(i, qkv, layer.o.shape[1]) @ in_numpy(layer.o).T
+        x = x + attention_in_the_test(i, qkv, layer.o.weight.shape[1]) @ in_numpy(layer.o.weight).T
         gate, up = np.split(numpy_norm(x, own.norm_out, a.eps) @ in_numpy(layer.gate_up.weight).T, 2, axis=1)
         x = x + (gate / (1 + np.exp(-gate)) * up) @ in_numpy(layer.down.weight).T
     return numpy_norm(x, a.norm, a.eps) @ in_numpy(a.head).T
@@ -55,7 +55,7 @@ def weights_of(model: Any) -> Weights:
 
 def run(weights: Weights, ids: NDArray[np.int64], last: NDArray[np.int32] | None = None) -> Array:
     def attend(i: int, qkv: Tensor) -> Tensor:
-        found = attention_in_the_test(i, in_numpy(qkv), weights.layers[i].o.shape[1])
+        found = attention_in_the_test(i, in_numpy(qkv), weights.layers[i].o.weight.shape[1])
         return torch.from_numpy(found).to(DEVICE, torch.float32)
 
     at = None if last is None else torch.from_numpy(last).to(DEVICE)
