@@ -75,6 +75,8 @@ def make(root: Path, runs: int, steps: int, episodes: int, logs: int) -> None:
     """Runs differ in their numbers, or as many as `logs`; their episode files are the same few. What is the same is
     linked, so that it takes no more of the disk: what is read is not less."""
     per_run = episodes // runs // IN_FILE
+    if not per_run:
+        sys.exit(f"--episodes {episodes}: expected {runs * IN_FILE} at least, a file of {IN_FILE} for each run")
     rng = np.random.default_rng(0)
     models: list[Path] = []
     written: list[Path] = []
