@@ -32,9 +32,15 @@ REASONS = {
 }
 
 
-def draw(plot: Plot, records: Sequence[Record], story: Story | None = None) -> Chart | None:
-    """The chart of a plot; None if nothing of it was measured."""
-    names = expand(plot.keys, {key for record in records for key in record})
+def measured(records: Sequence[Record]) -> set[str]:
+    return set[str]().union(*records)
+
+
+def draw(
+    plot: Plot, records: Sequence[Record], story: Story | None = None, known: set[str] | None = None
+) -> Chart | None:
+    """The chart of a plot; None if nothing of it was measured. `known`: the keys of the records, for who has them."""
+    names = expand(plot.keys, measured(records) if known is None else known)
     if plot.beside:  # a line from one step where the key was written to the next would tell of a slow change
         records = [dict.fromkeys(names, 0.0) | record if plot.beside in record else record for record in records]
     lines = [series_of(records, key, name, number % COLORS) for number, (key, name) in enumerate(names.items())]

@@ -9,7 +9,7 @@ from isentrope.charts.text import clipped, duration, percent, safe, unbroken
 from isentrope.diagnosis.doctor import diagnose
 from isentrope.metrics.glossary import declare, declared_in
 from isentrope.report.episodes import choose, legend, render
-from isentrope.report.figures import draw, drift_chart, seconds_of, splits_of, success_chart, time_chart
+from isentrope.report.figures import draw, drift_chart, measured, seconds_of, splits_of, success_chart, time_chart
 from isentrope.report.plots import DRIFT, IMITATION, SECTIONS
 from isentrope.report.shell import alarm_list, card, document, figure, nav, phase_key, section
 from isentrope.report.started import STARTED, started
@@ -35,9 +35,11 @@ def write_report(run: Path | str, out: Path | None = None) -> Path:
 def page(run: Run, warmup: Run | None) -> str:
     sections: dict[str, str] = {}
     story = story_of(run)
+    trained, imitated = (measured(run.of_kind(kind)) for kind in ("train", "sft"))
     for title, plots in SECTIONS.items():
         records = run.of_kind("sft" if title == IMITATION else "train")
-        charts = [(draw(plot, records, story), plot.size) for plot in plots]
+        known = imitated if title == IMITATION else trained
+        charts = [(draw(plot, records, story, known), plot.size) for plot in plots]
         if title == "Learning":
             charts.insert(0, (success_chart(run, warmup, story), "whole"))
         elif title == DRIFT:

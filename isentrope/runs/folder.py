@@ -44,6 +44,13 @@ class Run:
     about: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what run.json says of its beginning
     alive: bool = False  # whether a process of this machine is writing to the folder
     problems: tuple[str, ...] = ()  # what of the folder could not be read, a line each
+    # What was asked for already: long runs are asked for the same curve again and again.
+    _rows: dict[str, list[Record]] = field(
+        default_factory=dict[str, list[Record]], init=False, repr=False, compare=False
+    )
+    _curves: dict[tuple[str, str], Curve] = field(
+        default_factory=dict[tuple[str, str], Curve], init=False, repr=False, compare=False
+    )
 
     @classmethod
     def open(cls, path: Path | str) -> Run:
@@ -72,14 +79,21 @@ class Run:
         return self.path.resolve().name
 
     def of_kind(self, kind: str) -> list[Record]:
-        return [record for record in self.records if record.get("kind", "train") == kind]
+        if kind not in self._rows:
+            self._rows[kind] = [record for record in self.records if record.get("kind", "train") == kind]
+        return self._rows[kind]
 
     def curve(self, key: str, kind: str = "") -> Curve:
         """A metric over the steps at which it was measured: by default those of evaluations for eval/..., the clock's
         for seconds/..., else those of training."""
-        if not kind and key.startswith(CLOCK):
-            return curve(self.timings, key)
-        return curve(self.of_kind(kind or ("eval" if key.startswith("eval/") else self._learning)), key)
+        of = (
+            "clock"
+            if not kind and key.startswith(CLOCK)
+            else kind or ("eval" if key.startswith("eval/") else self._learning)
+        )
+        if (of, key) not in self._curves:
+            self._curves[of, key] = curve(self.timings if of == "clock" else self.of_kind(of), key)
+        return self._curves[of, key]
 
     def keys(self, prefix: str, records: Sequence[Record] | None = None) -> list[str]:
         """The metric keys that start so, in alphabetical order."""

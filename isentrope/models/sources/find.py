@@ -17,7 +17,7 @@ from isentrope.models.sources.catalogue import Facts, has_tokenizer, read_config
 from isentrope.models.sources.gguf import NOTE, convert, converted_folder, gguf_facts
 from isentrope.models.sources.hub import cached_folder, cached_models, download, hub_name
 from isentrope.runs.checkpoints import best_step, kept_checkpoints
-from isentrope.runs.layout import CHECKPOINTS, POLICY
+from isentrope.runs.layout import CHECKPOINTS, CONFIG, POLICY
 
 _SETTING = "policy.model = "
 POCKET = Path(__file__).parents[1] / "pocket"
@@ -59,7 +59,7 @@ def present_folder(model: str, setting: str = _SETTING) -> Path | None:
         return _in_folder(path, named)
     name = hub_name(model)
     if name is None or model.endswith(".gguf"):
-        here = [path.name for path in sorted(Path().glob("*")) if (path / "config.toml").is_file()]  # runs
+        here = [path.name for path in sorted(Path().glob("*")) if (path / CONFIG).is_file()]  # runs
         guess = nearest(model, [*OWN, *here]) if "/" not in model else None
         hint = f"; did you mean {guess}?" if guess else ""
         raise EngineError(f"{named}: {EXPECTED}; there is no such file or folder{hint}")
