@@ -18,12 +18,12 @@ from tests.toys import ToyOptions, ToyTask, ToyWorld
 NAME = "tests.worlds.pool.faulty_toys:FaultyToys"
 CHEAP = ("raise", "nan", "1e308", "slow")  # costs an episode, or nothing but a moment
 DEAR = ("exit", "hang")  # costs the worker process
-LAST_TURN = 3
+TURNS = 2  # the fault comes in one of the first
 
 
 @dataclass(frozen=True)
 class FaultyToyOptions:
-    cheap: float = setting(0.02, "share of the games that raise, give a reward that is none, or are slow", low=0, high=1)
+    cheap: float = setting(0.02, "share of the games that raise, give no reward, or are slow", low=0, high=1)
     exits: float = setting(0.002, "share of the games that end their process", low=0, high=1)
     hangs: float = setting(0.0005, "share of the games that hang", low=0, high=1)
     slow: float = setting(0.05, "seconds that a slow game takes for a step", low=0)
@@ -39,7 +39,7 @@ def fault_of(index: int, options: FaultyToyOptions) -> tuple[str, int]:
         fault = "exit"
     elif kind < options.hangs + options.exits + options.cheap:
         fault = CHEAP[int(which * len(CHEAP))]
-    return fault, int(turn * LAST_TURN)
+    return fault, int(turn * TURNS)
 
 
 class FaultyToys(ToyWorld):
@@ -47,7 +47,7 @@ class FaultyToys(ToyWorld):
     prefers = "processes"
 
     def __init__(self, options: FaultyToyOptions | None = None) -> None:
-        super().__init__(ToyOptions())
+        super().__init__(ToyOptions(goal=1))
         self.faulty = options or FaultyToyOptions()
 
     def open(self) -> FaultyToy:
@@ -56,7 +56,7 @@ class FaultyToys(ToyWorld):
 
 class FaultyToy(ToyTask):
     def __init__(self, options: FaultyToyOptions) -> None:
-        super().__init__(ToyOptions())
+        super().__init__(ToyOptions(goal=1))
         self._faulty, self._fault, self._turns_left = options, "", 0
 
     def start(self, instance: Instance) -> View:

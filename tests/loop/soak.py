@@ -1,0 +1,477 @@
+"""Trains a toy for long while things go wrong, with its page open, and notes what processes and folders hold.
+
+    with Soak(place, settings, faults) as soak:
+        soak.run()
+    soak.samples, soak.happened, numbers_of(soak.run_folder)
+
+Games break as tests/worlds/pool/faulty_toys.py says. From outside, each when the run has come to a step (`plan_of`):
+
+stop     a task worker is stopped (SIGSTOP) and goes on half a second later
+term     the trainer is asked to end (SIGTERM) within its grace; it is resumed
+full     the disk is full until the trainer has ended; it is resumed
+kill     a task worker is killed (SIGKILL). That costs an episode, so other numbers come out: all of these lie between a
+         checkpoint and a crash, after which the run goes on from that checkpoint
+crash    the trainer is killed, the last line of its metrics is torn; it is resumed --from-step that checkpoint
+
+So the numbers of the run are those of a run without faults from outside, bit for bit.
+
+    python -m tests.loop.soak     reads lines of JSON, [LOG, ARGUMENT, ...]; answers with the process id of an
+                                  `isentrope` with these arguments, and when it has ended with its exit code
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import http.client
+import json
+import os
+import queue
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+from collections import Counter, deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from isentrope.core.signals import ASKED_TO_END
+from isentrope.runs.checkpoints import latest_checkpoint
+from isentrope.runs.layout import BEST, CHECKPOINTS, EVENTS, METRICS, SETTINGS, SUMS
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 900.0  # seconds without a step, or for an end, after which the soak is broken off
+LOOK = 0.02  # seconds between two looks at the run
+MEGABYTES = 300  # of the disk of its own
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Fault(NamedTuple):
+    step: int
+    kind: str
+    back_to: int = 0  # crash: the checkpoint
+
+
+def plan_of(steps: int, cycle: int, every: int, seed: int, stops: int = 8, kills: int = 5) -> list[Fault]:
+    """In each `cycle` of steps, which ends with `every` steps between two checkpoints: calm with stops of workers, a
+    request to end and a full disk; then kills of workers and a crash."""
+    chance, faults = random.Random(f"soak/{seed}"), list[Fault]()
+    for begin in range(0, steps - cycle + 1, cycle):
+        last = begin + cycle - every
+        places = chance.sample(range(begin + 2, last), stops + 2)
+        kinds = ["stop"] * stops + ["term", "full"]
+        faults += [Fault(step, kind) for step, kind in zip(places, kinds, strict=True)]
+        crash = last + max(2, every * 7 // 10)
+        faults += [Fault(chance.randrange(last + 1, crash), "kill") for _ in range(kills)]
+        faults.append(Fault(crash, "crash", last))
+    return sorted(faults)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What there was when the run came to a step. Memory in MB."""
+
+    step: int
+    life: int  # of the trainer: the how manieth process
+    age: int  # steps of that process
+    seconds: float
+    trainer_memory: float
+    trainer_descriptors: int
+    trainer_cpu: float  # seconds since the process began
+    workers: int
+    workers_memory: float
+    workers_descriptors: int
+    watch_memory: float
+    watch_descriptors: int
+    watch_cpu: float
+    processes: int  # all that were begun by the soak and are there
+    run_files: int
+    run_megabytes: float
+    checkpoint_files: int  # of all checkpoints
+    checkpoint_kilobytes: float  # of the last one
+    temporary_files: int
+    shared_memory_files: int
+
+
+# -- processes
+
+
+def memory_of(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 1e6
+
+
+def descriptors_of(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def processor_seconds_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def processes_of(temporary: Path) -> dict[int, tuple[int, str]]:
+    """Those with this folder for temporary files, whoever their parent is by now: id -> parent, command line."""
+    mark, found = f"TMPDIR={temporary}".encode(), dict[int, tuple[int, str]]()
+    for entry in os.scandir("/proc"):
+        with suppress(OSError, ValueError, IndexError):
+            pid = int(entry.name)
+            if pid != os.getpid() and mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                stat = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+                if stat[0] != "Z":
+                    found[pid] = (int(stat[1]), Path(entry.path, "cmdline").read_bytes().decode().replace("\0", " "))
+    return found
+
+
+def files_below(folder: Path) -> tuple[int, int]:
+    """How many, and their bytes."""
+    count = size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(place, name)).st_size
+                count += 1
+    return count, size
+
+
+class Disk:
+    """A file system of its own, so that it can be full. Who may not mount one: a file that may not grow."""
+
+    def __init__(self, folder: Path, megabytes: int, mount: bool = True) -> None:
+        folder.mkdir()
+        self.folder, self._ballast = folder, folder / "ballast"
+        command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+        self.mounted = mount and os.geteuid() == 0 and subprocess.run(command, capture_output=True).returncode == 0
+
+    def fill(self, trainer: int, log: Path) -> None:
+        if not self.mounted:
+            hard = resource.prlimit(trainer, resource.RLIMIT_FSIZE)[1]
+            resource.prlimit(trainer, resource.RLIMIT_FSIZE, (log.stat().st_size, hard))
+            return
+        with self._ballast.open("wb") as file:
+            for size in (1 << 24, 1 << 20, 1 << 12):
+                with suppress(OSError):  # no room for so much
+                    while True:
+                        os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, size)
+
+    def free(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self.mounted:
+            subprocess.run(["umount", "-l", str(self.folder)], check=True)
+
+
+# -- the page
+
+
+class Browser(threading.Thread):
+    """Asks of `isentrope watch` what its page asks in a browser, over and over."""
+
+    def __init__(self, address: str, pause: float) -> None:
+        super().__init__(daemon=True)
+        self.pause, self.ended = pause, threading.Event()
+        self.looks, self.slowest, self.problems = 0, 0.0, list[str]()
+        self._host = address.removeprefix("http://").rstrip("/")
+        self._connection = http.client.HTTPConnection(self._host, timeout=120)
+        self._at: dict[str, tuple[Any, int, int]] = {}
+        self._keys: list[str] = []
+
+    def run(self) -> None:
+        while not self.ended.wait(self.pause):
+            try:
+                self.look()
+            except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+                self.problems.append(f"{type(error).__name__}: {error}")
+                self._connection.close()
+            self.looks += 1
+
+    def ask(self, path: str, **query: Any) -> bytes:
+        began = time.monotonic()
+        self._connection.request("GET", f"{path}?{urllib.parse.urlencode(query, doseq=True)}" if query else path)
+        answer = self._connection.getresponse()
+        body = answer.read()
+        self.slowest = max(self.slowest, time.monotonic() - began)
+        if answer.status not in (200, 404):  # 404: an episode that was there when it was listed
+            raise ValueError(f"{path}: {answer.status} {body[:200]!r}")
+        return body
+
+    def look(self) -> None:
+        for run in json.loads(self.ask("/api/runs"))["runs"]:
+            name, rows, clock = run["id"], run["rows"], run["clock_rows"]
+            begun, seen, seen_clock = self._at.get(name, (None, 0, 0))
+            if begun != run["begun"] or not self._keys:
+                seen = seen_clock = 0
+                self._keys = [entry["key"] for entry in json.loads(self.ask("/api/keys"))["keys"]]
+            want = f"{name}:{run['begun']}:{seen}:{rows}:{seen_clock}:{clock}"
+            self.ask("/api/series", runs=want, key=self._keys[:24])
+            self._at[name] = (run["begun"], rows, clock)
+            self.ask("/api/events", runs=name)
+            if self.looks % 5 == 0:
+                self._episodes(name)
+            if self.looks % 10 == 0:
+                for question in ("configs", "table", "last"):
+                    self.ask(f"/api/{question}", runs=name, key=self._keys[:4])
+            if self.looks % 40 == 20:
+                self.ask(f"/report/{name}")
+                self.ask(f"/doctor/{name}")
+
+    def _episodes(self, name: str) -> None:
+        rows = json.loads(self.ask("/api/episodes", runs=name)).get("rows", [])
+        self.ask("/api/count", runs=name)
+        for row in rows[-2:]:
+            self.ask("/api/episode", run=name, file=row["file"], number=row["number"], first=0)
+
+
+# -- the soak
+
+
+class Soak:
+    def __init__(
+        self, place: Path, recipe: str, faults: Sequence[Fault], every: int, pause: float = 2.0, mount: bool = True
+    ) -> None:
+        self.place, self.every, self.pause = place, every, pause
+        self.samples: list[Sample] = []
+        self.happened: Counter[str] = Counter()  # faults, and how the trainer's processes ended
+        self.problems: list[str] = []
+        self.life = 0
+        self._faults = deque(faults)
+        self._recipe, self.log, self.temporary = place / "recipe.toml", place / "said.log", place / "tmp"
+        self.temporary.mkdir()
+        self._recipe.write_text(recipe)
+        self._disk = Disk(place / "disk", MEGABYTES, mount)
+        self.run_folder = self._disk.folder / "run"
+        self._began, self._born_at, self._next, self._moved = time.monotonic(), 0, every, time.monotonic()
+        self._last = self._left = 0
+        self._answers: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._chance = random.Random("workers")
+
+    def __enter__(self) -> Self:
+        environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        pipe, python = subprocess.PIPE, sys.executable
+        self._launcher = subprocess.Popen(
+            [python, "-m", "tests.loop.soak"], cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True
+        )
+        threading.Thread(target=self._hear, daemon=True).start()
+        watch, out = [python, "-m", "isentrope", "watch", str(self._disk.folder), "--port", "0"], subprocess.STDOUT
+        self._watch = subprocess.Popen(watch, cwd=ROOT, env=environment, stdout=pipe, stderr=out, text=True)
+        assert self._watch.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+/", self._watch.stdout.readline())
+        assert found, "isentrope watch did not say its address"
+        self._said: list[str] = []
+        threading.Thread(target=lambda out=self._watch.stdout: self._said.extend(out), daemon=True).start()
+        self.browser = Browser(found[0], self.pause)
+        self.browser.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.browser.ended.set()
+        self.browser.join(60)
+        self._watch.send_signal(signal.SIGINT)
+        try:
+            self._watch.wait(30)
+        except subprocess.TimeoutExpired:
+            self._watch.kill()
+        assert self._launcher.stdin is not None
+        self._launcher.stdin.close()
+        with suppress(subprocess.TimeoutExpired):  # it ends when the trainer has
+            self._launcher.wait(5)
+        self._launcher.kill()
+        self._launcher.wait()
+        time.sleep(0.5)
+        for pid, (_, command) in processes_of(self.temporary).items():
+            self.problems.append(f"left behind: {command[:200]}")
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.problems += [f"watch: {problem}" for problem in self.browser.problems]
+        if any("Traceback" in line for line in self._said):
+            self.problems.append("watch: " + "".join(self._said)[-2000:])
+        said = self.log.read_text(errors="replace")
+        if "Traceback" in said:
+            self.problems.append(f"the trainer: {said[said.index('Traceback') :][:3000]}")
+
+    def close(self) -> None:
+        """Give the disk back: what the run wrote is gone."""
+        self._disk.close()
+
+    def run(self) -> None:
+        self._start("train", str(self._recipe), "--out", str(self.run_folder))
+        while (code := self._ended()) is None:
+            step = self.step()
+            if self._faults and step >= self._faults[0].step and self._has_begun():
+                self._inject(self._faults.popleft())
+            elif step >= self._next and self._has_begun():
+                self._take_sample(step)
+            if time.monotonic() - self._moved > PATIENCE:
+                raise TimeoutError(f"no step after step {step} for {PATIENCE:g} s; see {self.log}")
+            time.sleep(LOOK)
+        self.happened[f"ended with {code}"] += 1
+        if code != 0:
+            self.problems.append(f"the trainer ended by itself with exit code {code}; see {self.log}")
+
+    # the trainer
+
+    def _hear(self) -> None:
+        assert self._launcher.stdout is not None
+        for line in self._launcher.stdout:
+            self._answers.put(int(line))
+
+    def _start(self, *arguments: str) -> None:
+        assert self._launcher.stdin is not None
+        self._launcher.stdin.write(json.dumps([str(self.log), *arguments]) + "\n")
+        self._launcher.stdin.flush()
+        self.trainer = self._answers.get(timeout=PATIENCE)
+        self.life, self._moved, self._left = self.life + 1, time.monotonic(), self._metrics_size()
+
+    def _has_begun(self) -> bool:
+        """Whether the trainer has written metrics, or removed those that it computes again."""
+        return self._metrics_size() != self._left
+
+    def _metrics_size(self) -> int:
+        path = self.run_folder / METRICS
+        return path.stat().st_size if path.exists() else 0
+
+    def _resume(self, *more: str) -> None:
+        self._start("train", "--resume", "--out", str(self.run_folder), "--trust", *more)
+        steps = [checkpoint for checkpoint in [latest_checkpoint(self.run_folder / CHECKPOINTS)] if checkpoint]
+        self._born_at = int(more[1]) if more else int(steps[0].name.rpartition("-")[2]) if steps else 0
+
+    def _ended(self, patience: float = 0.0) -> int | None:
+        try:
+            return self._answers.get(timeout=patience) if patience else self._answers.get_nowait()
+        except queue.Empty:
+            return None
+
+    def step(self) -> int:
+        """The last step of which there are metrics."""
+        try:
+            with (self.run_folder / METRICS).open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - 16_384))
+                lines = re.findall(rb'^\{"step": (\d+)', file.read(), re.MULTILINE)
+        except OSError:
+            return 0
+        step = int(lines[-1]) if lines else 0
+        if step != self._last:
+            self._last, self._moved = step, time.monotonic()
+        return step
+
+    def _workers(self) -> list[int]:
+        return [
+            pid for pid, (parent, command) in processes_of(self.temporary).items()
+            if parent == self.trainer and "spawn_main" in command
+        ]  # fmt: skip
+
+    # faults
+
+    def _inject(self, fault: Fault) -> None:
+        self.happened[fault.kind] += 1
+        if fault.kind in ("stop", "kill"):
+            return self._to_a_worker(fault.kind)
+        if fault.kind == "full":
+            self._disk.fill(self.trainer, self.run_folder / METRICS)
+        else:
+            os.kill(self.trainer, signal.SIGTERM if fault.kind == "term" else signal.SIGKILL)
+        code = self._ended(PATIENCE)
+        self._disk.free()
+        self.happened[f"{fault.kind}: ended with {code}"] += 1
+        if code != {"term": ASKED_TO_END, "crash": -signal.SIGKILL}.get(fault.kind, code) or code in (0, None):
+            self.problems.append(f"{fault}: the trainer ended with {code}")
+        if fault.kind != "crash":
+            return self._resume()
+        path = self.run_folder / METRICS
+        last = path.read_bytes().rstrip(b"\n").rpartition(b"\n")[2]
+        os.truncate(path, path.stat().st_size - len(last) // 2)
+        self._resume("--from-step", str(fault.back_to))
+
+    def _to_a_worker(self, kind: str) -> None:
+        workers = sorted(self._workers())
+        if not workers:
+            return
+        worker = self._chance.choice(workers)
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+            if kind == "stop":
+                time.sleep(0.5)
+                os.kill(worker, signal.SIGCONT)
+
+    # samples
+
+    def _take_sample(self, step: int) -> None:
+        try:
+            self.samples.append(self._sample(step))
+            self._next = (step // self.every + 1) * self.every
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # a process ended meanwhile: at the next look
+
+    def _sample(self, step: int) -> Sample:
+        workers = self._workers()
+        run_files, run_bytes = files_below(self.run_folder)
+        return Sample(
+            step, self.life, step - self._born_at, time.monotonic() - self._began,
+            memory_of(self.trainer), descriptors_of(self.trainer), processor_seconds_of(self.trainer),
+            len(workers), sum(map(memory_of, workers)), sum(map(descriptors_of, workers)),
+            memory_of(self._watch.pid), descriptors_of(self._watch.pid), processor_seconds_of(self._watch.pid),
+            len(processes_of(self.temporary)), run_files, run_bytes / 1e6,
+            files_below(self.run_folder / CHECKPOINTS)[0], self._last_checkpoint() / 1e3, files_below(self.temporary)[0],
+            len(os.listdir("/dev/shm")),
+        )  # fmt: skip
+
+    def _last_checkpoint(self) -> int:
+        last = latest_checkpoint(self.run_folder / CHECKPOINTS)
+        return files_below(last)[1] if last else 0
+
+
+def numbers_of(run: Path) -> dict[str, str]:
+    """What must come out the same however often the run was broken off: metrics, events but those of recoveries, stored
+    episodes, the last checkpoint and the choice of the best."""
+    last = latest_checkpoint(run / CHECKPOINTS)
+    assert last is not None
+    paths = [run / METRICS, *run.glob("episodes/*"), *last.rglob("*"), run / CHECKPOINTS / BEST]
+    files = [path for path in paths if path.is_file() and path.name not in (SUMS, SETTINGS)]
+    found = {str(path.relative_to(run)): path.read_bytes() for path in files}
+    events = (run / EVENTS).read_text().splitlines()
+    found[EVENTS] = "\n".join(line for line in events if json.loads(line)["kind"] not in ("recovery", "stop")).encode()
+    return {name: hashlib.sha256(data).hexdigest() for name, data in sorted(found.items())}
+
+
+# -- the process that forks the trainers: to import torch takes as long as a hundred steps
+
+
+def _dies_with_its_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def main() -> None:
+    _dies_with_its_parent()
+    import torch
+    import torch.utils.tensorboard  # pyright: ignore[reportUnusedImport]
+
+    import isentrope.loop.train  # pyright: ignore[reportUnusedImport]
+    from isentrope.cli.main import main as isentrope
+
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        log, *arguments = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            _dies_with_its_parent()
+            stream = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            for number, where in ((0, os.open(os.devnull, os.O_RDONLY)), (1, stream), (2, stream)):
+                os.dup2(where, number)
+            sys.argv = ["isentrope", *arguments]
+            isentrope()
+            sys.exit(0)
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
