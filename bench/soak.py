@@ -6,8 +6,8 @@
 Two runs with the same seeds, at the same time: one is disturbed from outside (tests/loop/soak.py says how), one is
 calm: a single process from the first step to the last. Both have task workers, games that break
 (tests/worlds/pool/faulty_toys.py), alarms that write checkpoints, evaluations, and `isentrope watch` with a client that
-asks what the page asks. They must end with the same numbers, bit for bit. About half an hour of a core; with the right to
-mount, the disturbed run has a disk of its own, which is really full at times.
+asks what the page asks. They must end with the same numbers, bit for bit. About a quarter of an hour of a core; who may
+mount a file system has a disk that is really full at times.
 
 The rule, written before the first run: the second half of the steps is cut into ten parts, a line goes through their
 medians, and the upper end of its slope's 95 % interval (Student, 8 degrees of freedom) is below 1 % of the level or
@@ -20,9 +20,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -169,10 +171,12 @@ def judged(result: Mapping[str, Any]) -> tuple[list[str], bool]:
 # -- the runs
 
 
-def soaked(place: Path, recipe: str, faults: Sequence[Fault], every: int) -> tuple[dict[str, Any], dict[str, str]]:
+def soaked(
+    place: Path, recipe: str, faults: Sequence[Fault], every: int, end: threading.Event
+) -> tuple[dict[str, Any], dict[str, str]]:
     """What is kept of a run, and its numbers."""
     place.mkdir()
-    began, soak = time.monotonic(), Soak(place, recipe, faults, every)
+    began, soak = time.monotonic(), Soak(place, recipe, faults, every, end=end)
     try:
         with soak:
             soak.run()
@@ -191,8 +195,11 @@ def soaked(place: Path, recipe: str, faults: Sequence[Fault], every: int) -> tup
 def both(place: Path, steps: int, cycle: int, checkpoint_every: int, every: int, seed: int) -> dict[str, Any]:
     recipe = recipe_of(steps, checkpoint_every, f"run.seed={seed}")
     plans = {"disturbed": plan_of(steps, cycle, checkpoint_every, seed), "calm": list[Fault]()}
+    end = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: end.set())
     with ThreadPoolExecutor(2) as threads:
-        waiting = {name: threads.submit(soaked, place / name, recipe, plan, every) for name, plan in plans.items()}
+        waiting = {name: threads.submit(soaked, place / name, recipe, plan, every, end) for name, plan in plans.items()}
         found = {name: one.result() for name, one in waiting.items()}
     ours, theirs = (numbers for _, numbers in found.values())
     differing = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
@@ -213,9 +220,11 @@ def drawn(result: Mapping[str, Any]) -> str:
         return Series(name, columns["step"], values, color=color)
 
     memory = [
-        line("trainer, disturbed", "disturbed", "trainer_memory", 0), line("trainer, calm", "calm", "trainer_memory", 1),
-        line("watch", "disturbed", "watch_memory", 2), line("two workers", "disturbed", "workers_memory", 3),
-    ]  # fmt: skip
+        line("trainer, disturbed", "disturbed", "trainer_memory", 0),
+        line("trainer, calm", "calm", "trainer_memory", 1),
+        line("watch", "disturbed", "watch_memory", 2),
+        line("two workers", "disturbed", "workers_memory", 3),
+    ]
     held = [
         line("trainer, disturbed", "disturbed", "trainer_descriptors", 0),
         line("watch", "disturbed", "watch_descriptors", 2),

@@ -33,6 +33,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -236,14 +237,15 @@ class Browser(threading.Thread):
 
 class Soak:
     def __init__(
-        self, place: Path, recipe: str, faults: Sequence[Fault], every: int, pause: float = 2.0, mount: bool = True
-    ) -> None:
+        self, place: Path, recipe: str, faults: Sequence[Fault], every: int, pause: float = 2.0, mount: bool = True,
+        end: threading.Event | None = None,
+    ) -> None:  # fmt: skip
         self.place, self.every, self.pause = place, every, pause
         self.samples: list[Sample] = []
         self.happened: Counter[str] = Counter()  # faults, and how the trainer's processes ended
         self.problems: list[str] = []
         self.life = 0
-        self._faults = deque(faults)
+        self._faults, self._end = deque(faults), end or threading.Event()
         self._recipe, self.log, self.temporary = place / "recipe.toml", place / "said.log", place / "tmp"
         self.temporary.mkdir()
         self._recipe.write_text(recipe)
@@ -258,11 +260,14 @@ class Soak:
         environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         pipe, python = subprocess.PIPE, sys.executable
         self._launcher = subprocess.Popen(
-            [python, "-m", "tests.loop.soak"], cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True
-        )
+            [python, "-m", "tests.loop.soak"], cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True,
+            preexec_fn=_dies_with_its_parent,
+        )  # fmt: skip
         threading.Thread(target=self._hear, daemon=True).start()
         watch, out = [python, "-m", "isentrope", "watch", str(self._disk.folder), "--port", "0"], subprocess.STDOUT
-        self._watch = subprocess.Popen(watch, cwd=ROOT, env=environment, stdout=pipe, stderr=out, text=True)
+        self._watch = subprocess.Popen(
+            watch, cwd=ROOT, env=environment, stdout=pipe, stderr=out, text=True, preexec_fn=_dies_with_its_parent
+        )
         assert self._watch.stdout is not None
         found = re.search(r"http://127\.0\.0\.1:\d+/", self._watch.stdout.readline())
         assert found, "isentrope watch did not say its address"
@@ -310,6 +315,8 @@ class Soak:
                 self._inject(self._faults.popleft())
             elif step >= self._next and self._has_begun():
                 self._take_sample(step)
+            if self._end.is_set():
+                raise InterruptedError("the soak was broken off")
             if time.monotonic() - self._moved > PATIENCE:
                 raise TimeoutError(f"no step after step {step} for {PATIENCE:g} s; see {self.log}")
             time.sleep(LOOK)
@@ -420,8 +427,8 @@ class Soak:
             len(workers), sum(map(memory_of, workers)), sum(map(descriptors_of, workers)),
             memory_of(self._watch.pid), descriptors_of(self._watch.pid), processor_seconds_of(self._watch.pid),
             len(processes_of(self.temporary)), run_files, run_bytes / 1e6,
-            files_below(self.run_folder / CHECKPOINTS)[0], self._last_checkpoint() / 1e3, files_below(self.temporary)[0],
-            len(os.listdir("/dev/shm")),
+            files_below(self.run_folder / CHECKPOINTS)[0],
+            self._last_checkpoint() / 1e3, files_below(self.temporary)[0], len(os.listdir("/dev/shm")),
         )  # fmt: skip
 
     def _last_checkpoint(self) -> int:
@@ -442,22 +449,27 @@ def numbers_of(run: Path) -> dict[str, str]:
     return {name: hashlib.sha256(data).hexdigest() for name, data in sorted(found.items())}
 
 
-# -- the process that forks the trainers: to import torch takes as long as a hundred steps
+# -- the process that forks the trainers: what a first run imports and prepares takes as long as a hundred steps
+
+
+_prctl = ctypes.CDLL(None).prctl
 
 
 def _dies_with_its_parent() -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def main() -> None:
-    _dies_with_its_parent()
     import torch
     import torch.utils.tensorboard  # pyright: ignore[reportUnusedImport]
 
-    import isentrope.loop.train  # pyright: ignore[reportUnusedImport]
     from isentrope.cli.main import main as isentrope
+    from isentrope.loop.train import train
+    from tests.builders.toy_runs import WARM_MODEL, toy_config
 
     torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as place:
+        train(toy_config(WARM_MODEL, "run.steps=1"), Path(place) / "first", quiet=True)
     for line in sys.stdin:
         log, *arguments = json.loads(line)
         child = os.fork()

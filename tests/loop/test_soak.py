@@ -1,0 +1,61 @@
+"""What a run holds stays the same while everything goes wrong around it: the soak of bench/soak.py in small."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from bench.soak import recipe_of
+from isentrope.runs.layout import CHECKPOINTS, EPISODES, METRICS, checkpoint_name
+from tests.loop.soak import Soak, plan_of
+
+STEPS, EVERY, KEPT = 60, 5, 2
+BROKEN_GAMES = ("task.options.cheap=0.3", "task.options.exits=0.02", "task.options.hangs=0.02", "task.step_seconds=2")
+
+
+@pytest.fixture(scope="module")
+def soak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Soak]:
+    faults = plan_of(STEPS, STEPS, EVERY, seed=1, stops=2, kills=2)
+    recipe = recipe_of(STEPS, EVERY, *BROKEN_GAMES)
+    soak = Soak(tmp_path_factory.mktemp("soak"), recipe, faults, EVERY, pause=0.5, mount=False)
+    with soak:
+        soak.run()
+    yield soak
+    soak.close()
+
+
+@pytest.mark.slow(10)
+def test_every_fault_came_and_nothing_is_left_behind(soak: Soak) -> None:
+    assert soak.problems == []
+    came = {kind: soak.happened[kind] for kind in ("stop", "kill", "term", "full", "crash")}
+    assert came == {"stop": 2, "kill": 2, "term": 1, "full": 1, "crash": 1}
+    assert soak.life == 4
+    assert soak.browser.looks > 5
+    assert soak.step() == STEPS
+    keys = {key for line in (soak.run_folder / METRICS).open() for key in json.loads(line)}
+    assert {f"failures/{kind}" for kind in ("task_error", "garbage", "worker_died", "time_limit")} <= keys
+
+
+def test_descriptors_and_processes_do_not_grow(soak: Soak) -> None:
+    samples = soak.samples
+    assert len(samples) >= STEPS / EVERY / 2
+    for name in ("trainer_descriptors", "watch_descriptors"):
+        held = [getattr(sample, name) for sample in samples]
+        assert max(held) <= min(held) + 4, f"{name}: {held}"
+    each = [sample.workers_descriptors / sample.workers for sample in samples if sample.workers]
+    assert max(each) <= min(each) + 4, each
+    assert max(sample.workers for sample in samples) <= 2
+    # a trainer and what forked it, two workers and what tracks them, the page; one that is on its way out
+    assert max(sample.processes for sample in samples) <= 7, [sample.processes for sample in samples]
+
+
+def test_files_are_those_that_a_run_has(soak: Soak) -> None:
+    checkpoints = {path.name for path in (soak.run_folder / CHECKPOINTS).iterdir() if path.is_dir()}
+    assert {checkpoint_name(STEPS - EVERY), checkpoint_name(STEPS)} <= checkpoints
+    assert len(checkpoints) <= 3 * KEPT + 1, checkpoints  # the last, those of alarms, the best, those set aside
+    stored = [f"{kind}-{step:06d}.parquet" for kind in ("step", "scores") for step in range(EVERY, STEPS + 1, EVERY)]
+    evaluated = [f"eval-{step:06d}-seen.parquet" for step in (0, STEPS)]
+    assert {path.name for path in (soak.run_folder / EPISODES).iterdir()} == {*stored, *evaluated}
+    assert {sample.temporary_files for sample in soak.samples} == {0}
