@@ -63,13 +63,13 @@ class Fault(NamedTuple):
 
 
 def plan_of(steps: int, cycle: int, every: int, seed: int, stops: int = 8, kills: int = 5) -> list[Fault]:
-    """In each `cycle` of steps, which ends with `every` steps between two checkpoints: calm with stops of workers, a
-    request to end and a full disk; then kills of workers and a crash."""
+    """In each `cycle` of steps, which ends with `every` steps between two checkpoints: stops of workers and a full disk
+    or, every other time, a request to end; then kills of workers and a crash."""
     chance, faults = random.Random(f"soak/{seed}"), list[Fault]()
-    for begin in range(0, steps - cycle + 1, cycle):
+    for number, begin in enumerate(range(0, steps - cycle + 1, cycle)):
         last = begin + cycle - every
-        places = chance.sample(range(begin + 2, last), stops + 2)
-        kinds = ["stop"] * stops + ["term", "full"]
+        places = chance.sample(range(begin + 2, last), stops + 1)
+        kinds = ["stop"] * stops + [("full", "term")[number % 2]]
         faults += [Fault(step, kind) for step, kind in zip(places, kinds, strict=True)]
         crash = last + max(2, every * 7 // 10)
         faults += [Fault(chance.randrange(last + 1, crash), "kill") for _ in range(kills)]
@@ -322,7 +322,7 @@ class Soak:
             time.sleep(LOOK)
         self.happened[f"ended with {code}"] += 1
         if code != 0:
-            self.problems.append(f"the trainer ended by itself with exit code {code}; see {self.log}")
+            self.problems.append(f"the trainer ended by itself with exit code {code}: {self._last_words()}")
 
     # the trainer
 
@@ -390,13 +390,16 @@ class Soak:
         self._disk.free()
         self.happened[f"{fault.kind}: ended with {code}"] += 1
         if code != {"term": ASKED_TO_END, "crash": -signal.SIGKILL}.get(fault.kind, code) or code in (0, None):
-            self.problems.append(f"{fault}: the trainer ended with {code}")
+            self.problems.append(f"{fault}: the trainer ended with {code}: {self._last_words()}")
         if fault.kind != "crash":
             return self._resume()
         path = self.run_folder / METRICS
         last = path.read_bytes().rstrip(b"\n").rpartition(b"\n")[2]
         os.truncate(path, path.stat().st_size - len(last) // 2)
         self._resume("--from-step", str(fault.back_to))
+
+    def _last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-1500:]
 
     def _to_a_worker(self, kind: str) -> None:
         workers = sorted(self._workers())
