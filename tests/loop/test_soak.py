@@ -13,8 +13,8 @@ from tests.loop.soak import Soak, plan_of
 
 STEPS, EVERY, KEPT = 60, 5, 2
 MORE = (
-    "run.seed=1", "task.options.cheap=0.5", "task.options.exits=0.06", "task.options.hangs=0.04", "task.step_seconds=2",
-    "task.workers=1", "instruments.probe_every=30",
+    "run.seed=1", "task.options.cheap=0.5", "task.options.exits=0.1", "task.options.hangs=0.06", "task.step_seconds=2",
+    "task.workers=1", "agent.max_response=12", "instruments.probe_every=30",
 )  # fmt: skip
 
 
