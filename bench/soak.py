@@ -30,6 +30,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -186,7 +187,7 @@ def soaked(
     samples = {name: [round(value, 3) for value in column] for name, column in columns_of(soak.samples).items()}
     kept = {
         "samples": samples, "happened": dict(soak.happened), "problems": soak.problems, "lives": soak.life,
-        "looks": soak.browser.looks, "slowest": round(soak.browser.slowest, 1),
+        "looks": soak.visitor.looks, "slowest": round(soak.visitor.slowest, 1),
         "seconds": round(time.monotonic() - began),
     }  # fmt: skip
     return kept, numbers
@@ -196,8 +197,12 @@ def both(place: Path, steps: int, cycle: int, checkpoint_every: int, every: int,
     recipe = recipe_of(steps, checkpoint_every, f"run.seed={seed}")
     plans = {"disturbed": plan_of(steps, cycle, checkpoint_every, seed), "calm": list[Fault]()}
     end = threading.Event()
+
+    def break_off(number: int, frame: FrameType | None) -> None:
+        end.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: end.set())
+        signal.signal(number, break_off)
     with ThreadPoolExecutor(2) as threads:
         waiting = {name: threads.submit(soaked, place / name, recipe, plan, every, end) for name, plan in plans.items()}
         found = {name: one.result() for name, one in waiting.items()}

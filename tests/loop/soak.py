@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import http.client
 import json
 import os
 import queue
@@ -36,17 +35,17 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.parse
 from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from isentrope.core.signals import ASKED_TO_END
 from isentrope.runs.checkpoints import latest_checkpoint
 from isentrope.runs.layout import BEST, CHECKPOINTS, EVENTS, METRICS, SETTINGS, SUMS
+from tests.watch.visitor import Visitor
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 900.0  # seconds without a step, or for an end, after which the soak is broken off
@@ -171,67 +170,6 @@ class Disk:
             subprocess.run(["umount", "-l", str(self.folder)], check=True)
 
 
-# -- the page
-
-
-class Browser(threading.Thread):
-    """Asks of `isentrope watch` what its page asks in a browser, over and over."""
-
-    def __init__(self, address: str, pause: float) -> None:
-        super().__init__(daemon=True)
-        self.pause, self.ended = pause, threading.Event()
-        self.looks, self.slowest, self.problems = 0, 0.0, list[str]()
-        self._host = address.removeprefix("http://").rstrip("/")
-        self._connection = http.client.HTTPConnection(self._host, timeout=120)
-        self._at: dict[str, tuple[Any, int, int]] = {}
-        self._keys: list[str] = []
-
-    def run(self) -> None:
-        while not self.ended.wait(self.pause):
-            try:
-                self.look()
-            except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
-                self.problems.append(f"{type(error).__name__}: {error}")
-                self._connection.close()
-            self.looks += 1
-
-    def ask(self, path: str, **query: Any) -> bytes:
-        began = time.monotonic()
-        self._connection.request("GET", f"{path}?{urllib.parse.urlencode(query, doseq=True)}" if query else path)
-        answer = self._connection.getresponse()
-        body = answer.read()
-        self.slowest = max(self.slowest, time.monotonic() - began)
-        if answer.status not in (200, 404):  # 404: an episode that was there when it was listed
-            raise ValueError(f"{path}: {answer.status} {body[:200]!r}")
-        return body
-
-    def look(self) -> None:
-        for run in json.loads(self.ask("/api/runs"))["runs"]:
-            name, rows, clock = run["id"], run["rows"], run["clock_rows"]
-            begun, seen, seen_clock = self._at.get(name, (None, 0, 0))
-            if begun != run["begun"] or not self._keys:
-                seen = seen_clock = 0
-                self._keys = [entry["key"] for entry in json.loads(self.ask("/api/keys"))["keys"]]
-            want = f"{name}:{run['begun']}:{seen}:{rows}:{seen_clock}:{clock}"
-            self.ask("/api/series", runs=want, key=self._keys[:24])
-            self._at[name] = (run["begun"], rows, clock)
-            self.ask("/api/events", runs=name)
-            if self.looks % 5 == 0:
-                self._episodes(name)
-            if self.looks % 10 == 0:
-                for question in ("configs", "table", "last"):
-                    self.ask(f"/api/{question}", runs=name, key=self._keys[:4])
-            if self.looks % 40 == 20:
-                self.ask(f"/report/{name}")
-                self.ask(f"/doctor/{name}")
-
-    def _episodes(self, name: str) -> None:
-        rows = json.loads(self.ask("/api/episodes", runs=name)).get("rows", [])
-        self.ask("/api/count", runs=name)
-        for row in rows[-2:]:
-            self.ask("/api/episode", run=name, file=row["file"], number=row["number"], first=0)
-
-
 # -- the soak
 
 
@@ -272,14 +210,14 @@ class Soak:
         found = re.search(r"http://127\.0\.0\.1:\d+/", self._watch.stdout.readline())
         assert found, "isentrope watch did not say its address"
         self._said: list[str] = []
-        threading.Thread(target=lambda out=self._watch.stdout: self._said.extend(out), daemon=True).start()
-        self.browser = Browser(found[0], self.pause)
-        self.browser.start()
+        threading.Thread(target=self._said.extend, args=(self._watch.stdout,), daemon=True).start()
+        self.visitor = Visitor(found[0], self.pause)
+        self.visitor.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.browser.ended.set()
-        self.browser.join(60)
+    def __exit__(self, *raised: object) -> None:
+        self.visitor.ended.set()
+        self.visitor.join(60)
         self._watch.send_signal(signal.SIGINT)
         try:
             self._watch.wait(30)
@@ -296,7 +234,7 @@ class Soak:
             self.problems.append(f"left behind: {command[:200]}")
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        self.problems += [f"watch: {problem}" for problem in self.browser.problems]
+        self.problems += [f"watch: {problem}" for problem in self.visitor.problems]
         if any("Traceback" in line for line in self._said):
             self.problems.append("watch: " + "".join(self._said)[-2000:])
         said = self.log.read_text(errors="replace")

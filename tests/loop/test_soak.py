@@ -35,7 +35,7 @@ def test_every_fault_came_and_nothing_is_left_behind(soak: Soak) -> None:
     came = {kind: soak.happened[kind] for kind in ("stop", "kill", "term", "full", "crash")}
     assert came == {"stop": 2, "kill": 2, "term": 1, "full": 1, "crash": 2}
     assert soak.life == 5
-    assert soak.browser.looks > 5
+    assert soak.visitor.looks > 5
     assert soak.step() == STEPS
     keys = {key for line in (soak.run_folder / METRICS).open() for key in json.loads(line)}
     assert {f"failures/{kind}" for kind in ("task_error", "garbage", "worker_died", "time_limit")} <= keys
