@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.soak import recipe_of
+from bench.soak import growth_of, recipe_of, verdict_of
+from isentrope.core.seeding import stream
 from isentrope.runs.layout import CHECKPOINTS, EPISODES, METRICS, checkpoint_name
 from tests.loop.soak import Soak, plan_of
 
@@ -62,3 +63,34 @@ def test_files_are_those_that_a_run_has(soak: Soak) -> None:
     evaluated = [f"eval-{step:06d}-seen.parquet" for step in (0, STEPS)]
     assert {path.name for path in (soak.run_folder / EPISODES).iterdir()} == {*stored, *evaluated}
     assert {sample.temporary_files for sample in soak.samples} == {0}
+
+
+def made(slope: float, life: int = 500) -> dict[str, list[float]]:
+    """Samples of 5,000 steps: 400 MB, some noise, a process that begins with more every `life` steps, and growth."""
+    steps = [float(step) for step in range(25, 5001, 25)]
+    noise = stream(0, "noise").normal(size=len(steps)).tolist()
+    ages = [step % life for step in steps]
+    values = [
+        400 + slope * step / 1000 + more + 50 * (age < 100) for step, more, age in zip(steps, noise, ages, strict=True)
+    ]
+    return {
+        "step": steps,
+        "age": ages,
+        "trainer_memory": values,
+        "run_files": [step + slope * step**2 for step in steps],
+    }
+
+
+@pytest.mark.parametrize(("slope", "flat"), [(0.0, True), (1.0, True), (-8.0, True), (8.0, False)])
+def test_the_rule_allows_one_percent_in_a_thousand_steps(slope: float, flat: bool) -> None:
+    verdict = verdict_of("trainer_memory", made(slope), 5000)
+    assert verdict.flat == flat
+    assert verdict.low < slope < verdict.high
+    assert verdict.level == pytest.approx(400 + 3.75 * slope, abs=1)  # in the middle of the second half
+
+
+def test_a_folder_may_grow_but_no_faster() -> None:
+    first, second = growth_of("run_files", made(0.0))
+    assert first == second == pytest.approx(1000)
+    first, second = growth_of("run_files", made(1e-4))
+    assert second > 1.3 * first
