@@ -66,7 +66,7 @@ FASTER = 1.05  # growth of the second half over that of the first
 SETTINGS = (
     f"task.world={NAME}", "task.where=processes", "task.workers=2", "task.max_turns=2", "task.step_seconds=10",
     "rollout.group_size=2", "agent.max_response=6", "learn.mini_batches=1", "learn.lr=1e-4",
-    "run.keep_last=2", "run.store_episodes=5", "instruments.on_alarm=checkpoint",
+    "run.keep_last=8", "run.store_episodes=5", "instruments.on_alarm=checkpoint",
     "instruments.alarms=['eruption', 'collapse', 'likelihood_fall', 'duplication', 'mismatch', 'gradient_spike', "
     "'no_signal', 'not_finite']",
 )  # fmt: skip
@@ -111,12 +111,13 @@ def milliseconds_of(columns: Columns) -> list[float]:
     ]
 
 
-def verdict_of(name: str, columns: Columns, steps: int) -> Verdict:
-    of_trainer = name.startswith("trainer")
+def verdict_of(name: str, columns: Columns) -> Verdict | None:
+    """None for fewer than four of the ten parts."""
+    steps = columns["step"][-1]
     points = [
         (step, value)
         for step, value, age in zip(columns["step"], columns[name], columns["age"], strict=True)
-        if step > steps / 2 and value >= 0 and (age >= YOUNG or not of_trainer)
+        if step > steps / 2 and value >= 0 and (age >= YOUNG or not name.startswith("trainer"))
     ]
     medians: list[tuple[float, float]] = []
     for part in range(PARTS):
@@ -124,6 +125,8 @@ def verdict_of(name: str, columns: Columns, steps: int) -> Verdict:
         inside = [value for step, value in points if low < step <= high]
         if inside:
             medians.append(((low + high) / 2000, statistics.median(inside)))
+    if len(medians) < 4:
+        return None
     xs, ys = [x for x, _ in medians], [y for _, y in medians]
     line, level = statistics.linear_regression(xs, ys), statistics.fmean(ys)
     rest = math.fsum((y - line.intercept - line.slope * x) ** 2 for x, y in medians)
@@ -150,7 +153,10 @@ def judged(result: Mapping[str, Any]) -> tuple[list[str], bool]:
     for run, told in result["runs"].items():
         columns = told["samples"]
         for name in ALLOWED:
-            one = verdict_of(name, columns, result["steps"])
+            one = verdict_of(name, columns)
+            if one is None:
+                lines.append(f"{run:10} {name:22} too few samples")
+                continue
             good &= one.flat
             said = f"{one.low:9.3f} to {one.high:7.3f}   {'flat' if one.flat else 'NOT FLAT'}"
             lines.append(f"{run:10} {name:22} {one.level:9.2f} {one.slope:15.4f} {said}")
@@ -165,53 +171,52 @@ def judged(result: Mapping[str, Any]) -> tuple[list[str], bool]:
             f"{run}: {told['happened']}, {told['looks']} looks at the page, slowest answer {told['slowest']} s"
         )
     differing = result["differing"]
-    lines.append(f"of {result['compared']} files {len(differing)} differ between the two runs {differing[:5] or ''}")
+    compared = f"up to step {result['compared_to_step']}, {result['compared']} files"
+    lines.append(f"{compared}: {len(differing)} differ between the two runs {differing[:5] or ''}")
     return lines, good and not differing
 
 
 # -- the runs
 
 
-def soaked(
-    place: Path, recipe: str, faults: Sequence[Fault], every: int, end: threading.Event
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """What is kept of a run, and its numbers."""
-    place.mkdir()
-    began, soak = time.monotonic(), Soak(place, recipe, faults, every, end=end)
-    try:
-        with soak:
-            soak.run()
-        numbers = numbers_of(soak.run_folder)
-    finally:
-        soak.close()
-    samples = {name: [round(value, 3) for value in column] for name, column in columns_of(soak.samples).items()}
-    kept = {
-        "samples": samples, "happened": dict(soak.happened), "problems": soak.problems, "lives": soak.life,
+def soaked(soak: Soak) -> dict[str, Any]:
+    """What is kept of a run."""
+    began = time.monotonic()
+    with soak:
+        soak.run()
+    return {
+        "samples": {name: [round(value, 3) for value in column] for name, column in columns_of(soak.samples).items()},
+        "happened": dict(soak.happened), "problems": soak.problems, "lives": soak.life,
         "looks": soak.visitor.looks, "slowest": round(soak.visitor.slowest, 1),
         "seconds": round(time.monotonic() - began),
     }  # fmt: skip
-    return kept, numbers
 
 
 def both(place: Path, steps: int, cycle: int, checkpoint_every: int, every: int, seed: int) -> dict[str, Any]:
-    recipe = recipe_of(steps, checkpoint_every, f"run.seed={seed}")
+    recipe, end = recipe_of(steps, checkpoint_every, f"run.seed={seed}"), threading.Event()
     plans = {"disturbed": plan_of(steps, cycle, checkpoint_every, seed), "calm": list[Fault]()}
-    end = threading.Event()
 
     def break_off(number: int, frame: FrameType | None) -> None:
         end.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, break_off)
-    with ThreadPoolExecutor(2) as threads:
-        waiting = {name: threads.submit(soaked, place / name, recipe, plan, every, end) for name, plan in plans.items()}
-        found = {name: one.result() for name, one in waiting.items()}
-    ours, theirs = (numbers for _, numbers in found.values())
-    differing = sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name))
+    for name in plans:
+        (place / name).mkdir()
+    soaks = {name: Soak(place / name, recipe, plan, every, end=end) for name, plan in plans.items()}
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            found = dict(zip(soaks, threads.map(soaked, soaks.values()), strict=True))
+        last = min(soak.step() for soak in soaks.values())
+        until = None if last == steps else last // cycle * cycle  # what a crash was still to undo is not compared
+        ours, theirs = (numbers_of(soak.run_folder, until) for soak in soaks.values())
+    finally:
+        for soak in soaks.values():
+            soak.close()
     return {
         "machine": machine(), "date": time.strftime("%Y-%m-%d"), "steps": steps, "seed": seed,
-        "compared": len({*ours, *theirs}), "differing": differing,
-        "runs": {name: kept for name, (kept, _) in found.items()},
+        "compared_to_step": last if until is None else until, "compared": len({*ours, *theirs}),
+        "differing": sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)), "runs": found,
     }  # fmt: skip
 
 

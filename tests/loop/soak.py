@@ -254,13 +254,19 @@ class Soak:
             elif step >= self._next and self._has_begun():
                 self._take_sample(step)
             if self._end.is_set():
-                raise InterruptedError("the soak was broken off")
+                return self._break_off(step)
             if time.monotonic() - self._moved > PATIENCE:
                 raise TimeoutError(f"no step after step {step} for {PATIENCE:g} s; see {self.log}")
             time.sleep(LOOK)
         self.happened[f"ended with {code}"] += 1
         if code != 0:
             self.problems.append(f"the trainer ended by itself with exit code {code}: {self._last_words()}")
+
+    def _break_off(self, step: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.trainer, signal.SIGKILL)
+        self._ended(PATIENCE)
+        self.happened[f"broken off at step {step}"] += 1
 
     # the trainer
 
@@ -377,17 +383,25 @@ class Soak:
         return files_below(last)[1] if last else 0
 
 
-def numbers_of(run: Path) -> dict[str, str]:
-    """What must come out the same however often the run was broken off: metrics, events but those of recoveries, stored
-    episodes, the last checkpoint and the choice of the best."""
-    last = latest_checkpoint(run / CHECKPOINTS)
-    assert last is not None
-    paths = [run / METRICS, *run.glob("episodes/*"), *last.rglob("*"), run / CHECKPOINTS / BEST]
-    files = [path for path in paths if path.is_file() and path.name not in (SUMS, SETTINGS)]
-    found = {str(path.relative_to(run)): path.read_bytes() for path in files}
-    events = (run / EVENTS).read_text().splitlines()
-    found[EVENTS] = "\n".join(line for line in events if json.loads(line)["kind"] not in ("recovery", "stop")).encode()
-    return {name: hashlib.sha256(data).hexdigest() for name, data in sorted(found.items())}
+def numbers_of(run: Path, until: int | None = None) -> dict[str, str]:
+    """What must come out the same however often the run was broken off, of its steps up to `until`: metrics, events but
+    those of recoveries, stored episodes; of all steps, the last checkpoint and the choice of the best too."""
+    logs = [run / name for name in (METRICS, EVENTS) if (run / name).exists()]
+    lines = [line for log in logs for line in log.read_text().splitlines(True) if line.endswith("\n")]
+    records = [(json.loads(line), line) for line in lines]
+    ours = [line for told, line in records if told["kind"] not in ("recovery", "stop")]
+    paths = [path for path in run.glob("episodes/*") if until is None or int(path.stem.split("-")[1]) <= until]
+    if until is None:
+        last = latest_checkpoint(run / CHECKPOINTS)
+        assert last is not None
+        paths += [path for path in last.rglob("*") if path.is_file() and path.name not in (SUMS, SETTINGS)]
+        paths.append(run / CHECKPOINTS / BEST)
+    else:
+        ours = [line for line in ours if json.loads(line)["step"] <= until]
+    found = {str(path.relative_to(run)): path.read_bytes() for path in sorted(paths)} | {
+        "logs": "\n".join(ours).encode()
+    }
+    return {name: hashlib.sha256(data).hexdigest() for name, data in found.items()}
 
 
 # -- the process that forks the trainers: what a first run imports and prepares takes as long as a hundred steps

@@ -14,7 +14,8 @@ from tests.loop.soak import Soak, plan_of
 
 STEPS, EVERY, KEPT = 60, 5, 2
 MORE = (
-    "run.seed=1", "task.options.cheap=0.5", "task.options.exits=0.1", "task.options.hangs=0.06", "task.step_seconds=2",
+    "run.seed=1", "run.keep_last=2",
+    "task.options.cheap=0.5", "task.options.exits=0.1", "task.options.hangs=0.06", "task.step_seconds=2",
     "task.workers=1", "agent.max_response=12", "instruments.probe_every=30",
 )  # fmt: skip
 
@@ -83,7 +84,8 @@ def made(slope: float, life: int = 500) -> dict[str, list[float]]:
 
 @pytest.mark.parametrize(("slope", "flat"), [(0.0, True), (1.0, True), (-8.0, True), (8.0, False)])
 def test_the_rule_allows_one_percent_in_a_thousand_steps(slope: float, flat: bool) -> None:
-    verdict = verdict_of("trainer_memory", made(slope), 5000)
+    verdict = verdict_of("trainer_memory", made(slope))
+    assert verdict is not None
     assert verdict.flat == flat
     assert verdict.low < slope < verdict.high
     assert verdict.level == pytest.approx(400 + 3.75 * slope, abs=1)  # in the middle of the second half

@@ -18,7 +18,7 @@ class Visitor(threading.Thread):
         self.pause, self.ended = pause, threading.Event()
         self.looks, self.slowest, self.problems = 0, 0.0, list[str]()
         self._host = address.removeprefix("http://").rstrip("/")
-        self._connection = http.client.HTTPConnection(self._host, timeout=120)
+        self._connection = http.client.HTTPConnection(self._host, timeout=900)
         self._at: dict[str, tuple[Any, int, int]] = {}
         self._keys: list[str] = []
 
