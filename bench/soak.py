@@ -12,7 +12,7 @@ mount a file system has a disk that is really full at times.
 The rule, written before the first run: the second half of the steps is cut into ten parts, a line goes through their
 medians, and the upper end of its slope's 95 % interval (Student, 8 degrees of freedom) is below 1 % of the level or
 below `ALLOWED` per 1,000 steps. Of the trainer's samples those of a process younger than 100 steps do not count.
-A folder may grow, but no faster (5 %) in the second half than in the first.
+A folder may grow, but no faster (5 %) in the second half than in the first; checkpoints have a largest number of files.
 """
 
 from __future__ import annotations
@@ -56,17 +56,18 @@ ALLOWED: dict[str, float] = {  # likewise, in the unit of the quantity
     "watch_memory": 8.0,  # it keeps the numbers of each step and an index of episodes: half of what the folder grows by
     "watch_descriptors": 0.5,
     "processes": 0.5,
-    "checkpoint_files": 0.5,
     "checkpoint_kilobytes": 1.0,
     "temporary_files": 0.5,
     "shared_memory_files": 0.5,
 }
 GROWING = ("run_files", "run_megabytes")
+KEPT = 8
+MOST_FILES = (3 * KEPT + 3) * 7  # of checkpoints: the last, those of alarms, the best, two set aside, one being removed
 FASTER = 1.05  # growth of the second half over that of the first
 SETTINGS = (
     f"task.world={NAME}", "task.where=processes", "task.workers=2", "task.max_turns=2", "task.step_seconds=10",
     "rollout.group_size=2", "agent.max_response=6", "learn.mini_batches=1", "learn.lr=1e-4",
-    "run.keep_last=8", "run.store_episodes=5", "instruments.on_alarm=checkpoint",
+    f"run.keep_last={KEPT}", "run.store_episodes=5", "instruments.on_alarm=checkpoint",
     "instruments.alarms=['eruption', 'collapse', 'likelihood_fall', 'duplication', 'mismatch', 'gradient_spike', "
     "'no_signal', 'not_finite']",
 )  # fmt: skip
@@ -165,7 +166,9 @@ def judged(result: Mapping[str, Any]) -> tuple[list[str], bool]:
             steady = second <= FASTER * first
             good &= steady
             lines.append(f"{run:10} {name:22} grows by {first:.1f}, then {second:.1f}   {'' if steady else 'FASTER'}")
-        good &= not told["problems"]
+        files = max(columns["checkpoint_files"])
+        good &= files <= MOST_FILES and not told["problems"]
+        lines.append(f"{run:10} {'checkpoint_files':22} at most {files:.0f}, allowed {MOST_FILES}")
         lines += [f"{run}: {problem}" for problem in told["problems"]]
         lines.append(
             f"{run}: {told['happened']}, {told['looks']} looks at the page, slowest answer {told['slowest']} s"
