@@ -62,7 +62,7 @@ ALLOWED: dict[str, float] = {  # likewise, in the unit of the quantity
 }
 GROWING = ("run_files", "run_megabytes")
 KEPT = 8
-MOST_FILES = (3 * KEPT + 3) * 7  # of checkpoints: the last, those of alarms, the best, two set aside, one being removed
+MOST_FILES = 8 * (2 * KEPT + 4) + 1  # of checkpoints: the last, those of alarms, the best, two set aside, one half made
 FASTER = 1.05  # growth of the second half over that of the first
 SETTINGS = (
     f"task.world={NAME}", "task.where=processes", "task.workers=2", "task.max_turns=2", "task.step_seconds=10",

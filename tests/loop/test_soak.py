@@ -59,7 +59,7 @@ def test_descriptors_and_processes_do_not_grow(soak: Soak) -> None:
 def test_files_are_those_that_a_run_has(soak: Soak) -> None:
     checkpoints = {path.name for path in (soak.run_folder / CHECKPOINTS).iterdir() if path.is_dir()}
     assert {checkpoint_name(STEPS - EVERY), checkpoint_name(STEPS)} <= checkpoints
-    assert len(checkpoints) <= 3 * KEPT + 1, checkpoints  # the last, those of alarms, the best, those set aside
+    assert len(checkpoints) <= 2 * KEPT + 3, checkpoints  # the last, those of alarms, the best, two set aside
     stored = [f"{kind}-{step:06d}.parquet" for kind in ("step", "scores") for step in range(EVERY, STEPS + 1, EVERY)]
     evaluated = [f"eval-{step:06d}-seen.parquet" for step in (0, STEPS)]
     assert {path.name for path in (soak.run_folder / EPISODES).iterdir()} == {*stored, *evaluated}

@@ -151,7 +151,7 @@ def test_one_page_of_a_run_is_kept_however_often_it_came_further(tmp_path: Path)
         runs.refresh()
         assert pages.report(name) is pages.report(name)
         assert pages.doctor(name) is pages.doctor(name)
-        lengths.append(len(pages._kept))
+        lengths.append(len(vars(pages)["_kept"]))
     assert lengths == [2, 2, 2, 2]
 
 
