@@ -48,7 +48,7 @@ from isentrope.runs.layout import BEST, CHECKPOINTS, EVENTS, METRICS, SETTINGS, 
 from tests.watch.visitor import Visitor
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 900.0  # seconds without a step, or for an end, after which the soak is broken off
+PATIENCE = 300.0  # seconds without a step, or for an end, after which the soak is broken off
 LOOK = 0.02  # seconds between two looks at the run
 MEGABYTES = 300  # of the disk of its own
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -27,7 +27,8 @@ class Visitor(threading.Thread):
             try:
                 self.look()
             except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
-                self.problems.append(f"{type(error).__name__}: {error}")
+                if not self.ended.is_set():  # else the server is being stopped
+                    self.problems.append(f"{type(error).__name__}: {error}")
                 self._connection.close()
             self.looks += 1
 
