@@ -38,6 +38,7 @@ REACH = 25  # a rise happens within so many numbers; what takes longer is drift
 LEAST = 6  # numbers before anything is called a rise
 IN_NOISE = 5.0  # a rise is at least so many times the noise of a single number
 IN_LEVEL = 0.3  # and at least this share of the level before it
+KEPT_RISES = 10  # of a state that is saved
 SLOW = 15  # numbers in the median of the slow test
 PAST = 40  # numbers before them that it is compared with, at least SLOW
 MEDIAN = 1.25  # deviation of a median of n numbers: so many times that of one number, over the root of n
@@ -222,9 +223,9 @@ class RiseDetector:
                 self.rises[-1] = replace(rise, back=step)
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it, as JSON can hold it."""
+        """What it needs to go on, as JSON can hold it: of the rises the last ones, or it would grow with the run."""
         state = {name.lstrip("_"): value for name, value in vars(self).items()}
-        return state | {"rises": [asdict(rise) for rise in self.rises]}
+        return state | {"rises": [asdict(rise) for rise in self.rises[-KEPT_RISES:]]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         whole = {"slow_top": 0.0, "slow_stale": 0, **state}  # states of before the slow test have neither

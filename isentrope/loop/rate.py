@@ -52,7 +52,7 @@ class RateWatch:
         self._told = False
 
     def look(self, step: int, metrics: Mapping[str, float]) -> str:
-        self._seen.append(metrics)
+        self._seen = [*self._seen, metrics][-max(STEPS, EARLY) :]
         if self._told:
             return ""
         told = self._ruins(step) or self._moves_nothing(step)

@@ -6,6 +6,7 @@ What the clock says goes into a file of its own, so that two equal runs give the
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -75,11 +76,25 @@ class MetricsLog:
             if self._board is None:
                 from torch.utils.tensorboard import SummaryWriter
 
+                if not isinstance(threading.excepthook, _LeftToFlush):
+                    threading.excepthook = _LeftToFlush(threading.excepthook)
                 self._board = SummaryWriter(str(folder), purge_step=self._purge_step)
             for key, value in sorted(metrics.items()):
                 if math.isfinite(value):
                     self._board.add_scalar(key, float(value), step)
             self._board.flush()
+
+
+class _LeftToFlush:
+    """TensorBoard writes in a thread. What that cannot write, `flush` raises; it need not be printed as well."""
+
+    def __init__(self, before: Callable[[threading.ExceptHookArgs], object]) -> None:
+        self._before = before
+
+    def __call__(self, raised: threading.ExceptHookArgs) -> None:
+        of_writer = type(raised.thread).__module__.startswith("tensorboard.")
+        if not (of_writer and isinstance(raised.exc_value, OSError)):
+            self._before(raised)
 
 
 def record_of(step: int, metrics: Mapping[str, float], kind: str) -> Record:

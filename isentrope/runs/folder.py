@@ -61,10 +61,12 @@ class Run:
             raise RunError(f"{path} is not a run folder; give the folder that holds {METRICS}")
         text, config = read_config(path)
         metrics, events, timings = (read_log(path / name) for name in (METRICS, EVENTS, TIMINGS))
-        records, about = metrics.records, about_or_nothing(path)
+        records, (about, about_problem) = metrics.records, _about(path)
         kind = kind_of(about, any(record.get("kind") == "sft" for record in records))
         for problem in _damage(path):
             LOG.warning("%s: its numbers may be wrong", problem)
+        if about_problem:
+            LOG.warning(plain(about_problem))
         files = [file for file in episode_files(path) if file.kind != "dropped"]
         problems = tuple(log.problem for log in (metrics, events, timings) if log.problem)
         for problem in problems:
@@ -195,10 +197,15 @@ def read_about(run: Path) -> dict[str, Any]:
 
 def about_or_nothing(run: Path) -> dict[str, Any]:
     """As `read_about`; a damaged file is as good as none."""
+    return _about(run)[0]
+
+
+def _about(run: Path) -> tuple[dict[str, Any], str]:
+    """What run.json says, and what is wrong with it, in words."""
     try:
-        return read_about(run)
-    except RunError:
-        return {}
+        return read_about(run), ""
+    except RunError as error:
+        return {}, str(error)
 
 
 def kind_of(about: Mapping[str, Any], imitates: bool) -> str:

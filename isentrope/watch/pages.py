@@ -51,6 +51,8 @@ class Pages:
             key = (kind, run.id, run.begun, run.columns.rows, run.clock.rows, len(run.events))
             if key not in self._kept:
                 _check_size(run)
+                for older in [known for known in self._kept if known[:2] == key[:2]]:
+                    del self._kept[older]  # of a run that has come further since: nobody asks for it again
                 self._kept[key] = make(Folder.open(run.path)).encode("utf-8", "replace")
                 while len(self._kept) > _KEPT:
                     self._kept.popitem(last=False)

@@ -90,9 +90,9 @@ def device(random: Random, place: Path) -> None:
 
 
 def link_out(random: Random, place: Path) -> None:
-    """A link to a file of somebody else, which is valid where it is read."""
+    """A link to a file of somebody else, which is valid where it is read. `watch .` passes over its folder."""
     path = place / "run" / random.choice(("config.toml", "run.json", "metrics.jsonl", "events.jsonl", "tokens.json"))
-    secret = place / "outside" / path.name
+    secret = place / ".outside" / path.name
     secret.parent.mkdir()
     if path.name == "config.toml":
         secret.write_text(path.read_text() + f'\n[registry]\ntoken = "{SECRET}"\n')

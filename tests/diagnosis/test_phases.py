@@ -278,3 +278,19 @@ def test_a_state_is_small() -> None:
     for step in range(5000):
         detector.look(step, 0.4)
     assert len(json.dumps(detector.state_dict())) < 5000
+
+
+def test_a_state_is_small_after_hundreds_of_eruptions() -> None:
+    """A resumed detector needs the last rise alone; it goes on the same."""
+    whole, half = PhaseDetector(), PhaseDetector()
+    values = [0.4 + 2.0 * (step % 60 > 45) for step in range(12_000)]
+    for step, value in enumerate(values[:9000]):
+        whole.look(step, value)
+    assert len(whole.eruptions) > 100
+    state = json.dumps(whole.state_dict())
+    assert len(state) < 6000
+    half.load_state_dict(json.loads(state))
+    changes = [(whole.look(step, value), half.look(step, value)) for step, value in enumerate(values[9000:], 9000)]
+    assert sum(ours is not None for ours, _ in changes) > 50
+    assert all(ours == theirs for ours, theirs in changes)
+    assert half.state_dict() == whole.state_dict()

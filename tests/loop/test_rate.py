@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import math
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -109,3 +110,15 @@ def test_the_run_whose_rate_was_too_high(name: str, step: int | None) -> None:
     steps = [json.loads(line) for line in path.read_text().splitlines()]
     said = told([one for one in steps if one.get("kind", "train") == "train"], "learn.lr=1e-5", "run.steps=8")
     assert [text.split(":")[0] for text in said] == ([] if step is None else [f"step {step}"])
+
+
+def test_it_does_not_keep_a_whole_run() -> None:
+    class Counted(dict[str, float]):
+        """A step's metrics, which can be referred to weakly."""
+
+    watch, kept = RateWatch(load_config(None, ["learn.lr=1e-3"]), policy()), list[weakref.ref[Counted]]()
+    for step in range(1, 101):
+        metrics = Counted({"kl/k3": 1e-3, "valid_ratio": 0.9})
+        kept.append(weakref.ref(metrics))
+        watch.look(step, metrics)
+    assert sum(one() is not None for one in kept) <= 15

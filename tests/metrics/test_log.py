@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,31 @@ def test_a_full_disk_is_a_run_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(RunError, match="free some space"):
         MetricsLog(tmp_path).write(0, {"lr": 1.0})
+
+
+def test_a_full_disk_that_the_thread_of_tensorboard_meets_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = pytest.importorskip("tensorboard.summary.writer.record_writer")
+    pytest.importorskip("torch")
+    printed: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", printed.append)
+    log = MetricsLog(tmp_path)
+    log.write(0, {"lr": 1.0})
+    writer = next(thread for thread in threading.enumerate() if type(thread).__module__.startswith("tensorboard."))
+
+    def full_disk(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(records.RecordWriter, "write", full_disk)
+    with pytest.raises(RunError, match="tensorboard: No space left on device; free some space"):
+        log.write(1, {"lr": 1.0})
+    writer.join()
+    assert not printed
+    other = threading.Thread(target=full_disk)
+    other.start()
+    other.join()
+    assert [raised.thread for raised in printed] == [other]
 
 
 def test_tensorboard_shows_the_run_and_forgets_what_was_cut(tmp_path: Path) -> None:

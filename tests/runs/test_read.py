@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from isentrope.core.errors import RunError
 from isentrope.runs.episodes import pack_episodes, read_episodes
 from isentrope.runs.folder import Run
+from isentrope.runs.integrity import with_sum
 from isentrope.runs.layout import ABOUT, CONFIG, EVENTS, LOCK, METRICS, TIMINGS, eval_path, train_path
 from isentrope.runs.lock import hold, is_alive
 from tests.builders.run_folders import make_run, make_warmup
@@ -117,3 +119,13 @@ def test_a_damaged_note_on_the_beginning_is_as_good_as_none(tmp_path: Path, text
     assert Run.open(path).kind == "train"
     (path / METRICS).write_text('{"step": 1, "kind": "sft"}\n')
     assert Run.open(path).kind == "sft"
+
+
+def test_a_damaged_note_on_the_beginning_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = make_run(tmp_path / "a", steps=2)
+    (path / ABOUT).write_text(json.dumps(with_sum({"kind": "train", "version": "0.4.0"})))
+    Run.open(path)
+    assert not caplog.records
+    (path / ABOUT).write_text((path / ABOUT).read_text().replace("0.4.0", "0.4.1"))
+    Run.open(path)
+    assert f"could not read {path / ABOUT}: its content does not fit its SHA-256" in caplog.text

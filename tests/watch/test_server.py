@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from isentrope.core.errors import ConfigError
 from isentrope.watch.answers import Answers, wanted_from
+from isentrope.watch.pages import Pages
 from isentrope.watch.runs import Runs
 from isentrope.watch.server import STATIC, open_server
 from tests.builders.run_folders import make_run, make_warmup
@@ -136,6 +137,22 @@ def test_pages_are_made_on_demand_in_an_origin_without_rights(address: str, ids:
     assert body.startswith(b"there is no such run")
     assert send(address, f"/{kind}/{ids['plain']}", "POST")[0] == 405
     assert send(address, f"/{kind}/{ids['plain']}", Host="evil.example")[0] == 421
+
+
+def test_one_page_of_a_run_is_kept_however_often_it_came_further(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", 12, warmup=False)
+    runs = Runs([tmp_path])
+    pages = Pages(runs)
+    (name,) = [one.id for one in runs.refresh()]
+    lengths: list[int] = []
+    for step in range(13, 17):
+        with (run / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({"step": step, "kind": "train", "entropy/token": 0.4}) + "\n")
+        runs.refresh()
+        assert pages.report(name) is pages.report(name)
+        assert pages.doctor(name) is pages.doctor(name)
+        lengths.append(len(vars(pages)["_kept"]))
+    assert lengths == [2, 2, 2, 2]
 
 
 def test_a_report_shows_a_warmup_only_from_the_watched_folders(tmp_path: Path) -> None:
