@@ -29,7 +29,7 @@ def policy() -> Policy:
 
 def told(steps: list[Mapping[str, float]], *changes: str) -> list[str]:
     watch = RateWatch(load_config(None, ["run.steps=100", "learn.warmup=0.05", *changes]), policy())
-    return [text for step, metrics in enumerate(steps, start=1) if (text := watch.look(step, metrics))]
+    return [one.line(step) for step, metrics in enumerate(steps, start=1) if (one := watch.look(step, metrics))]
 
 
 def still(count: int = 12, **changes: float) -> list[Mapping[str, float]]:
