@@ -55,13 +55,14 @@ def other_form(config: RunConfig) -> Warned | None:
 
 
 GAMES, SECONDS, FEW = 32, 0.3, 8  # games that an expert plays at most, for so long; after so many it may be clear
+MOST = 0.9  # share of the games that a policy should have time for, in twice the expert's turns
 LONG = 4  # times the limit of turns: an expert that has not won by then is not counted
 
 
 def short_games(config: RunConfig, world: World) -> Warned | None:
     """Most games need more turns than task.max_turns gives, as far as the world's expert shows it."""
     limit = config.task.max_turns
-    needed = turns_needed(config, world)
+    needed = sorted(turns_needed(config, world))
     more = [turns for turns in needed if turns > limit]
     if len(needed) < FEW or 2 * len(more) <= len(needed):
         return None
@@ -71,7 +72,7 @@ def short_games(config: RunConfig, world: World) -> Warned | None:
         f"{len(needed)} training games, {usual:.0f} turns in the middle one and {max(needed)} at most"
     )
     numbers = {"games": len(needed), "more": len(more), "limit": limit, "middle": usual}
-    return Warned("turn_limit", text, f"--set task.max_turns={2 * max(needed)}", numbers)
+    return Warned("turn_limit", text, f"--set task.max_turns={2 * needed[int(MOST * len(needed))]}", numbers)
 
 
 def turns_needed(config: RunConfig, world: World) -> list[int]:
