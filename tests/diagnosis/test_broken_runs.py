@@ -24,11 +24,9 @@ TRUTH: dict[str, tuple[str, str]] = json.loads((OTHER / "truth.json").read_text(
 UNSEEN = "run-17"  # a warm-up that was overfitted: the run itself does not show it
 
 
-THIRD = Path(__file__).parent / "broken" / "third" / "runs.jsonl.xz"  # by a third hand: bench/broken_runs
-ROWS: dict[str, dict[str, Any]] = {
-    row["name"]: row
-    for row in tomllib.loads((Path(__file__).parents[2] / "bench" / "broken_runs" / "rows.toml").read_text())["rows"]
-}
+THIRD = Path(__file__).parent / "broken" / "third" / "runs.jsonl.xz"  # by a third hand
+ROWS_FILE = Path(__file__).parents[2] / "bench" / "broken_runs" / "rows.toml"
+ROWS: dict[str, dict[str, Any]] = {row["name"]: row for row in tomllib.loads(ROWS_FILE.read_text())["rows"]}
 CAUSES = {
     "r02": "rate_low", "r04": "rounded", "r06": "reward_leak", "r08": "rate_high", "r10": "responses_cut",
     "r12": "temperature_low", "r14": "invalid", "r16": "reward_leak", "r18": "reward_leak", "r20": "impossible",
@@ -36,8 +34,8 @@ CAUSES = {
     "r32": "other_games", "r34": "other_games", "r36": "failures", "r38": "discount", "r40": "stale_sampler",
     "r42": "turn_limit", "r44": "kl_high",
 }  # fmt: skip
-"""What is named first. r34 plays two games again and again, which only its episodes show, and those were not kept: games
-of two kinds is what is left of it."""
+"""What is named first. r34 plays two games again and again, which only its episodes show, and those were not kept:
+games of two kinds is what is left of it."""
 
 
 def told(name: str, folder: Path) -> tuple[Run, Diagnosis]:
