@@ -96,9 +96,9 @@ def form(facts: Facts) -> Finding | None:
         return None
     if valid.start >= KNOWN and not facts.sick:
         return None
-    told = str(said.get("text")) if said is not None else f"the form differs: {listed(facts.other_form)}"
-    claim = f"The model was taught another form than it is asked for: {told}. {percent(valid.start)} of the turns at "
-    claim += f"the start were valid actions, {percent(valid.end)} in the end."
+    told = listed(facts.other_form) if said is None else str(said.get("text")).split(" was taught: ")[-1]
+    claim = f"The form of prompts or answers is not the one that the model was taught: {told}. "
+    claim += f"{percent(valid.start)} of the turns at the start were valid actions, {percent(valid.end)} in the end."
     remedy = (
         "the settings of agent that it was taught with",
         "a warm-up with those of this run (isentrope sft)",
