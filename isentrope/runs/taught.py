@@ -63,7 +63,8 @@ def otherwise_taught(settings: Mapping[str, Any], teacher: Mapping[str, Any]) ->
     if not teacher.get("agent"):
         return []
     told: list[str] = []
-    orders = _section(teacher, "sft").get("orders") or [taught["order"]]
+    named = _section(teacher, "sft").get("orders")
+    orders = cast("list[object]", named) if isinstance(named, list | tuple) and named else [taught["order"]]
     if asked["order"] not in orders:
         told.append(_differs("order", asked["order"], ", ".join(map(str, orders))))
     for name in FORM:

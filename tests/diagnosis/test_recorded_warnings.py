@@ -62,6 +62,15 @@ def test_games_counted_by_the_run_itself() -> None:
     assert first(course(STILL, repeats | {"games": 12.0})) == ""
 
 
+@pytest.mark.parametrize("value", ["many", None, [1], float("nan"), -1.0])
+def test_an_event_may_say_anything(value: Any) -> None:
+    names = ("same_games", "turn_limit", "rate_low", "form")
+    odd = [{"name": name, "games": value, "groups": value, "text": value, "remedy": value} for name in names]
+    settings = {"task": {"max_turns": 10}, "rollout": {"groups": 8, "group_size": 8, "temperature": 1e-300}}
+    run = course(STILL, *odd, settings=settings, valid_ratio=0.05, mismatch__kl=1e-4)
+    assert diagnose(run).words()
+
+
 def test_a_limit_of_turns_that_the_expert_does_not_keep() -> None:
     short, limit = {"name": "turn_limit", "remedy": "--set task.max_turns=24"}, {"task": {"max_turns": 10}}
     told = diagnose(course(STILL, short, settings=limit, stop__turn_limit=0.7))

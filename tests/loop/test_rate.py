@@ -109,3 +109,19 @@ def test_the_run_whose_rate_was_too_high(name: str, step: int | None) -> None:
     steps = [json.loads(line) for line in path.read_text().splitlines()]
     said = told([one for one in steps if one.get("kind", "train") == "train"], "learn.lr=1e-5", "run.steps=8")
     assert [text.split(":")[0] for text in said] == ([] if step is None else [f"step {step}"])
+
+
+def test_a_resumed_run_is_told_the_same() -> None:
+    """Its watch remembers what it saw and whether it spoke, in JSON."""
+    config = load_config(None, ["run.steps=100", "learn.warmup=0.05", "learn.lr=2e-3"])
+    course, whole = (
+        falling(5.0, [0.88, 0.78, 0.38, 0.15, 0.27, 0.25]),
+        told(falling(5.0, [0.88, 0.78, 0.38, 0.15]), "learn.lr=2e-3"),
+    )
+    assert len(whole) == 1
+    for stop in range(1, 6):
+        first, then = RateWatch(config, policy()), RateWatch(config, policy())
+        said = [first.look(step, metrics) for step, metrics in enumerate(course[:stop], start=1)]
+        then.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        said += [then.look(step, metrics) for step, metrics in enumerate(course[stop:], start=stop + 1)]
+        assert [one.line(4) for one in said if one is not None] == whole

@@ -8,6 +8,7 @@ import numpy as np
 
 from isentrope.core.stats import difference_of
 from isentrope.core.text import count, listed, percent
+from isentrope.diagnosis.alarms import number
 from isentrope.diagnosis.causes.suspect import suspect
 from isentrope.diagnosis.facts import Facts
 from isentrope.diagnosis.remedies import Finding
@@ -189,7 +190,7 @@ def same_games(facts: Facts) -> Finding | None:
     games, groups, where = len(set(dealt.values())), len(dealt), "of the steps that were looked at"
     said = facts.warned.get("same_games")
     if groups < 6 and said is not None:  # hardly any episode is stored, and the run has counted them
-        games, groups = round(float(said.get("games", 0))), round(float(said.get("groups", 0)))
+        games, groups = (round(number(said, name) or 0.0) for name in ("games", "groups"))
         where = f"of its first {said['step']} steps"
     if groups < 6 or games > 0.34 * groups:
         return None

@@ -27,7 +27,7 @@ def stale_sampler(facts: Facts) -> Finding | None:
     if gap is None or facts.steps < 3:
         return None
     heat = facts.temperature
-    larger = 1 / heat**2 if heat is not None and 0 < heat < 1 else 1.0  # rounding, at a low temperature
+    larger = 1 / max(heat, 0.01) ** 2 if heat is not None and heat < 1 else 1.0  # rounding, at a low temperature
     ahead = bool(facts.course.amount("rollout.ahead"))
     behind = facts.late("kl/old")  # measured from the policy that sampled: as far as from the beginning, if it is that
     grown = gap - gaps[0]
