@@ -114,10 +114,8 @@ def test_the_run_whose_rate_was_too_high(name: str, step: int | None) -> None:
 def test_a_resumed_run_is_told_the_same() -> None:
     """Its watch remembers what it saw and whether it spoke, in JSON."""
     config = load_config(None, ["run.steps=100", "learn.warmup=0.05", "learn.lr=2e-3"])
-    course, whole = (
-        falling(5.0, [0.88, 0.78, 0.38, 0.15, 0.27, 0.25]),
-        told(falling(5.0, [0.88, 0.78, 0.38, 0.15]), "learn.lr=2e-3"),
-    )
+    course = falling(5.0, [0.88, 0.78, 0.38, 0.15, 0.27, 0.25])
+    whole = told(course, "learn.lr=2e-3")
     assert len(whole) == 1
     for stop in range(1, 6):
         first, then = RateWatch(config, policy()), RateWatch(config, policy())
