@@ -210,7 +210,7 @@ class Run:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """Alarms, changes of phase and what was done about them: `[event["text"] for event in run.events]`."""
+        """Alarms, warnings, changes of phase and what was done: `[event["text"] for event in run.events]`."""
         return list(self._folder.events)
 
     def reload(self) -> Run:

@@ -45,7 +45,7 @@ class Alarm:
 def number(metrics: Metrics, key: str) -> float | None:
     """A metric, if it was measured and is a number."""
     value = metrics.get(key)
-    return float(value) if value is not None and math.isfinite(value) else None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 @dataclass

@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from isentrope.diagnosis.alarms import replay
-from isentrope.diagnosis.causes import answers, signal, updates
+from isentrope.diagnosis.causes import answers, credit, signal, updates
 from isentrope.diagnosis.causes.suspect import NAMED, STRENGTH
 from isentrope.diagnosis.facts import Facts
 from isentrope.diagnosis.findings import eruptions, others, success
-from isentrope.diagnosis.remedies import Finding, in_order, reconciled
+from isentrope.diagnosis.remedies import Finding, in_order, reconciled, slower_first
 from isentrope.diagnosis.words import explained
 from isentrope.runs.folder import Run
 
@@ -29,9 +29,11 @@ BESIDE = 0.15  # a second cause is named if it is borne nearly as well
 SURE = 0.8  # a cause that is borne so well is called the most likely one
 
 CAUSES: tuple[Callable[[Facts], Finding | None], ...] = (
-    answers.failures, answers.responses_cut, answers.context_cut, answers.invalid, answers.turn_limit,
+    answers.failures, answers.responses_cut, answers.context_cut, answers.form, answers.invalid,
+    answers.turn_limit,
     answers.impossible, answers.hot, answers.hot_evaluation, answers.cold, signal.odd_reward, signal.equal_groups,
-    signal.small_group, signal.penalty, signal.scale, signal.same_games, signal.other_games, updates.stale_sampler,
+    signal.small_group, signal.penalty, signal.scale, signal.same_games, signal.other_games,
+    credit.advantages, credit.discount, updates.stale_sampler, updates.rounded,
     updates.critic, updates.standing, updates.held, updates.drift, updates.bonus, updates.narrow_clip, updates.reused,
     updates.left_out,
 )  # fmt: skip
@@ -113,7 +115,9 @@ def diagnose(course: Run) -> Diagnosis:
         *success.answer_findings(facts),
         *known,
         *others.switch_findings(course),
+        *others.warning_findings(facts, named),
     ]
+    found = [slower_first(course, finding, facts.times_rate) for finding in found]
     found += [*success.unexplained(facts, trouble), *others.length_findings(course), *others.episode_findings(course)]
     found += [] if any(finding.name == "cause/failures" for finding in named) else others.failure_findings(course)
     return Diagnosis(course.name, course.kind, reconciled(course, (*named, *found), facts.stands))

@@ -17,6 +17,8 @@ from isentrope.diagnosis.phases import PhaseDetector
 from isentrope.models.auto import POCKET_RESPONSE, RESPONSE, rates
 from isentrope.runs.curves import Curve
 from isentrope.runs.folder import Run
+from isentrope.runs.log import Record
+from isentrope.runs.taught import otherwise_taught, teacher_beside
 from isentrope.runs.token_texts import shown_token_texts
 
 HIGH = 0.75  # success that leaves little to rise for
@@ -76,6 +78,19 @@ class Facts:
     def late(self, key: str) -> float | None:
         values = self.course.curve(key).tail(LAST).values
         return median(values) if values else None
+
+    # -- what the run said itself
+
+    @cached_property
+    def warned(self) -> dict[str, Record]:
+        """Its recorded warnings by their names, the last of each."""
+        return {str(event.get("name")): event for event in self.course.events if event.get("kind") == "warning"}
+
+    @cached_property
+    def other_form(self) -> list[str]:
+        """Where it asks for another form than its model was taught, as its warm-up's settings show."""
+        teacher = teacher_beside(self.course)
+        return otherwise_taught(self.course.config, teacher) if self.course.config else []
 
     # -- success
 
@@ -223,6 +238,13 @@ class Facts:
     def times_rate(self) -> float | None:
         """The learning rate over the one that fits."""
         return self.rate / self.fitting_rate if self.rate and self.fitting_rate else None
+
+    @cached_property
+    def rounds(self) -> bool:
+        """Weights are bfloat16 without float32 copies, so that small updates are rounded away."""
+        asked = [self.course.setting(name) for name in ("run.weights", "run.dtype")]
+        held = next((value for value in asked if value != "auto"), "auto")  # auto: as run.dtype computes
+        return held == "bfloat16" and self.course.setting("learn.master_weights") is False
 
     @cached_property
     def distance(self) -> float | None:

@@ -37,6 +37,26 @@ LONG_WEIGH_LESS = ("turn", "sequence")  # aggregations in which a token of a lon
 BONUSES = {"entropy_bonus": "coefficient", "ea": "alpha"}  # methods that push entropy up, and by which setting
 
 
+FAR_TOO_HIGH = 10  # times the rate that fits: then nothing else is worth trying first
+_SLOWER = ("a smaller learning rate", "a smaller learn.lr")
+
+
+def rate_first(remedy: str, times: float | None) -> str:
+    """An alarm's remedy, what to do about the learning rate before all else where the rate is so far beyond what fits.
+    It is advised there even where the alarm does not name it."""
+    if not remedy or times is None or times < FAR_TOO_HIGH:
+        return remedy
+    others = [part for part in remedy.split("; ") if not part.startswith(_SLOWER)]
+    return "; ".join([_SLOWER[1], *others])
+
+
+def slower_first(course: Run, finding: Finding, times: float | None) -> Finding:
+    """The same of a finding that something went wrong."""
+    if not finding.remedy or finding.severity not in ("warning", "bad") or times is None or times < FAR_TOO_HIGH:
+        return finding
+    return replace(finding, remedy=tuple(dict.fromkeys((slower(course), *finding.remedy))))
+
+
 def to_calm(course: Run) -> tuple[str, ...]:
     """Against entropy that erupts. What pushes it up comes first."""
     pushing = {name: f"method.{name}.{key}" for name, key in BONUSES.items()}

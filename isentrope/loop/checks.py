@@ -10,18 +10,21 @@ import math
 from collections.abc import Mapping, Sequence
 
 from isentrope.agent.prompts import wording
-from isentrope.agent.response_format import write_response
+from isentrope.agent.response_format import VERDICTS, write_response
 from isentrope.config.schema import AgentSettings, RunConfig
 from isentrope.config.validate import is_remote, trackers_of
 from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, EngineError, TaskError
+from isentrope.core.text import percent
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import FAILURES, Episode
 from isentrope.engines import registry as engines
 from isentrope.loop.messages import failures_in_words
 from isentrope.loop.progress import Progress
+from isentrope.loop.warned import Warned
 from isentrope.metrics.trackers import check_tracker
 from isentrope.models.sources.find import model_needs
+from isentrope.runs.log import Record
 from isentrope.worlds.registry import world_needs
 
 _DETAIL_LENGTH = 400
@@ -84,21 +87,47 @@ def check_first_prompts(games: Sequence[Episode], agent: AgentSettings) -> None:
         )
 
 
-def look_at_rollout(progress: Progress, step: int, episodes: Sequence[Episode], metrics: Mapping[str, float]) -> None:
-    """Stop where every task failed or nothing was sampled, say what failed, and say so if the policy does not know how
-    to answer."""
+def look_at_rollout(
+    progress: Progress, step: int, episodes: Sequence[Episode], metrics: Mapping[str, float]
+) -> list[Record]:
+    """Stop where every task failed or nothing was sampled, say what failed, and warn if the policy does not know how to
+    answer: the events that this is."""
     check_tasks(episodes)
     if step == 1:  # later on it is data: the tasks of one step may all be too long
         check_sampled(episodes)
     if told := failures_in_words(episodes, metrics):
         progress.say(f"step {step}: {told}")
-    if step == 1 and metrics.get("valid_ratio") == 0:
-        progress.say(
-            "WARNING: not one response of the first rollout was a valid action. The policy does not know the form of "
-            "an answer (tags around its action), so there is nothing yet to learn from. Warm it up on expert games "
-            f"({command('sft')} RECIPE --out runs/warm) and train from there (--set policy.model=runs/warm); if it "
-            "should know, see in the report what it writes, and whether agent.max_response is long enough"
+    if step != 1 or metrics.get("valid_ratio") != 0:
+        return []
+    warned = no_valid_action(metrics)
+    progress.say(f"WARNING: {warned.text}. Try: {warned.remedy}")
+    return [warned.event(step)]
+
+
+def no_valid_action(metrics: Mapping[str, float]) -> Warned:
+    """Of a first rollout without one: told by what most responses were refused for."""
+    refused = {key.removeprefix("verdict/"): share for key, share in metrics.items() if key.startswith("verdict/")}
+    reason = max(refused, key=lambda one: refused[one], default="")
+    share = f"{percent(refused.get(reason, 0.0))} of them"
+    text = "not one response of the first rollout was a valid action"
+    warm = f"a warm-up on expert games ({command('sft')} RECIPE --out runs/warm), to train from there (--set "
+    warm += "policy.model=runs/warm)"
+    if reason == "inadmissible":
+        text += f": {share} were in the form that is asked for, but the task does not know the action or cannot do it "
+        text += "then"
+        remedy = (
+            f"agent.show_admissible=true, which lists the actions that can be done; {warm}; whether the rules that "
         )
+        remedy += "the task shows say how actions look"
+    elif reason == "too_long":
+        text += f": {share} were cut off at agent.max_response before they were complete"
+        remedy = "a longer response, if the report shows that they begin well; a model that never comes to an end "
+        remedy += f"needs {warm}"
+    else:
+        text += f": {share} were refused as {reason} ({VERDICTS.get(reason, 'for that reason')}). The policy does not "
+        text += "know the form of an answer (tags around its action), so there is nothing yet to learn from"
+        remedy = f"{warm}; if it should know, see in the report what it writes"
+    return Warned("answers", text, remedy, {"refused": refused.get(reason, 0.0)})
 
 
 def check_tasks(episodes: Sequence[Episode], purpose: str = "learn from", stops: Sequence[str] = FAILURES) -> None:

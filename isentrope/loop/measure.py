@@ -16,12 +16,14 @@ from isentrope.core.method import Method
 from isentrope.core.text import listed
 from isentrope.core.types import Scores
 from isentrope.diagnosis.alarms import Alarm
+from isentrope.diagnosis.remedies import rate_first
 from isentrope.learning.learner import Credited
 from isentrope.loop.rate import RateWatch
 from isentrope.loop.session import RunSession
+from isentrope.loop.warned import Repeats
 from isentrope.methods.registry import make_switched
 from isentrope.metrics.means import Metrics
-from isentrope.metrics.observe import Observer
+from isentrope.metrics.observe import Observer, Seen
 from isentrope.metrics.probes.probes import Probes
 from isentrope.rollout.collector import Rollout
 from isentrope.runs.episodes import write_scores
@@ -117,7 +119,7 @@ class Monitor:
         self.observer = Observer(TokenTexts(tokenizer.pieces(range(tokenizer.size))))
         self.probes = Probes(config.instruments, config.learn.micro_tokens)
         self.on_alarm = OnAlarm(config)
-        self.rate = RateWatch(config, run.policy)
+        self.rate, self.repeats = RateWatch(config, run.policy), Repeats()
 
     def stored(self, step: int) -> bool:
         """Whether the episodes of this step are kept."""
@@ -141,25 +143,35 @@ class Monitor:
         scores = replace(scores, episode_U=places[scores.episode_U])
         if self.stored(step):
             write_scores(scores_path(self.run.folder.path, step), scores)
-        seen = self.observer.look(step, played, scores, metrics)
+        seen = self._rate_first(self.observer.look(step, played, scores, metrics))
         response = self.on_alarm.act(step, seen.alarms)
-        self.run.log.write_events([*seen.events, *response.events])
+        warned = [one for one in (self.rate.look(step, metrics), self.repeats.look(step, played)) if one is not None]
+        self.run.log.write_events([*seen.events, *response.events, *(one.event(step) for one in warned)])
         say = self.run.progress.say
         for alarm in seen.alarms:
             say(f"step {step}: ALARM {alarm.name}: {alarm.text} Try: {alarm.remedy}")
-        if told := self.rate.look(step, metrics):
-            say(told)
+        for one in warned:
+            say(one.line(step))
         for event in response.events:
             if event["kind"] != "pause":  # the loop says that when it has written the checkpoint
                 say(f"step {step}: {event['text']}")
         timings = {"seconds/observe": time.monotonic() - begin}
         return Measured(seen.metrics, response, timings | (self.probes.timings if self.probes.due(step) else {}))
 
+    def _rate_first(self, seen: Seen) -> Seen:
+        """Where the rate is far beyond what fits, that comes before all else that may be tried."""
+        times = self.rate.times
+        alarms = [replace(alarm, remedy=rate_first(alarm.remedy, times)) for alarm in seen.alarms]
+        events = [{**event, "remedy": rate_first(event["remedy"], times)} for event in seen.events]
+        return replace(seen, alarms=alarms, events=events)
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "running": self.observer.running.state_dict(),
             "probes": self.probes.state_dict(),
             "on_alarm": self.on_alarm.state_dict(),
+            "rate": self.rate.state_dict(),
+            "repeats": self.repeats.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> list[Method]:
@@ -169,4 +181,7 @@ class Monitor:
             return []
         self.observer.running.load_state_dict(state["running"])
         self.probes.load_state_dict(state["probes"])
+        if "rate" in state:  # those of an older checkpoint begin anew, as they then did
+            self.rate.load_state_dict(state["rate"])
+            self.repeats.load_state_dict(state["repeats"])
         return self.on_alarm.load_state_dict(state["on_alarm"])

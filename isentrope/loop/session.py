@@ -27,8 +27,9 @@ from isentrope.learning.registry import make_advantage, make_loss, part_problems
 from isentrope.loop.checks import check_installed, check_prompt, check_room
 from isentrope.loop.messages import say_extended, say_start
 from isentrope.loop.progress import Progress
-from isentrope.loop.rate import warn_of_rate
+from isentrope.loop.rate import unfit_rate
 from isentrope.loop.stop import Stop
+from isentrope.loop.warned import Warned, other_form, short_games
 from isentrope.methods.options import with_options
 from isentrope.methods.registry import make_methods
 from isentrope.metrics.log import MetricsLog
@@ -43,6 +44,7 @@ from isentrope.runs.checkpoints import CheckpointRetention
 from isentrope.runs.layout import POLICY
 from isentrope.runs.recovery import GoingOn, going_on, refuse_damaged
 from isentrope.runs.writer import RunFolder, begun_config
+from isentrope.worlds.contract import World
 from isentrope.worlds.pool.open import open_world
 
 
@@ -67,6 +69,7 @@ class RunSession(Session):
     checkpoint: Path | None  # that the run goes on from
     progress: Progress
     stop: Stop  # what a signal asked for
+    warned: Sequence[Warned] = ()  # before it began
 
     @cached_property
     def retention(self) -> CheckpointRetention:
@@ -85,6 +88,13 @@ class RunSession(Session):
             log.declare(part)
         log.declare(engine_metrics(self.config) or ())
         return log
+
+    def warn_first(self, world: World) -> None:
+        """Record what was warned of before the first step, and look at the games too."""
+        short = short_games(self.config, world)
+        if short is not None:
+            self.progress.say(short.line())
+        self.log.write_events([one.event(0) for one in (*self.warned, short) if one is not None])
 
     def training_collector(self) -> Collector | Prefetch:
         """Of episodes that are played as the methods say, one step ahead if the settings say so."""
@@ -121,11 +131,18 @@ def open_run(
         policy = _policy(config, folder, checkpoint)
         check_room(config, policy.tokenizer)
         reference = _reference(config, folder, policy)
-        warn_of_rate(progress, config, policy, kind)
+        warned = [one for one in (unfit_rate(config, policy, kind), _other_form(config, kind)) if one is not None]
+        for one in warned:
+            progress.say(one.line())
         say_start(progress, config, policy, folder, checkpoint, autos(asked))
         if folder.steps_before is not None and kind == "train":
             say_extended(progress, config, folder.steps_before, checkpoint)
-        yield RunSession(config, policy, reference, methods, folder, checkpoint, progress, stop)
+        yield RunSession(config, policy, reference, methods, folder, checkpoint, progress, stop, warned)
+
+
+def _other_form(config: RunConfig, kind: str) -> Warned | None:
+    """Imitation of an expert may teach a new form; whoever plays needs to know it."""
+    return other_form(config) if kind != "sft" else None
 
 
 def model_session(config: RunConfig, model: str | None) -> Session:

@@ -43,7 +43,7 @@ def train(
 
 class _Loop:
     def __init__(self, run: RunSession, saving: Saving) -> None:
-        self.saving, self.learner = saving, saving.learner
+        self.run, self.saving, self.learner = run, saving, saving.learner
         self.collector, self.monitor = saving.collector, saving.monitor
         self.config, self.path, self.log, self.progress = run.config, run.folder.path, run.log, run.progress
         self.clock, self.crowd = Clock(), Crowd(run.progress, run.policy.device)
@@ -55,6 +55,8 @@ class _Loop:
         if start >= steps and due is None:
             return finished(self.progress, self.config, self.path, steps)
         self.log.truncate(start if start else -1)
+        if start == 0:
+            self.run.warn_first(self.collector.settle().world)
         if start == 0 or due is not None:
             evaluation = self.evaluate(start)
             self.log.write_timings(start, stage_metrics(self.clock.take()), kind="eval")
@@ -106,7 +108,7 @@ class _Loop:
         """Score the episodes, assign credit, shape it, and update the policy; gives the step's metrics so far."""
         metrics = rollout_metrics(rollout.episodes) | rollout.metrics
         try:
-            look_at_rollout(self.progress, step, rollout.episodes, metrics)
+            self.log.write_events(look_at_rollout(self.progress, step, rollout.episodes, metrics))
             with self.clock("update"):
                 credited = self.learner.credit(step, rollout.learnt)
                 probed = self.monitor.probe(credited)

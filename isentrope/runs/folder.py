@@ -20,9 +20,20 @@ from isentrope.core.text import plain
 from isentrope.core.types import Episode
 from isentrope.runs.checkpoints import kept_checkpoints
 from isentrope.runs.curves import Curve, curve
-from isentrope.runs.episodes import EpisodeFile, episode_files, read_episodes
+from isentrope.runs.episodes import EpisodeFile, check_scores, episode_files, read_episodes, read_scores
 from isentrope.runs.integrity import check_settings, log_damage, texts_damage, without_sum
-from isentrope.runs.layout import ABOUT, CHECKPOINTS, CONFIG, EVENTS, FOR_TRAINING, METRICS, TIMINGS, TOKENS, WARMUP
+from isentrope.runs.layout import (
+    ABOUT,
+    CHECKPOINTS,
+    CONFIG,
+    EVENTS,
+    FOR_TRAINING,
+    METRICS,
+    TIMINGS,
+    TOKENS,
+    WARMUP,
+    scores_path,
+)
 from isentrope.runs.lock import held_locks, is_alive
 from isentrope.runs.log import CLOCK, Record, read_log
 
@@ -130,6 +141,19 @@ class Run:
         what = "training" if split is None else f"evaluation on {split}"
         stored = ", ".join(str(file.step) for file in self.episode_files if file.split == split) or "none"
         raise RunError(f"{self.path} has no episodes of {what} at step {step}; stored are those of: {stored}")
+
+    def advantages(self, step: int, episodes: Sequence[Episode]) -> dict[int, float]:
+        """The mean advantage of each stored episode of a step that was learnt from, by its place among them; after all
+        methods."""
+        path = scores_path(self.path, step)
+        scores = read_scores(path)
+        check_scores(path, scores, list(episodes))
+        ends = scores.length_U.cumsum()
+        sums, counts = dict[int, float](), dict[int, int]()
+        for place, length, end in zip(scores.episode_U.tolist(), scores.length_U.tolist(), ends.tolist(), strict=True):
+            sums[place] = sums.get(place, 0.0) + float(scores.advantage_N[end - length : end].sum())
+            counts[place] = counts.get(place, 0) + length
+        return {place: total / counts[place] for place, total in sums.items() if counts[place]}
 
     @property
     def methods(self) -> tuple[str, ...]:

@@ -226,6 +226,11 @@ def test_the_reason_is_on_the_record_and_other_settings_may_go_on(model: Path, t
     assert Run.open(out).last_step == 2
 
 
+def events(out: Path) -> list[Any]:
+    """Without warnings: nothing that the toy model says is valid, and the run says so."""
+    return [event for event in Run.open(out).events if event["kind"] != "warning"]
+
+
 def test_a_stop_later_on_is_on_the_record_until_the_run_goes_on(model: Path, tmp_path: Path) -> None:
     """The world breaks down after two steps, and is mended in the end."""
     out, changes = tmp_path / "a", (*SHORT, world("BreaksWorld"))
@@ -236,11 +241,11 @@ def test_a_stop_later_on_is_on_the_record_until_the_run_goes_on(model: Path, tmp
         for _ in range(2):
             with pytest.raises(TaskError, match=r"all 6 episodes failed.*gone for good"):
                 train(more, out, resume=True, quiet=True)
-            assert [(one["step"], one["kind"]) for one in Run.open(out).events] == [(3, "stop")]
+            assert [(one["step"], one["kind"]) for one in events(out)] == [(3, "stop")]
     finally:
         BreaksWorld.broken = False
     train(more, out, resume=True, quiet=True)
-    assert (Run.open(out).last_step, Run.open(out).events) == (3, [])
+    assert (Run.open(out).last_step, events(out)) == (3, [])
 
 
 def test_what_belongs_to_the_settings_of_a_run(tmp_path: Path) -> None:

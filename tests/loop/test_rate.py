@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import lzma
 import math
-import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def policy() -> Policy:
 
 def told(steps: list[Mapping[str, float]], *changes: str) -> list[str]:
     watch = RateWatch(load_config(None, ["run.steps=100", "learn.warmup=0.05", *changes]), policy())
-    return [text for step, metrics in enumerate(steps, start=1) if (text := watch.look(step, metrics))]
+    return [one.line(step) for step, metrics in enumerate(steps, start=1) if (one := watch.look(step, metrics))]
 
 
 def still(count: int = 12, **changes: float) -> list[Mapping[str, float]]:
@@ -113,12 +112,23 @@ def test_the_run_whose_rate_was_too_high(name: str, step: int | None) -> None:
 
 
 def test_it_does_not_keep_a_whole_run() -> None:
-    class Counted(dict[str, float]):
-        """A step's metrics, which can be referred to weakly."""
-
-    watch, kept = RateWatch(load_config(None, ["learn.lr=1e-3"]), policy()), list[weakref.ref[Counted]]()
+    watch = RateWatch(load_config(None, ["learn.lr=1e-3"]), policy())
     for step in range(1, 101):
-        metrics = Counted({"kl/k3": 1e-3, "valid_ratio": 0.9})
-        kept.append(weakref.ref(metrics))
-        watch.look(step, metrics)
-    assert sum(one() is not None for one in kept) <= 15
+        watch.look(step, {"kl/k3": 1e-3, "valid_ratio": 0.9, "loss/total": 1.0})
+    kept = watch.state_dict()["seen"]
+    assert len(kept) <= 15
+    assert not any("loss/total" in one for one in kept)
+
+
+def test_a_resumed_run_is_told_the_same() -> None:
+    """Its watch remembers what it saw and whether it spoke, in JSON."""
+    config = load_config(None, ["run.steps=100", "learn.warmup=0.05", "learn.lr=2e-3"])
+    course = falling(5.0, [0.88, 0.78, 0.38, 0.15, 0.27, 0.25])
+    whole = told(course, "learn.lr=2e-3")
+    assert len(whole) == 1
+    for stop in range(1, 6):
+        first, then = RateWatch(config, policy()), RateWatch(config, policy())
+        said = [first.look(step, metrics) for step, metrics in enumerate(course[:stop], start=1)]
+        then.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        said += [then.look(step, metrics) for step, metrics in enumerate(course[stop:], start=stop + 1)]
+        assert [one.line(4) for one in said if one is not None] == whole

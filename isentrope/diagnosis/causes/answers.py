@@ -11,8 +11,9 @@ from isentrope.diagnosis.remedies import Finding
 MANY = 0.25  # share of the responses that are cut from the start
 KNOWN = 0.4  # below this share of valid turns from the start the policy does not know what to answer
 ELSEWHERE = 0.5  # ... unless so many are valid in an evaluation, at its temperature
-SHORT_GAME = 5  # turns in which hardly any errand is done
+SHORT_GAME, SHORT = 5, 8  # turns in which hardly any errand is done, and few
 AT_LIMIT = 0.9  # share of the episodes; lost games end there anyhow
+HURRIED = 0.8  # ... where the limit is short and success is seen not to rise
 COOL, HOT = 0.45, 1.25  # sampling temperatures beyond which they are odd
 FROZEN = 0.1  # a temperature at which even a rise is chance: all episodes of a group are the same
 WARM_UP = "a warm-up (isentrope sft, then policy.model=its folder)"
@@ -88,8 +89,28 @@ def context_cut(facts: Facts) -> Finding | None:
     return suspect("context_cut", 0.65 + 0.3 * max(ended, 0.7 * shortened), claim, evidence, remedy)
 
 
+def form(facts: Facts) -> Finding | None:
+    """Prompts or answers in another form than the model was taught, by the settings of the run that taught it."""
+    said, valid = facts.warned.get("form"), facts.valid
+    if (said is None and not facts.other_form) or facts.fine or not len(valid):
+        return None
+    if valid.start >= KNOWN and not facts.sick:
+        return None
+    told = listed(facts.other_form) if said is None else str(said.get("text")).split(" was taught: ")[-1]
+    claim = f"The form of prompts or answers is not the one that the model was taught: {told}. "
+    claim += f"{percent(valid.start)} of the turns at the start were valid actions, {percent(valid.end)} in the end."
+    remedy = (
+        "the settings of agent that it was taught with",
+        "a warm-up with those of this run (isentrope sft)",
+    )
+    strength = 0.95 if valid.start < KNOWN else 0.6
+    return suspect("form", strength, claim, {"valid/start": valid.start, "valid/end": valid.end}, remedy)
+
+
 def invalid(facts: Facts) -> Finding | None:
     """Answers that were not understood from the start."""
+    if form(facts) is not None:
+        return None  # which tells why
     valid = facts.valid
     if not len(valid) or valid.start >= KNOWN or facts.fine or valid.end >= 2 * KNOWN:
         return None
@@ -121,18 +142,25 @@ def turn_limit(facts: Facts) -> Finding | None:
     """Games that are cut off by a limit of turns that is small."""
     cut, turns = facts.share("stop/turn_limit"), facts.turn_limit
     played = facts.mean("valid_ratio")
-    if cut < AT_LIMIT or turns is None or facts.fine or (played is not None and played < 0.3):
+    if turns is None or facts.fine or (played is not None and played < 0.3):
+        return None
+    remedy = ("a larger task.max_turns: isentrope play shows how many turns an errand takes",)
+    claim = f"Games are cut off too soon: {percent(cut)} of the episodes ended at the limit of "
+    claim += f"{count(round(turns), 'turn')}"
+    if (said := facts.warned.get("turn_limit")) is not None and cut >= 0.5:
+        claim += f". Before its first step the run warned: {said.get('text')}."
+        remedy = (str(said.get("remedy", "")).removeprefix("--set "), *remedy)
+        return suspect("turn_limit", 0.95, claim, {"share": cut}, remedy)
+    hurried = facts.sick and turns <= SHORT and cut >= HURRIED  # success is seen to stay, so fewer need not end there
+    if cut < AT_LIMIT and not hurried:
         return None
     won = [play.turns for play in facts.plays if play.success]
     late = sum(length >= turns - 1 for length in won) / len(won) if len(won) >= 5 and turns >= 4 else None
-    strength = 0.9 if turns <= 3 else 0.85 if turns <= SHORT_GAME else 0.6 if turns <= 8 else 0.4
+    strength = 0.9 if turns <= 3 else 0.85 if turns <= SHORT_GAME else 0.6 if turns <= SHORT else 0.4
     strength += 0.25 if late is not None and late >= 0.5 and turns > SHORT_GAME else 0.0
-    claim = f"Games are cut off too soon: {percent(cut)} of the episodes ended at the limit of "
-    claim += f"{count(round(turns), 'turn')}"
     if late is not None and late >= 0.3:
         claim += f", and {percent(late)} of the games that were won took all of them or all but one"
     evidence = {"share": cut, "turns": turns} | ({"late": late} if late is not None else {})
-    remedy = ("a larger task.max_turns: isentrope play shows how many turns an errand takes",)
     return suspect("turn_limit", strength, f"{claim}.", evidence, remedy)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from isentrope.core.stats import difference_of
 from isentrope.core.text import count, listed, percent
+from isentrope.diagnosis.alarms import number
 from isentrope.diagnosis.causes.suspect import suspect
 from isentrope.diagnosis.facts import Facts
 from isentrope.diagnosis.remedies import Finding
@@ -185,14 +186,18 @@ def scale(facts: Facts) -> Finding | None:
 
 def same_games(facts: Facts) -> Finding | None:
     """Training plays few games, again and again."""
-    groups = {(play.step, play.group): play.index for play in facts.plays}
-    games = len(set(groups.values()))
-    if len(groups) < 6 or games > 0.34 * len(groups):
+    dealt = {(play.step, play.group): play.index for play in facts.plays}
+    games, groups, where = len(set(dealt.values())), len(dealt), "of the steps that were looked at"
+    said = facts.warned.get("same_games")
+    if groups < 6 and said is not None:  # hardly any episode is stored, and the run has counted them
+        games, groups = (round(number(said, name) or 0.0) for name in ("games", "groups"))
+        where = f"of its first {said['step']} steps"
+    if groups < 6 or games > 0.34 * groups:
         return None
     if facts.fine and any(change > 0 for change in facts.evaluated.values()):
         return None
-    claim = f"Training plays the same games again and again: {count(games, 'different game')} in the {len(groups)} "
-    claim += "groups of the steps that were looked at. A policy that knows those by heart need not know any other"
+    claim = f"Training plays the same games again and again: {count(games, 'different game')} in the {groups} "
+    claim += f"groups {where}. A policy that knows those by heart need not know any other"
     claim += f"; {_unseen(facts)}." if _unseen(facts) else "."
     kind = facts.course.setting("task.sampler.kind")
     remedy = (
@@ -202,9 +207,9 @@ def same_games(facts: Facts) -> Finding | None:
     )
     return suspect(
         "same_games",
-        0.9 if games <= 0.15 * len(groups) else 0.7,
+        0.9 if games <= 0.15 * groups else 0.7,
         claim,
-        {"games": games, "groups": len(groups)},
+        {"games": games, "groups": groups},
         remedy,
     )
 
@@ -214,6 +219,8 @@ def other_games(facts: Facts) -> Finding | None:
     course, train = facts.course, facts.outcome
     if not facts.evaluations or any(change > 0 for change in facts.evaluated.values()):
         return None
+    if same_games(facts) is not None:
+        return None  # so few games have few kinds
     trained = {key.removeprefix("success/") for key in course.keys("success/", course.of_kind("train"))} - {"all"}
     asked = {f"eval/{split}/games/": split for split in course.splits}
     judged = {key.removeprefix(start) for start in asked for key in course.keys(start)}

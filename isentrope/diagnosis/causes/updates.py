@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from isentrope.core.text import listed, nats, percent
 from isentrope.diagnosis.causes.suspect import suspect
 from isentrope.diagnosis.facts import Facts
@@ -9,27 +11,39 @@ from isentrope.diagnosis.remedies import BONUSES, USUAL_KL, Finding, slower
 
 FAR, JUMP = 0.15, 0.02  # nats a token: to the policy of the beginning; within one step
 HELD = 2e-3  # nats a token: healthy runs of 626 had moved 1.5e-3 by steps 8 to 12
-STANDS = 1e-7  # nats a token that rounding alone may make
+APART, AHEAD = 1e-3, 1e-2  # nats a token of sampler and trainer: more than rounding; with episodes of a step before
 OFF = 2  # times the largest return: no value that a critic estimates is so far
 
 
 def stale_sampler(facts: Facts) -> Finding | None:
-    """The engine that samples does not have the weights that learn."""
-    gap, moved = facts.late("mismatch/kl"), facts.distance
+    """The engine that samples does not have the weights that learn.
+
+    Two passes over the same weights differ by rounding, in the first step already; that is no staleness. How much is
+    bounded: in bfloat16 a logit is off by a few hundredths, which makes some 5e-5 nats where the choice is narrow and
+    not 1e-3 where it is wide open. Logits are divided by the temperature, so that KL grows by its square. What is stale
+    shows otherwise: nothing in the first step, before anything was learnt, and more the farther the policy has gone.
+    """
+    gaps, gap, moved = facts.course.curve("mismatch/kl").values, facts.late("mismatch/kl"), facts.distance
     if gap is None or facts.steps < 3:
         return None
+    heat = facts.temperature
+    larger = 1 / max(heat, 0.01) ** 2 if heat is not None and heat < 1 else 1.0  # rounding, at a low temperature
     ahead = bool(facts.course.amount("rollout.ahead"))
     behind = facts.late("kl/old")  # measured from the policy that sampled: as far as from the beginning, if it is that
-    old = moved is not None and (gap >= 0.25 * moved or (moved > HELD and (behind or 0.0) >= 0.8 * moved))
-    if gap < (0.01 if ahead else 2e-4 if old else 1e-3):
+    grown = gap - gaps[0]
+    if moved is not None:
+        old = moved >= HELD and (grown >= 0.25 * moved or (behind or 0.0) >= 0.8 * moved) and grown >= 2e-4 * larger
+    else:
+        old = grown >= 0.9 * gap
+    if gap < (AHEAD if ahead else 2e-4 if old and moved is not None else APART) * larger:
         return None
     claim = (
         "The sampler is stale: the weights that play are not the weights that learn"
         if old
         else ("The sampler and the trainer disagree: they give the same tokens different probabilities")
     )
-    claim += f". The KL between the two is {nats(gap)} nats a token; "
-    claim += "it should be under 0.001"
+    claim += f". The KL between the two is {nats(gap)} nats a token"
+    claim += f", {nats(gaps[0])} in the first step; it should be under 0.001"
     claim += f"; the policy itself has moved by {nats(moved)}." if old and moved is not None else "."
     remedy = ("rollout.ahead=0",) if ahead else ()
     remedy += (
@@ -38,22 +52,41 @@ def stale_sampler(facts: Facts) -> Finding | None:
         else ()
     )
     remedy += ("learn.old_logprobs=recompute with learn.mismatch=truncate",)
-    return suspect(
-        "stale_sampler", 0.97, claim, {"mismatch": gap} | ({"moved": moved} if moved is not None else {}), remedy
-    )
+    evidence = {"mismatch": gap, "first": gaps[0]} | ({"moved": moved} if moved is not None else {})
+    return suspect("stale_sampler", 0.97, claim, evidence, remedy)
+
+
+def rounded(facts: Facts) -> Finding | None:
+    """Updates that are rounded away: a bfloat16 number has 8 significant bits, so a change below a 500th of a weight is
+    none, and an update changes it by about the learning rate."""
+    if not facts.rounds or facts.settled or facts.steps < 4 or facts.equal >= 0.8:
+        return None
+    moved, rate = facts.distance, facts.rate
+    if moved >= HELD if moved is not None else facts.fine:
+        return None
+    claim = "Updates are rounded away: weights are held in bfloat16 (run.weights) without float32 copies "
+    claim += "(learn.master_weights is false), where a change below a 500th of a weight is none"
+    claim += f", and learn.lr changes it by about {rate:.2g}" if rate is not None else ""
+    if moved is not None:
+        claim += f"; after {facts.success.steps[-1]} steps the policy is {nats(moved)} nats a token from where it began"
+    evidence = {} if moved is None else {"kl": moved}
+    remedy = ("learn.master_weights=true", "run.weights=float32")
+    return suspect("rounded", 0.96, f"{claim}.", evidence, remedy)
 
 
 def standing(facts: Facts) -> Finding | None:
     """A policy that is where it began: by its rate, or although its rate fits."""
-    if facts.settled or facts.steps < 4:
+    if facts.settled or rounded(facts) is not None:
         return None
+    if facts.steps < 4:
+        return _warned_low(facts)
     same = _same_evaluations(facts)
     if (facts.kl_weight or 0.0) >= 10 * USUAL_KL:
         return None  # held, not standing
     slow = facts.sick and not facts.fell and facts.times_rate is not None and facts.times_rate <= 1 / 3
     slow = slow and facts.distance is not None and facts.distance < HELD
     if not facts.unmoved and not slow and not (facts.distance is None and facts.equal < 0.8 and same):
-        return None
+        return _warned_low(facts)
     moved, rate, fits = facts.distance, facts.rate, facts.fitting_rate
     evidence = {key: value for key, value in (("kl", moved), ("rate", rate), ("fits", fits)) if value is not None}
     claim = (
@@ -69,7 +102,7 @@ def standing(facts: Facts) -> Finding | None:
             at += f", and its warm-up (learn.warmup is {warm:g}) let it rise to {rate:.2g} only"
         fitting = f"; {fits:g} fits a model of this size" if fits else ""
         claim = f"The learning rate is too low ({at}{fitting}): the policy has hardly moved, {claim}."
-        remedy = ("a larger learn.lr" + (f" ({fits:g})" if fits else ""),)
+        remedy = _larger(facts)
         remedy = ("a shorter learn.warmup", *remedy) if warm > 0.5 else remedy
         return suspect("rate_low", 0.95 if facts.unmoved else 0.7, claim, evidence, remedy)
     if facts.equal >= 0.5:
@@ -92,6 +125,32 @@ def standing(facts: Facts) -> Finding | None:
         else ("a look at which weights learn, at learn.loss and at the methods: something stops the gradient",)
     )
     return suspect("frozen", 0.93, claim, evidence, remedy)
+
+
+def _warned_low(facts: Facts) -> Finding | None:
+    """What the run said of its rate, where its steps are too few to show it."""
+    said = facts.warned.get("rate_low")
+    if said is None or facts.fine or (facts.distance or 0.0) >= HELD:
+        return None
+    claim = f"The learning rate is too low, as the run warned {_when(said)}: {said.get('text')}."
+    return suspect("rate_low", 0.8, claim, {}, _larger(facts), int(said["step"]))
+
+
+def _warned_high(facts: Facts) -> Finding | None:
+    said = facts.warned.get("rate_high")
+    if said is None or facts.fine:
+        return None
+    claim = f"The learning rate is too high, as the run warned {_when(said)}: {said.get('text')}."
+    fits = f"; {facts.fitting_rate:g} fits" if facts.fitting_rate else ""
+    return suspect("rate_high", 0.85, claim, {}, (slower(facts.course) + fits,), int(said["step"]))
+
+
+def _when(said: Mapping[str, object]) -> str:
+    return f"at step {said['step']}" if said["step"] else "before its first step"
+
+
+def _larger(facts: Facts) -> tuple[str, ...]:
+    return ("a larger learn.lr" + (f" ({facts.fitting_rate:g})" if facts.fitting_rate else ""),)
 
 
 def _same_evaluations(facts: Facts) -> bool:
@@ -182,7 +241,7 @@ def drift(facts: Facts) -> Finding | None:
     times = facts.times_rate
     wild = not facts.fine and (facts.wrecked or (times is not None and times >= 5 and far and facts.sick))
     if (not said and not wild) or (facts.fine and not facts.valid_lost) or facts.unmoved:
-        return None
+        return _warned_high(facts)
     strength = 0.3 + min(0.4, hurt) + (0.15 if far else 0.0) + (0.2 if facts.wrecked else 0.0)
     if times is not None:
         strength += 0.25 if times >= 5 else 0.12 if times >= 2.5 else -0.15 if times <= 1.5 else 0.0

@@ -11,6 +11,7 @@ from isentrope.core.errors import RunError
 from isentrope.core.text import count, listed, nats, percent, sentence, steps_listed
 from isentrope.core.types import FAILURES
 from isentrope.diagnosis.alarms import Alarm
+from isentrope.diagnosis.facts import Facts
 from isentrope.diagnosis.remedies import Finding, in_the_doctors_words, slower, to_shorten, to_widen
 from isentrope.runs.curves import ENOUGH, Curve
 from isentrope.runs.folder import Run
@@ -177,6 +178,23 @@ def switch_findings(course: Run) -> list[Finding]:
     """Methods that an alarm switched on, in the run's own words."""
     said = [event for event in course.events if _says(event, "switch")]
     return [Finding("switched", str(event.get("text")), "note", {}, (int(event["step"]),)) for event in said]
+
+
+WARNED_AS = {"answers": ("cause/invalid", "cause/refused", "cause/responses_cut", "cause/form")}  # causes that tell it
+
+
+def warning_findings(facts: Facts, named: Sequence[Finding]) -> list[Finding]:
+    """What the run warned of while it went on, where no cause tells it. In a run that learnt it did no harm."""
+    causes = {finding.name for finding in named}
+    found: list[Finding] = []
+    for name, event in facts.warned.items():
+        if causes & {f"cause/{name}", *WARNED_AS.get(name, ())}:
+            continue
+        step, text, remedy = int(event["step"]), str(event.get("text", "")), str(event.get("remedy", ""))
+        when = f"At step {step}" if step else "Before its first step"
+        severity, tried = ("note", ()) if facts.fine else ("warning", (remedy,) if remedy else ())
+        found.append(Finding(f"warning/{name}", f"{when} the run warned: {text}.", severity, {}, (step,), tried))
+    return found
 
 
 def _says(event: Mapping[str, Any], kind: str) -> bool:
