@@ -63,8 +63,8 @@ def steps_of(ours: Ours, steps: int) -> list[Row]:
         means.append(mean)
         if step:  # the first compiles
             spent.append(done)
-        print(f"step {step}: rollout {done.rollout:.2f} s, update {done.update:.2f} s, "
-              f"new weights {seconds[-1]:.3f} s, log-probs off by {mean:.1e}, at most {largest:.1e}", flush=True)  # fmt: skip
+        told = f"rollout {done.rollout:.2f} s, update {done.update:.2f} s, new weights {seconds[-1]:.3f} s"
+        print(f"step {step}: {told}, log-probs off by {mean:.1e}, at most {largest:.1e}", flush=True)
     after = [weight.detach() for weight in policy.module.parameters() if weight.requires_grad]
     moved = max(float((a - b).abs().max()) for a, b in zip(after, before, strict=True))
     if moved == 0:
