@@ -169,7 +169,11 @@ def rate_of(sampler: Sampler, work: SamplingWork, words: int, rounds: int) -> fl
 
 
 class AnyWord(PocketTokens):
-    """Words of a model that has many more than the pocket tokens; what they are does not matter."""
+    """Words of a model that has many more than the pocket tokens, none of which ends a response."""
+
+    def __init__(self, phrases: Sequence[str]) -> None:
+        super().__init__(phrases)
+        self.eos_ids = frozenset[int]()
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         return [b""] * len(ids)
