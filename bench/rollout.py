@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from isentrope.bench.sampling import PROMPTS, AnyWord, EngineSampler, Sampler, never, seconds_of
 from isentrope.bench.work import llama_settings
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
@@ -42,18 +43,10 @@ from isentrope.models.load import load_policy
 from isentrope.models.model_adapter import adapt_model
 from isentrope.models.policy import Policy
 from isentrope.models.sources.find import POCKET
-from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout.collector import Collector
 
 Row = dict[str, Any]
 SHAPE = llama_settings("smollm2") | {"rope_theta": 100000.0}
-
-
-class AnyWord(PocketTokens):
-    """Words of a model that has many more than the pocket tokens; what they are does not matter."""
-
-    def pieces(self, ids: Sequence[int]) -> list[bytes]:
-        return [b""] * len(ids)
 
 
 def random_policy(dtype: torch.dtype = torch.bfloat16) -> Policy:
@@ -142,39 +135,19 @@ def decode_step(weights: Weights, device: torch.device, count: int, length: int,
 # prompts
 
 
-def never(tail: bytes) -> bool:
-    return False
-
-
-def prompts(policy: Policy, count: int, new: int, rounds: int) -> list[Row]:
-    rng = np.random.default_rng(0)
-    asked = [
-        Request(
-            slot,
-            rng.integers(300, 49000, int(n)).tolist(),
-            rng.random(new, dtype=np.float32),
-            1.0,
-            never,
-            closings=(b"</action>",),
-        )
-        for slot, n in enumerate(rng.integers(313, 513, count))
-    ]
-    engine, peer = fast_engine(policy, count, 1024), Generate(policy)
-
-    def ours() -> None:
-        engine.open(range(count))
-        engine.sample(asked)
-
-    ours()
-    found: dict[str, list[float]] = {"ours": [], "generate": []}
-    peer.sample(asked)
-    for _ in range(rounds):
-        found["generate"].append(timed(lambda: peer.sample(asked), 1))
-        found["ours"] += [timed(ours, 1), timed(ours, 1)]
+def prompts(policy: Policy, rounds: int) -> list[Row]:
+    engine, words = fast_engine(policy, PROMPTS.conversations, 1024), policy.model.head_weight().shape[0]
+    sides: dict[str, Sampler] = {"ours": EngineSampler(engine), "generate": EngineSampler(Generate(policy))}
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for seed in range(rounds + 1):
+        for name, side in sides.items():
+            seconds = seconds_of(side, PROMPTS, words, seed)
+            if seed:  # the first warms up
+                found[name].append(PROMPTS.tokens / seconds)
     engine.close()
-    rates = {name: count * new / statistics.median(seconds) for name, seconds in found.items()}
+    rates = {name: statistics.median(each) for name, each in found.items()}
     return [
-        {"what": f"{count} prompts of 313-512 + {new}", "value": rates["ours"], "unit": "new tokens/s",
+        {"what": PROMPTS.name, "value": rates["ours"], "unit": "new tokens/s",
          "ratio": rates["ours"] / rates["generate"], "peer": "transformers.generate", "bar": 12,
          "note": f"generate {rates['generate']:,.0f}"}
     ]  # fmt: skip
@@ -345,7 +318,7 @@ def main() -> None:
             rows += decode(policy, [(64, 576), (256, 576), (512, 576), (1024, 576), (256, 2048)])
         elif part == "prompts":
             assert policy is not None
-            rows += prompts(policy, 256, 64, args.rounds)
+            rows += prompts(policy, args.rounds)
         elif part == "agreement":
             assert policy is not None
             rows += agreement(policy)

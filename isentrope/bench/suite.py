@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isentrope.bench.results import Result, read_result
+from isentrope.core.command import page
 from isentrope.core.errors import ConfigError, RunError, writing
 from isentrope.core.needs import install_command
 
@@ -26,6 +27,7 @@ class Machine:
     cuda: bool
     hugging_face: bool
     trl: bool
+    vllm: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Bench:
     cpu: tuple[str, ...] | None = None
     quick: tuple[str, ...] = ()  # more arguments that make it short
     trl: bool = False  # measured against TRL
+    vllm: bool = False  # measured against vLLM
+    timed: bool = False  # takes --seconds, and ends in time with what it has
     hugging_face: bool = True
     minutes: float = 2.0  # about, at most, on the machine it was made for
 
@@ -43,6 +47,8 @@ class Bench:
 BENCHES = (
     Bench("rollout", "sampling on a GPU, against transformers and the memory's bandwidth", gpu=(),
           quick=("--parts", "decode", "prompts")),
+    Bench("vllm", "sampling at several models' shapes, against vLLM", gpu=(),
+          quick=("--rounds", "1", "--shapes", "smollm2-135m", "qwen2.5-1.5b"), vllm=True, timed=True, minutes=12),
     Bench("update", "the update, against padded rows with whole logits", gpu=(), cpu=("--tiny",),
           quick=("--rounds", "1")),
     Bench("trl", "a whole step of 128 episodes, against TRL", gpu=(), quick=("--steps", "1", "--turns", "5"), trl=True,
@@ -56,7 +62,7 @@ BENCHES = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Either a result, or the reason why there is none; `failed` where there should have been one."""
+    """A result, or the reason why there is none; `failed`, with both, where a part of it is missing."""
 
     bench: Bench
     result: Result | None = None
@@ -72,7 +78,7 @@ def this_machine() -> Machine:
         return importlib.util.find_spec(name) is not None
 
     trl = there("trl") and there("datasets")
-    return Machine(torch.cuda.is_available(), there("transformers") and there("tokenizers"), trl)
+    return Machine(torch.cuda.is_available(), there("transformers") and there("tokenizers"), trl, there("vllm"))
 
 
 def chosen(names: Sequence[str]) -> list[Bench]:
@@ -94,6 +100,8 @@ def arguments(bench: Bench, machine: Machine, quick: bool) -> list[str] | str:
         return f"needs transformers: {install_command('hf')}"
     if bench.trl and not machine.trl:
         return "needs TRL: pip install trl==1.16.0 datasets"
+    if bench.vllm and not machine.vllm:
+        return f"needs vLLM, best in an environment of its own ({page('engines')})"
     return [*given, *(bench.quick if quick else ())]
 
 
@@ -115,7 +123,8 @@ def run(bench: Bench, machine: Machine, quick: bool, out: Path, limit: float) ->
     if isinstance(given, str) or where is None:
         return Outcome(bench, reason=str(given))
     file, log = out / f"{bench.name}.json", out / f"{bench.name}.log"
-    command = [sys.executable, *where, *given, "--json", str(file.resolve())]
+    ends = ["--seconds", f"{limit * 0.9:.0f}"] if bench.timed else []
+    command = [sys.executable, *where, *given, *ends, "--json", str(file.resolve())]
     paths = [str(SOURCES), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     began = time.monotonic()
@@ -129,11 +138,14 @@ def run(bench: Bench, machine: Machine, quick: bool, out: Path, limit: float) ->
             except subprocess.TimeoutExpired:
                 return Outcome(bench, reason=f"took longer than {limit:.0f} s (--limit)", failed=True, seconds=limit)
     seconds = time.monotonic() - began
+    reason = f"ended with {code}: {_last_line(log)} (all of it: {log})"
     try:
-        return Outcome(bench, read_result(file), seconds=seconds)
+        result = read_result(file)
     except RunError:
-        last = _last_line(log)
-        return Outcome(bench, reason=f"ended with {code}: {last} (all of it: {log})", failed=True, seconds=seconds)
+        return Outcome(bench, reason=reason, failed=True, seconds=seconds)
+    if code and result.met:  # not for a missed bar: something is missing in the result, or wrong
+        return Outcome(bench, result, reason, failed=True, seconds=seconds)
+    return Outcome(bench, result, seconds=seconds)
 
 
 def _last_line(log: Path) -> str:

@@ -32,9 +32,9 @@ def bench(
 ) -> None:
     """Measure speed on this machine.
 
-    Each figure has the peer it was measured against, its ratio and its bar. What makes no sense here (no GPU, TRL not
-    installed) is left out and named. The figures of known machines: isentrope docs performance. Ends with 1 if a bar
-    was missed or a bench failed.
+    Each figure has the peer it was measured against, its ratio and its bar. What makes no sense here (no GPU, TRL or
+    vLLM not installed) is left out and named. The figures of known machines: isentrope docs performance. Ends with 1 if
+    a bar was missed or a bench failed.
     """
     import time
 
@@ -57,7 +57,10 @@ def bench(
             outcome = run(one, machine, quick, folder, limit)
         outcomes.append(outcome)
         state = "failed" if outcome.failed else "left out"
-        console.print(table_of(outcome.result) if outcome.result else shown(f"{one.name}: {state}: {outcome.reason}"))
+        if outcome.result:
+            console.print(table_of(outcome.result))
+        if outcome.reason:
+            console.print(shown(f"{one.name}: {state}: {outcome.reason}"))
     results = [one.result for one in outcomes if one.result is not None]
     bars = [row.met for result in results for row in result.rows if row.met is not None]
     if results:

@@ -52,6 +52,7 @@ _DEFAULTS = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the trainer computes on the same cores
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",  # not even loaded: what it would draw is drawn here
 }
 
 
@@ -127,6 +128,26 @@ def pack_tied_head(worker: Any) -> None:
     head = getattr(model, "lm_head", None)
     if getattr(model.config, "tie_word_embeddings", False) and hasattr(head, "quant_method"):
         cast("Any", head).quant_method.process_weights_after_loading(head)
+
+
+def widen_head(worker: Any) -> None:
+    """Inside vLLM, once: logits in float32 where this version would give them in the layers' precision.
+
+    Newer ones do it by themselves when `head_dtype` asks for it; 0.23 heeds that for models that do not generate alone.
+    Logits are computed outside of the recorded and compiled part of the model.
+    """
+    head = getattr(worker.get_model(), "lm_head", None)
+    if worker.model_config.head_dtype != torch.float32 and hasattr(head, "quant_method"):
+        cast("Any", head).quant_method.apply = wide_logits
+
+
+def wide_logits(layer: Any, hidden: Tensor, bias: Tensor | None = None) -> Tensor:
+    """A head's product summed up and kept in float32; on a GPU without a float32 copy of its weights."""
+    if hidden.is_cuda:
+        logits = torch.mm(hidden, layer.weight.t(), out_dtype=torch.float32)
+    else:
+        logits = torch.nn.functional.linear(hidden.float(), layer.weight.float())
+    return logits if bias is None else logits + bias.float()
 
 
 def vllm_module(name: str) -> Any:
@@ -255,6 +276,7 @@ class VllmEngine:
         self._compared = False
         self._engine: Any = start(policy, config, self._board)
         self._params = vllm_module("vllm.sampling_params")
+        self._engine.model_executor.collective_rpc(widen_head)
         self.refresh()
 
     def open(self, slots: Sequence[int]) -> None:
@@ -266,10 +288,17 @@ class VllmEngine:
     def refresh(self) -> None:
         """Take the policy's weights as they are now; what was computed with the old ones is forgotten."""
         rpc = self._engine.model_executor.collective_rpc
+        self._wait()
         rpc("reload_weights", kwargs={"weights_iterator": checkpoint_weights(self.policy)})
         rpc(pack_tied_head)
+        self._wait()
         if not self._engine.reset_prefix_cache():
             raise EngineError("vLLM would not forget what it computed with the old weights: a request is unfinished")
+
+    def _wait(self) -> None:
+        """For the GPU: vLLM has a stream of its own, which does not wait for the one that changes the weights."""
+        if self.policy.device.type == "cuda":
+            torch.cuda.synchronize(self.policy.device)
 
     def notes(self) -> dict[str, float]:
         share = self._cached_tokens / max(1, self._prompt_tokens)

@@ -35,6 +35,9 @@ def test_what_makes_sense_where() -> None:
     there = {bench.name for bench in BENCHES if not isinstance(arguments(bench, SERVER, False), str)}
     assert here == {"update", "cpu", "growth"}
     assert there == {"rollout", "update", "trl", "growth"}
+    assert arguments(by_name("vllm"), Machine(True, True, False, vllm=True), False) == []
+    assert "needs vLLM" in str(arguments(by_name("vllm"), SERVER, False))
+    assert "measures a GPU" in str(arguments(by_name("vllm"), Machine(False, True, True, vllm=True), False))
     assert arguments(by_name("growth"), LAPTOP, False) == ["--tiny"]
     assert "trl==1.16.0" in str(arguments(by_name("cpu"), Machine(False, True, False), False))
     assert "[hf]" in str(arguments(by_name("growth"), Machine(True, False, True), False))
@@ -84,6 +87,23 @@ def test_failures_are_told(sources: Path, tmp_path: Path) -> None:
     absent = outcome("absent", 60)
     assert not absent.failed
     assert "checkout" in absent.reason
+
+
+def test_a_bench_that_ends_badly_with_its_bars_met_has_failed(sources: Path, tmp_path: Path) -> None:
+    text = GOOD.replace("raise SystemExit(float(given.rounds) < 5)", "raise SystemExit('a shape is missing')")
+    (sources / "bench" / "good.py").write_text(text)
+    outcome = run(Bench("good", "x", cpu=(), hugging_face=False), LAPTOP, False, tmp_path / "out", 60)
+    assert outcome.failed
+    assert outcome.result is not None
+    assert "a shape is missing" in outcome.reason
+
+
+def test_a_bench_that_can_end_in_time_is_told_when(sources: Path, tmp_path: Path) -> None:
+    text = GOOD.replace('"--rounds"', '"--seconds"').replace("given.rounds", "given.seconds")
+    (sources / "bench" / "good.py").write_text(text)
+    outcome = run(Bench("good", "x", cpu=(), hugging_face=False, timed=True), LAPTOP, False, tmp_path / "out", 60)
+    assert outcome.result is not None
+    assert outcome.result.rows[0].ratio == 54.0
 
 
 def test_the_command_lists_what_would_run() -> None:
