@@ -34,11 +34,12 @@ def test_there_are_many() -> None:
     assert len(ALL) == len(USUAL) + len(OTHERS)
 
 
-@pytest.mark.slow(35)
+@pytest.mark.slow(18)
 def test_no_forgery_is_rewarded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each on one task; `make explore` takes other tasks each time, and more of them."""
+    """Half of them, each on one task; `make explore` takes all, on other tasks each time, and more of them."""
     luck = random.Random() if EXPLORE else random.Random("forgeries")
-    pairs = [(repair, name) for name in USUAL for repair in luck.sample(shipped(), 12 if EXPLORE else 1)]
+    names = list(USUAL) if EXPLORE else luck.sample(list(USUAL), len(USUAL) // 2)
+    pairs = [(repair, name) for name in names for repair in luck.sample(shipped(), 12 if EXPLORE else 1)]
     rewarded = [said for repair, name in pairs if (said := tried(repair, name, monkeypatch))]
     assert not rewarded, "\n".join(rewarded)
 
@@ -61,10 +62,10 @@ def test_no_forgery_of_other_hands_is_rewarded(monkeypatch: pytest.MonkeyPatch) 
     assert not rewarded, "\n".join(rewarded)
 
 
-@pytest.mark.slow(15)
+@pytest.mark.slow(8)
 def test_known_repairs_are_rewarded() -> None:
-    """All of them with `make explore`, else every third of each package."""
-    for repair in shipped()[:: 1 if EXPLORE else 3]:
+    """All of them with `make explore`, else every seventh."""
+    for repair in shipped()[:: 1 if EXPLORE else 7]:
         found = attempt(repair, {repair.mutant.file: known_text(repair)})
         assert found.resolved, f"{repair.mutant}: {in_words(found)}"
         assert found.grading == "calls", repair.mutant
