@@ -4,12 +4,12 @@
 conversation is not computed again: if the prompt starts with it (the prefix rule), only the rest is read.
 Every sampled token comes with its exact log-prob and the entropy of the distribution it was drawn from.
 Tokens are drawn by inverse CDF from uniform numbers that belong to the conversation, so a sample does not depend
-on which other conversations happen to be in the batch.
+on which other conversations happen to be in the batch, and a guess at what will be drawn can be checked (drafts.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -22,9 +22,10 @@ from torch import Tensor
 from isentrope.agent.context import split_prefix
 from isentrope.core.engine import TAIL_BYTES, Request, Sampled
 from isentrope.core.tokenizer import ChatTokenizer
+from isentrope.engines.drafts import COSTS, REACH, Drafts
 from isentrope.models.kv_cache import Cache
 from isentrope.models.policy import Policy
-from isentrope.models.token_head import logits
+from isentrope.models.token_head import chunk_rows, logits
 
 
 @dataclass
@@ -64,7 +65,18 @@ class Answer:
 
 
 def draw_next(answers: Sequence[Answer], logits: Tensor, tokenizer: ChatTokenizer) -> Tensor:
-    """Draw the next token of each answer from its row of raw logits and write it down; gives the tokens.
+    """Draw the next token of each answer from its row of raw logits and write it down; gives the tokens."""
+    tokens, values = draw_at([len(answer.ids) for answer in answers], answers, logits)
+    for answer, value in zip(answers, values, strict=True):
+        answer.add(*value, tokenizer)
+    return tokens
+
+
+Value = tuple[int, float, float, float]  # a token, its log-prob, entropy and temperature
+
+
+def draw_at(places: Sequence[int], answers: Sequence[Answer], logits: Tensor) -> tuple[Tensor, list[Value]]:
+    """Draw a token from each row of raw logits, for these places of these answers.
 
     Temperature, log-prob, entropy and draw all come from the same distribution; of a greedy token (temperature 0)
     log-prob and entropy are those at temperature 1. Three numbers a token go to the host.
@@ -75,7 +87,7 @@ def draw_next(answers: Sequence[Answer], logits: Tensor, tokenizer: ChatTokenize
     words = torch.log_softmax(logits.float() / temperatures[:, None], dim=-1)
     p = words.exp()
     entropy = _entropy(words)
-    uniforms = [answer.request.uniforms[len(answer.ids)] for answer in answers]
+    uniforms = [answer.request.uniforms[place] for answer, place in zip(answers, places, strict=True)]
     precise = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
     tokens = draw(p, torch.tensor(uniforms, dtype=precise, device=device))
     if 0 in chosen:
@@ -83,10 +95,8 @@ def draw_next(answers: Sequence[Answer], logits: Tensor, tokenizer: ChatTokenize
         tokens = torch.where(greedy, words.argmax(-1), tokens)
     logp = words.gather(1, tokens[:, None]).squeeze(1)
     # float32 holds every id up to 16 million exactly, so ids and numbers travel together: one wait for the device
-    values = cast("list[list[float]]", torch.stack([tokens.float(), logp, entropy]).tolist())
-    for answer, token, token_logp, token_entropy, t in zip(answers, *values, chosen, strict=True):
-        answer.add(int(token), token_logp, token_entropy, t, tokenizer)
-    return tokens
+    ids, logps, entropies = cast("list[list[float]]", torch.stack([tokens.float(), logp, entropy]).tolist())
+    return tokens, list(zip(map(int, ids), logps, entropies, chosen, strict=True))
 
 
 def _base_entropies(answers: Sequence[Answer], logits: Tensor) -> list[float]:
@@ -177,8 +187,10 @@ class GraphedDecoder:
 
 
 class TorchEngine:
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, drafts: int = 0) -> None:
         self.policy, self.model, self.tokenizer, self.device = policy, policy.model, policy.tokenizer, policy.device
+        kind = self.device.type
+        self._drafts = Drafts(drafts, kind) if drafts and kind in COSTS else None
         if self.device.type == "cuda":
             # cuDNN's attention plans anew for every shape, 90 ms each, and lengths change with every token
             torch.backends.cuda.enable_cudnn_sdp(False)
@@ -210,10 +222,19 @@ class TorchEngine:
             self._held = {slot: self._held[slot] for slot in slots}
 
     def refresh(self) -> None:
-        """Nothing to do: the engine samples from the policy's own weights."""
+        """The engine samples from the policy's own weights."""
+        if self._drafts is not None:
+            self._drafts.fade()
 
     def notes(self) -> dict[str, float]:
-        return {}
+        return {} if self._drafts is None else self._drafts.notes()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self._drafts is None else {"drafts": self._drafts.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if self._drafts is not None and "drafts" in state:
+            self._drafts.load_state_dict(state["drafts"])
 
     def close(self) -> None:
         self._cache = self._graphed = None
@@ -226,13 +247,54 @@ class TorchEngine:
         live, hidden = answers, self._read_prompts(answers)
         while live:
             draw_next(live, logits(hidden, self.model.head_weight()), self.tokenizer)
-            kept = [answer for answer in live if not answer.stop]
-            live, fed = kept, [answer.ids[-1:] for answer in kept]
-            hidden = self._extend(live, fed) if live else hidden
+            live = [answer for answer in live if not answer.stop]
+            while live and self._drafts is not None:
+                self._guess(live, self._drafts)
+                live = [answer for answer in live if not answer.stop]
+            hidden = self._extend(live, [answer.ids[-1:] for answer in live]) if live else hidden
+        if self._drafts is not None:
+            self._drafts.memory.tell([(answer.request.prompt, answer.ids) for answer in answers])
         for answer in answers:
             # The last token was drawn but never read: the next prompt begins with it.
             self._held[answer.request.slot] = [*answer.request.prompt, *answer.ids[:-1]]
         return [answer.sampled() for answer in answers]
+
+    def _guess(self, live: Sequence[Answer], drafts: Drafts) -> None:
+        """Read the last token of each answer and a draft of what follows, and draw behind each of these tokens: up to
+        the first draw that is not what was drafted, the draws are the answer's next tokens."""
+        guesses = drafts.draft([_end(answer) for answer in live], [_most_drafted(answer) for answer in live])
+        states_RTD = self._read(live, [[a.ids[-1], *guess] for a, guess in zip(live, guesses, strict=True)], every=True)
+        at = [(row, i) for row, guess in enumerate(guesses) for i in range(len(guess) + 1)]
+        values = self._draw(live, at, states_RTD[*self._tensor(np.array(at).T)])
+        wrong: list[int] = []
+        first = 0
+        for row, (answer, guess) in enumerate(zip(live, guesses, strict=True)):
+            taken = self._take(answer, guess, values[first : first + len(guess) + 1])
+            drafts.judged(row, guess, answer.ids[len(answer.ids) - taken :])
+            wrong.append(len(guess) + 1 - taken)
+            first += len(guess) + 1
+        assert self._cache is not None
+        rows = [self._rows[answer.request.slot] for answer in live]
+        self._cache.take_back(self._tensor(np.array(rows)), self._tensor(np.array(wrong)))
+
+    def _draw(self, live: Sequence[Answer], at: Sequence[tuple[int, int]], states_ND: Tensor) -> list[Value]:
+        """A token behind each of these states: of which answer, and how far behind its end, `at` says."""
+        weight, values = self.model.head_weight(), list[Value]()
+        some = chunk_rows(weight.shape[0], self.device.type)
+        for begin in range(0, len(at), some):
+            part = at[begin : begin + some]
+            answers = [live[row] for row, _ in part]
+            places = [len(answer.ids) + i for answer, (_, i) in zip(answers, part, strict=True)]
+            values += draw_at(places, answers, logits(states_ND[begin : begin + some], weight))[1]
+        return values
+
+    def _take(self, answer: Answer, guess: Sequence[int], values: Sequence[Value]) -> int:
+        """Write down the draws up to the first that was not drafted, or that ends the answer; gives how many."""
+        for taken, (value, guessed) in enumerate(zip(values, [*guess, None], strict=True), 1):
+            answer.add(*value, self.tokenizer)
+            if answer.stop or value[0] != guessed:
+                return taken
+        raise AssertionError("no draw is None")
 
     def _read_prompts(self, answers: Sequence[Answer]) -> Tensor:
         """Read what is new of each prompt. Conversations that begin alike, as those of a group do, are read once."""
@@ -289,8 +351,8 @@ class TorchEngine:
             self._graphs, self._graphed = False, None
             return None
 
-    def _read(self, live: Sequence[Answer], fed: Sequence[Sequence[int]]) -> Tensor:
-        """One pass over these conversations, the shorter pieces padded to the longest."""
+    def _read(self, live: Sequence[Answer], fed: Sequence[Sequence[int]], every: bool = False) -> Tensor:
+        """One pass over these conversations, the shorter pieces padded to the longest; `every` as in `Llama.extend`."""
         rows = [self._rows[answer.request.slot] for answer in live]
         width = max(len(tokens) for tokens in fed)
         padded = np.full((len(fed), width), self.tokenizer.pad_id, dtype=np.int64)
@@ -300,13 +362,30 @@ class TorchEngine:
         where = None if everyone else self._tensor(np.array(rows))
         counts = self._tensor(np.array([len(tokens) for tokens in fed]))
         # padding behind a short piece reaches as far as that conversation and the widest piece together
-        seen = max(len(a.request.prompt) + len(a.ids) - len(t) for a, t in zip(live, fed, strict=True)) + width
+        seen = max(_held(answer, tokens) for answer, tokens in zip(live, fed, strict=True)) + width
         assert self._cache is not None
         with self.policy.compute():
-            return self.model.extend(self._cache, self._tensor(padded), counts, where, seen)
+            return self.model.extend(self._cache, self._tensor(padded), counts, where, seen, every)
 
     def _tensor(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)
+
+
+def _held(answer: Answer, fed: Sequence[int]) -> int:
+    """Tokens that the cache holds of a conversation before these are read: all but the last one that was drawn, or all
+    of the prompt but these."""
+    return len(answer.request.prompt) + (len(answer.ids) - 1 if answer.ids else -len(fed))
+
+
+def _end(answer: Answer) -> list[int]:
+    """The last tokens of a conversation."""
+    missing = REACH - len(answer.ids)
+    return [*answer.request.prompt[-missing:], *answer.ids] if missing > 0 else answer.ids[-REACH:]
+
+
+def _most_drafted(answer: Answer) -> int:
+    """A draw follows the last of them. A rule that chooses temperatures has to see each token before the next."""
+    return 0 if answer.request.temperature_of else len(answer.request.uniforms) - len(answer.ids) - 1
 
 
 def _of_like_width(widths: Sequence[int]) -> list[list[int]]:

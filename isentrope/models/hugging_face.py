@@ -143,13 +143,19 @@ class HuggingFaceModel(nn.Module):
                     setattr(layer, name, 0.0)
 
     def extend(
-        self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
+        self,
+        cache: Cache,
+        ids_RT: Tensor,
+        counts_R: Tensor,
+        rows: Tensor | None = None,
+        seen: int | None = None,
+        every: bool = False,
     ) -> Tensor:
         """As `Llama.extend`."""
         positions, mask = cache.begin(ids_RT.shape[1], rows, seen)
-        return cache.end(
-            self._decoded(ids_RT, positions, mask[:, None], past_key_values=cache, use_cache=True), counts_R
-        )
+        states = self._decoded(ids_RT, positions, mask[:, None], past_key_values=cache, use_cache=True)
+        last = cache.end(states, counts_R)
+        return states if every else last
 
     def _additive(self, seen_BTS: Tensor) -> Tensor:
         kind = seen_BTS.device.type

@@ -92,3 +92,7 @@ class Cache:
             self.lengths[self._rows] += counts_R
         here = torch.arange(len(states_RTD), device=states_RTD.device)
         return states_RTD[here, (counts_R - 1).clamp(min=0)]
+
+    def take_back(self, rows: Tensor, counts_R: Tensor) -> None:
+        """Forget so many tokens at the end of each of these conversations."""
+        self.lengths[rows] -= counts_R

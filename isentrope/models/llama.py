@@ -133,9 +133,16 @@ class Llama(nn.Module):
         self.computes_twice = True
 
     def extend(
-        self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
+        self,
+        cache: Cache,
+        ids_RT: Tensor,
+        counts_R: Tensor,
+        rows: Tensor | None = None,
+        seen: int | None = None,
+        every: bool = False,
     ) -> Tensor:
-        """Append counts_R[i] tokens to each conversation (ids right-padded) and give the last one's hidden state.
+        """Append counts_R[i] tokens to each conversation (ids right-padded) and give the last one's hidden state, or
+        (`every`) that of each new token, padding included.
 
         `rows` says which conversations of the cache these are; None: all of them. What padding writes lies beyond
         a conversation's end, is never seen, and is overwritten by what comes next. `seen` is the length of the longest
@@ -147,7 +154,8 @@ class Llama(nn.Module):
             assert isinstance(block, Block)
             q, k, v = block.keys_values(x, cos, sin)
             x = block.finish(x, q, *cache.update(k.transpose(1, 2), v.transpose(1, 2), i), mask)
-        return self.norm(cache.end(x, counts_R))
+        last = cache.end(x, counts_R)
+        return self.norm(x if every else last)
 
     def save(self, folder: Path) -> None:
         """Write the model as a Hugging Face folder: config.json and model.safetensors with Llama's names."""

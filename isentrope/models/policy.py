@@ -31,7 +31,13 @@ class Backbone(Protocol):
     def head_weight(self) -> Tensor: ...
 
     def extend(
-        self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
+        self,
+        cache: Cache,
+        ids_RT: Tensor,
+        counts_R: Tensor,
+        rows: Tensor | None = None,
+        seen: int | None = None,
+        every: bool = False,
     ) -> Tensor: ...
 
     def save(self, folder: Path) -> None: ...
