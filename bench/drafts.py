@@ -120,7 +120,7 @@ def pass_seconds(model: Llama, rows: int, width: int, held: int = 600, rounds: i
         if turn == 2:
             began = time.process_time()
         cache.lengths[:] = held
-        model.extend(cache, ids, counts, where, held + width, every=True)
+        model.extend_all(cache, ids, counts, where, held + width)
     return (time.process_time() - began) / rounds
 
 

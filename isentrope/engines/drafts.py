@@ -40,7 +40,7 @@ class Cost:
     fixed: float
     row: float  # its cache is read and its rest is worked on by the host
 
-    def of(self, rows: int, tokens: int) -> float:
+    def of(self, rows: int, tokens: Array) -> NDArray[np.float64]:
         return self.fixed + self.row * rows + tokens
 
 
@@ -174,28 +174,26 @@ class Drafts:
             ends_RN[row, : len(end)] = end[::-1]
         found = self.memory.look_up(ends_RN, self.longest).cut(np.array(most))
         self._match_R = found.match_R
-        width = self.width(found.match_R, found.length_R)
-        length_R = np.minimum(found.length_R, width).tolist()
+        length_R = self.lengths(found.match_R, found.length_R).tolist()
         return [tokens[:length] for tokens, length in zip(found.tokens_RK.tolist(), length_R, strict=True)]
 
-    def width(self, match_R: Array, length_R: Array) -> int:
-        """The most tokens that any row of the next pass should draft: what gives most tokens for their cost, all rows
-        being as wide as the widest."""
-        rows, widths = len(match_R), np.arange(self.longest + 1)
-        hoped_MK = self.hoped()
-        tokens_K = hoped_MK[match_R[:, None], np.minimum(widths, length_R[:, None])].sum(axis=0) + rows
-        costs_K = np.array([self.cost.of(rows, rows * (1 + width)) for width in widths.tolist()])
-        return int(np.argmax(tokens_K / costs_K))
+    def lengths(self, match_R: Array, length_R: Array) -> Array:
+        """How many of its tokens each row should draft in the next pass: the likeliest of all rows', as many as give
+        most tokens for their cost."""
+        rows = len(match_R)
+        chance_RK = np.where(np.arange(self.longest) < length_R[:, None], self.chances()[match_R], 0.0)
+        likeliest = np.sort(chance_RK, axis=None)[::-1]
+        hoped = rows + np.concatenate([[0.0], likeliest.cumsum()])
+        costs = self.cost.of(rows, rows + np.arange(len(hoped)))
+        best = int(np.argmax(hoped / costs))
+        return (chance_RK >= likeliest[best - 1]).sum(axis=1) if best else np.zeros(rows, dtype=np.int64)
 
-    def hoped(self) -> NDArray[np.float64]:
-        """[tokens matched, tokens drafted]: how many of the drafted are right on average, as counted so far. A token
-        that is right makes the match longer."""
+    def chances(self) -> NDArray[np.float64]:
+        """[tokens matched, place in the draft]: how often this token and those before it are right, as counted so far.
+        A token that is right makes the match longer."""
         rate_M = (self.right + PRIOR[0]) / (self.tried + PRIOR[1])
-        rate_M[0] = 0
         grown = np.minimum(np.arange(REACH + 1)[:, None] + np.arange(self.longest), REACH)
-        hoped = np.zeros((REACH + 1, self.longest + 1))
-        hoped[1:, 1:] = np.cumprod(rate_M[grown[1:]], axis=1).cumsum(axis=1)
-        return hoped
+        return np.cumprod(rate_M[grown], axis=1)
 
     def judged(self, row: int, guess: Sequence[int], drawn: Sequence[int]) -> None:
         """What was drafted for a row, and what was drawn: up to the first that differs, or that ended the response."""

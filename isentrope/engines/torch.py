@@ -9,9 +9,8 @@ on which other conversations happen to be in the batch, and a guess at what will
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +22,7 @@ from isentrope.agent.context import split_prefix
 from isentrope.core.engine import TAIL_BYTES, Request, Sampled
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.engines.drafts import COSTS, REACH, Drafts
+from isentrope.engines.graphs import GraphedDecoder
 from isentrope.models.kv_cache import Cache
 from isentrope.models.policy import Policy
 from isentrope.models.token_head import chunk_rows, logits
@@ -126,66 +126,6 @@ def draw(p: Tensor, uniforms: Tensor) -> Tensor:
     return torch.minimum(token, last)
 
 
-def record(run: Callable[[], Tensor], pool: Any, warm_up: bool = True) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-    """A CUDA graph of a pass, and where its result lies. Libraries set themselves up and kernels are compiled by a
-    first run beside it (`warm_up`), which a graph must not hold."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        if warm_up:
-            run()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-        result = run()
-    return graph, result
-
-
-STEP = 256  # columns; a graph looks at whole steps of them
-
-
-class GraphedDecoder:
-    """One token for every conversation, as a CUDA graph: hundreds of small kernels started by one call.
-
-    A graph belongs to the tensors it was recorded with. It is recorded anew when the cache moves in memory, and once
-    for every further step of columns that the conversations reach.
-    """
-
-    ready = False  # whether the libraries that a recording uses have set themselves up
-
-    def __init__(self, policy: Policy, cache: Cache, rows: int) -> None:
-        self.policy, self.cache = policy, cache
-        device = policy.device
-        self.ids = torch.zeros(rows, 1, dtype=torch.long, device=device)
-        self.counts = torch.zeros(rows, dtype=torch.long, device=device)
-        self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
-        self._pool, self._place = cast("Any", None), -1
-
-    def __call__(self, ids_R: Tensor, counts_R: Tensor, reach: int) -> Tensor:
-        """The hidden state of each row after its new token; rows whose count is 0 stay as they are.
-
-        `reach` is the number of columns that any row may touch, those that stay as they are included.
-        """
-        columns = -(-reach // STEP) * STEP
-        self.cache.reserve(columns)
-        if self.cache.moves != self._place:
-            # a pool of memory ends with its last graph, so new graphs get a new one
-            self._recorded, self._place, self._pool = {}, self.cache.moves, torch.cuda.graph_pool_handle()
-        if columns not in self._recorded:
-            self.counts.zero_()  # so that recording moves no conversation
-            self._recorded[columns] = record(partial(self._extend, columns), self._pool, not GraphedDecoder.ready)
-            GraphedDecoder.ready = True
-        self.ids.copy_(ids_R[:, None])
-        self.counts.copy_(counts_R)
-        graph, hidden = self._recorded[columns]
-        graph.replay()
-        return hidden
-
-    def _extend(self, columns: int) -> Tensor:
-        with self.policy.compute():
-            return self.policy.model.extend(self.cache, self.ids, self.counts, None, columns)
-
-
 class TorchEngine:
     def __init__(self, policy: Policy, drafts: int = 0) -> None:
         self.policy, self.model, self.tokenizer, self.device = policy, policy.model, policy.tokenizer, policy.device
@@ -244,49 +184,74 @@ class TorchEngine:
         answers = [Answer(request) for request in requests]
         # as far as any row may write in this turn; rows that stand still write behind their end
         self._reach = max(*map(len, self._held.values()), *(len(r.prompt) + len(r.uniforms) for r in requests)) + 1
-        live, hidden = answers, self._read_prompts(answers)
-        while live:
-            draw_next(live, logits(hidden, self.model.head_weight()), self.tokenizer)
-            live = [answer for answer in live if not answer.stop]
-            while live and self._drafts is not None:
-                self._guess(live, self._drafts)
-                live = [answer for answer in live if not answer.stop]
-            hidden = self._extend(live, [answer.ids[-1:] for answer in live]) if live else hidden
-        if self._drafts is not None:
-            self._drafts.memory.tell([(answer.request.prompt, answer.ids) for answer in answers])
+        if self._drafts is None:
+            self._token_by_token(answers)
+        else:
+            self._by_drafts(answers, self._drafts)
         for answer in answers:
             # The last token was drawn but never read: the next prompt begins with it.
             self._held[answer.request.slot] = [*answer.request.prompt, *answer.ids[:-1]]
         return [answer.sampled() for answer in answers]
 
-    def _guess(self, live: Sequence[Answer], drafts: Drafts) -> None:
-        """Read the last token of each answer and a draft of what follows, and draw behind each of these tokens: up to
-        the first draw that is not what was drafted, the draws are the answer's next tokens."""
-        guesses = drafts.draft([_end(answer) for answer in live], [_most_drafted(answer) for answer in live])
-        states_RTD = self._read(live, [[a.ids[-1], *guess] for a, guess in zip(live, guesses, strict=True)], every=True)
-        at = [(row, i) for row, guess in enumerate(guesses) for i in range(len(guess) + 1)]
-        values = self._draw(live, at, states_RTD[*self._tensor(np.array(at).T)])
-        wrong: list[int] = []
-        first = 0
-        for row, (answer, guess) in enumerate(zip(live, guesses, strict=True)):
-            taken = self._take(answer, guess, values[first : first + len(guess) + 1])
-            drafts.judged(row, guess, answer.ids[len(answer.ids) - taken :])
-            wrong.append(len(guess) + 1 - taken)
-            first += len(guess) + 1
-        assert self._cache is not None
-        rows = [self._rows[answer.request.slot] for answer in live]
-        self._cache.take_back(self._tensor(np.array(rows)), self._tensor(np.array(wrong)))
+    def _token_by_token(self, answers: Sequence[Answer]) -> None:
+        live, hidden = answers, self._read_prompts(answers)
+        while live:
+            draw_next(live, logits(hidden, self.model.head_weight()), self.tokenizer)
+            kept = [answer for answer in live if not answer.stop]
+            live, fed = kept, [answer.ids[-1:] for answer in kept]
+            hidden = self._extend(live, fed) if live else hidden
 
-    def _draw(self, live: Sequence[Answer], at: Sequence[tuple[int, int]], states_ND: Tensor) -> list[Value]:
-        """A token behind each of these states: of which answer, and how far behind its end, `at` says."""
-        weight, values = self.model.head_weight(), list[Value]()
-        some = chunk_rows(weight.shape[0], self.device.type)
-        for begin in range(0, len(at), some):
-            part = at[begin : begin + some]
-            answers = [live[row] for row, _ in part]
-            places = [len(answer.ids) + i for answer, (_, i) in zip(answers, part, strict=True)]
-            values += draw_at(places, answers, logits(states_ND[begin : begin + some], weight))[1]
-        return values
+    def _by_drafts(self, answers: Sequence[Answer], drafts: Drafts) -> None:
+        """Read what is new of each answer and a draft of what follows, and draw behind each of these tokens: up to the
+        first draw that is not what was drafted, the draws are the answer's next tokens."""
+        live, news = answers, [self._new_tokens(answer.request) for answer in answers]
+        while live:
+            guesses = drafts.draft([_end(answer) for answer in live], [_most_drafted(answer) for answer in live])
+            values = self._draw(live, self._read_drafts(live, news, guesses))
+            wrong = [0] * len(live)
+            for row, (answer, guess) in enumerate(zip(live, guesses, strict=True)):
+                taken = self._take(answer, guess, values[row])
+                drafts.judged(row, guess, answer.ids[len(answer.ids) - taken :])
+                wrong[row] = len(guess) + 1 - taken
+            assert self._cache is not None
+            rows = [self._rows[answer.request.slot] for answer in live]
+            self._cache.take_back(self._tensor(np.array(rows)), self._tensor(np.array(wrong)))
+            live = [answer for answer in live if not answer.stop]
+            news = [answer.ids[-1:] for answer in live]
+        drafts.memory.tell([(answer.request.prompt, answer.ids) for answer in answers])
+
+    def _read_drafts(
+        self, live: Sequence[Answer], news: Sequence[list[int]], guesses: Sequence[list[int]]
+    ) -> list[Tensor]:
+        """The states after the last of each answer's new tokens and after each of its drafted ones."""
+        fed = [new + guess for new, guess in zip(news, guesses, strict=True)]
+        source = self._sources(live, news, fed)
+        read = sorted(set(source))
+        states: dict[int, Tensor] = {}
+        for part in _of_like_width([len(fed[i]) for i in read]):
+            numbers = [read[i] for i in part]
+            answers, pieces = [live[i] for i in numbers], [fed[i] for i in numbers]
+            ids, counts, rows, _ = self._padded(answers, pieces)
+            held = [len(live[i].request.prompt) + len(live[i].ids) - len(news[i]) for i in numbers]
+            assert self._cache is not None
+            with self.policy.compute():
+                found = self.model.extend_all(self._cache, ids, counts, rows, max(held) + ids.shape[1])
+            ends = np.cumsum([len(piece) for piece in pieces]).tolist()
+            states |= {i: found[end - 1 - len(guesses[i]) : end] for i, end in zip(numbers, ends, strict=True)}
+        self._copy(live, source)
+        return [states[i] for i in source]
+
+    def _draw(self, live: Sequence[Answer], states: Sequence[Tensor]) -> list[list[Value]]:
+        """A token behind each of these states of each answer."""
+        weight, together = self.model.head_weight(), torch.cat(list(states))
+        answers = [answer for answer, some in zip(live, states, strict=True) for _ in some]
+        places = [len(answer.ids) + i for answer, some in zip(live, states, strict=True) for i in range(len(some))]
+        values, most = list[Value](), chunk_rows(weight.shape[0], self.device.type)
+        for at in range(0, len(answers), most):
+            part = slice(at, at + most)
+            values += draw_at(places[part], answers[part], logits(together[part], weight))[1]
+        ends = np.cumsum([len(some) for some in states]).tolist()
+        return [values[end - len(some) : end] for end, some in zip(ends, states, strict=True)]
 
     def _take(self, answer: Answer, guess: Sequence[int], values: Sequence[Value]) -> int:
         """Write down the draws up to the first that was not drafted, or that ends the answer; gives how many."""
@@ -299,23 +264,32 @@ class TorchEngine:
     def _read_prompts(self, answers: Sequence[Answer]) -> Tensor:
         """Read what is new of each prompt. Conversations that begin alike, as those of a group do, are read once."""
         fed = [self._new_tokens(answer.request) for answer in answers]
-        first: dict[object, int] = {}
-        # one that goes on from what is held is like no other
-        keys = [
-            tuple(new) if len(new) == len(a.request.prompt) else i
-            for i, (a, new) in enumerate(zip(answers, fed, strict=True))
-        ]
-        source = [first.setdefault(key, i) for i, key in enumerate(keys)]
-        read = sorted(first.values())
+        source = self._sources(answers, fed, fed)
+        read = sorted(set(source))
         if len(read) == len(answers):
             return self._extend(answers, fed)
         states = self._extend([answers[i] for i in read], [fed[i] for i in read])
-        rows = [self._rows[answer.request.slot] for answer in answers]
-        copies = [(rows[source[i]], rows[i]) for i in range(len(answers)) if source[i] != i]
-        assert self._cache is not None
-        self._cache.copy(*self._tensor(np.array(copies).T))
+        self._copy(answers, source)
         place = {number: at for at, number in enumerate(read)}
         return states[self._tensor(np.array([place[i] for i in source]))]
+
+    def _sources(self, answers: Sequence[Answer], news: Sequence[list[int]], fed: Sequence[list[int]]) -> list[int]:
+        """Which answer's pass gives what is fed to each: the first of those that begin alike, else its own."""
+        first: dict[object, int] = {}
+        # one that goes on from what is held is like no other
+        keys = [
+            tuple(tokens) if len(new) == len(answer.request.prompt) and not answer.ids else i
+            for i, (answer, new, tokens) in enumerate(zip(answers, news, fed, strict=True))
+        ]
+        return [first.setdefault(key, i) for i, key in enumerate(keys)]
+
+    def _copy(self, answers: Sequence[Answer], source: Sequence[int]) -> None:
+        """Give conversations that begin like another what was read of that one."""
+        rows = [self._rows[answer.request.slot] for answer in answers]
+        copies = [(rows[source[i]], rows[i]) for i in range(len(answers)) if source[i] != i]
+        if copies:
+            assert self._cache is not None
+            self._cache.copy(*self._tensor(np.array(copies).T))
 
     def _new_tokens(self, request: Request) -> list[int]:
         held = self._held[request.slot]
@@ -351,8 +325,19 @@ class TorchEngine:
             self._graphs, self._graphed = False, None
             return None
 
-    def _read(self, live: Sequence[Answer], fed: Sequence[Sequence[int]], every: bool = False) -> Tensor:
-        """One pass over these conversations, the shorter pieces padded to the longest; `every` as in `Llama.extend`."""
+    def _read(self, live: Sequence[Answer], fed: Sequence[Sequence[int]]) -> Tensor:
+        """One pass over these conversations, the shorter pieces padded to the longest."""
+        ids, counts, where, width = self._padded(live, fed)
+        # padding behind a short piece reaches as far as that conversation and the widest piece together
+        seen = max(len(a.request.prompt) + len(a.ids) - len(t) for a, t in zip(live, fed, strict=True)) + width
+        assert self._cache is not None
+        with self.policy.compute():
+            return self.model.extend(self._cache, ids, counts, where, seen)
+
+    def _padded(
+        self, live: Sequence[Answer], fed: Sequence[Sequence[int]]
+    ) -> tuple[Tensor, Tensor, Tensor | None, int]:
+        """The pieces padded to the longest, their lengths, the rows that they belong to (None: all), and the width."""
         rows = [self._rows[answer.request.slot] for answer in live]
         width = max(len(tokens) for tokens in fed)
         padded = np.full((len(fed), width), self.tokenizer.pad_id, dtype=np.int64)
@@ -361,20 +346,10 @@ class TorchEngine:
         everyone = len(rows) == len(self._rows) and rows == sorted(rows)
         where = None if everyone else self._tensor(np.array(rows))
         counts = self._tensor(np.array([len(tokens) for tokens in fed]))
-        # padding behind a short piece reaches as far as that conversation and the widest piece together
-        seen = max(_held(answer, tokens) for answer, tokens in zip(live, fed, strict=True)) + width
-        assert self._cache is not None
-        with self.policy.compute():
-            return self.model.extend(self._cache, self._tensor(padded), counts, where, seen, every)
+        return self._tensor(padded), counts, where, width
 
     def _tensor(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)
-
-
-def _held(answer: Answer, fed: Sequence[int]) -> int:
-    """Tokens that the cache holds of a conversation before these are read: all but the last one that was drawn, or all
-    of the prompt but these."""
-    return len(answer.request.prompt) + (len(answer.ids) - 1 if answer.ids else -len(fed))
 
 
 def _end(answer: Answer) -> list[int]:

@@ -31,14 +31,10 @@ class Backbone(Protocol):
     def head_weight(self) -> Tensor: ...
 
     def extend(
-        self,
-        cache: Cache,
-        ids_RT: Tensor,
-        counts_R: Tensor,
-        rows: Tensor | None = None,
-        seen: int | None = None,
-        every: bool = False,
+        self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None = None, seen: int | None = None
     ) -> Tensor: ...
+
+    def extend_all(self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None, seen: int) -> Tensor: ...
 
     def save(self, folder: Path) -> None: ...
 

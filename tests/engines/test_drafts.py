@@ -14,7 +14,7 @@ from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import EngineError
 from isentrope.core.types import RolloutPlan
 from isentrope.engines import drafts
-from isentrope.engines.drafts import GAP, PRIOR, REACH, Drafts, Memory
+from isentrope.engines.drafts import COSTS, GAP, PRIOR, REACH, Drafts, Memory
 from isentrope.engines.registry import make_engine
 from isentrope.engines.torch import TorchEngine
 from isentrope.models.load import load_policy
@@ -125,28 +125,50 @@ def test_no_memory_for_the_table_is_an_error_that_says_what_to_do(monkeypatch: p
 # How many
 
 
-def test_a_longer_draft_is_made_only_where_it_is_worth_its_cost() -> None:
+def test_drafts_are_as_long_as_they_are_worth_their_cost() -> None:
     drafting = Drafts(8, "cpu")
     match_R, length_R = np.full(32, REACH), np.full(32, 8)
     drafting.tried[:], drafting.right[:] = 1000, 1000
-    assert drafting.width(match_R, length_R) == 8
-    assert drafting.width(match_R, np.full(32, 3)) == 3  # no more than there is
+    assert drafting.lengths(match_R, length_R).tolist() == [8] * 32
+    assert drafting.lengths(match_R, np.full(32, 3)).tolist() == [3] * 32  # no more than there is
     drafting.right[:] = 600
-    between = drafting.width(match_R, length_R)
+    between = drafting.lengths(match_R, length_R).tolist()
+    assert 0 < between[0] < 8
+    assert between == between[:1] * 32
+    drafting.right[:4] = 0  # short matches are worth nothing
+    match_R[:5] = 3
+    assert drafting.lengths(match_R, length_R).tolist() == [0] * 5 + between[5:]
     drafting.right[:] = 20
-    assert drafting.width(match_R, length_R) == 0 < between < 8
-    assert drafting.width(np.zeros(32, dtype=np.int64), np.zeros(32, dtype=np.int64)) == 0
+    assert drafting.lengths(match_R, length_R).tolist() == [0] * 32
 
 
-def test_hoped_for_tokens_by_hand() -> None:
+def test_more_tokens_for_their_cost_than_any_other_choice() -> None:
+    """Against all choices of lengths for three rows."""
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        drafting = Drafts(4, "cpu")
+        drafting.tried[:] = rng.integers(10, 500, REACH + 1)
+        drafting.right[:] = drafting.tried * rng.random(REACH + 1)
+        match_R, length_R = rng.integers(1, REACH + 1, 3), rng.integers(0, 5, 3)
+
+        chances = drafting.chances()
+
+        def worth(lengths: Sequence[int], chances: Any = chances, match_R: Any = match_R) -> float:
+            hoped = 3 + sum(chances[m, :n].sum() for m, n in zip(match_R, lengths, strict=True))
+            return float(hoped / (COSTS["cpu"].fixed + 3 * COSTS["cpu"].row + 3 + sum(lengths)))
+
+        best = max(worth(lengths) for lengths in np.ndindex(*(length_R + 1)))
+        assert worth(drafting.lengths(match_R, length_R).tolist()) == pytest.approx(best, rel=1e-12)
+
+
+def test_chances_by_hand() -> None:
     drafting = Drafts(2, "cpu")
     drafting.tried[7], drafting.right[7] = 7, 3  # with those before: 5 of 10
     drafting.tried[8], drafting.right[8] = 12, 10  # 12 of 15
-    assert drafting.hoped()[7].tolist() == pytest.approx([0, 0.5, 0.5 + 0.5 * 0.8])
-    assert drafting.hoped()[8].tolist() == pytest.approx([0, 0.8, 0.8 + 0.8 * 0.8])
-    assert drafting.hoped()[0].tolist() == [0, 0, 0]
+    assert drafting.chances()[7].tolist() == pytest.approx([0.5, 0.5 * 0.8])
+    assert drafting.chances()[8].tolist() == pytest.approx([0.8, 0.8 * 0.8])
     first = PRIOR[0] / PRIOR[1]
-    assert drafting.hoped()[1].tolist() == pytest.approx([0, first, first + first * first])
+    assert drafting.chances()[1].tolist() == pytest.approx([first, first * first])
 
 
 def test_what_was_drawn_is_counted_by_the_length_of_the_match() -> None:
@@ -341,3 +363,20 @@ def test_drafts_are_made_where_the_settings_say_so_and_on_a_cpu_alone(monkeypatc
     assert make_engine(toy_config(WARM_MODEL), policy)._drafts is None  # type: ignore[attr-defined]
     monkeypatch.setattr("isentrope.engines.torch.COSTS", {})
     assert make_engine(config, policy)._drafts is None  # type: ignore[attr-defined]
+
+
+def test_conversations_that_go_on_alike_from_different_beginnings_are_told_apart() -> None:
+    policy, new = small_policy(), [9, 12, 15, 18, 21, 24, 27, 30, 33]
+    engine, plain = TorchEngine(policy, drafts=6), TorchEngine(policy)
+    sides: list[list[Sampled]] = []
+    for one in (engine, plain):
+        one.open([0, 1])
+        one.sample([Request(s, [9 + 4 * s], np.full(1, 0.5, dtype=np.float32), 1.0, never) for s in (0, 1)])
+        if one is engine:
+            engine._drafts.memory.tell([(new, [14, 16, 18, 20])])  # type: ignore[union-attr]
+        numbers = np.full(5, 0.5, dtype=np.float32)
+        sides.append(one.sample([Request(s, [9 + 4 * s, *new], numbers, 1.0, never) for s in (0, 1)]))
+    assert engine.notes()["drafted"] > 0
+    for drafted, other in zip(*sides, strict=True):
+        assert drafted.ids.tolist() == other.ids.tolist()
+        np.testing.assert_allclose(drafted.logprobs, other.logprobs, atol=1e-4)
