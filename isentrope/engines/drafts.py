@@ -29,6 +29,7 @@ SLOTS = 1 << 18  # of the index, for each length of a match
 GAP = -1  # stands between two responses, and equals no token
 _FACTOR, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(64 - SLOTS.bit_length() + 1)
+WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of the longest draft of a pass, that are looked at
 MOST_COUNTED = 1 << 14  # from here on the counts of a length are halved, so that they follow the policy
 PRIOR = (2.0, 3.0)  # right and tried, before anything was tried
 
@@ -38,13 +39,34 @@ class Cost:
     """What a pass costs, in units of one more token in it."""
 
     fixed: float
-    row: float  # its cache is read and its rest is worked on by the host
+    row: float  # its cache is read, and the host works on it
+    place: float  # of one token in the widest row, for every row: attention is computed with padding
 
-    def of(self, rows: int, tokens: Array) -> NDArray[np.float64]:
-        return self.fixed + self.row * rows + tokens
+    def of(self, rows: int, width: int, tokens: Array) -> NDArray[np.float64]:
+        return self.fixed + self.row * rows + self.place * rows * width + tokens
+
+    def parts(self, widths: Sequence[int]) -> list[list[int]]:
+        """Which pieces of these many tokens to read together: each pass costs, and so does padding to its widest."""
+        order = sorted(range(len(widths)), key=lambda i: -widths[i])
+        ends = [i for i in range(1, len(order)) if widths[order[i]] < widths[order[i - 1]]] + [len(order)]
+        best: dict[int, tuple[float, int]] = {0: (0.0, 0)}  # of the widest so many: what they cost, the last pass from
+        for end in ends:
+            best[end] = min(
+                (cost + self.fixed + self.place * (end - begin) * widths[order[begin]], begin)
+                for begin, (cost, _) in best.items()
+            )
+        parts, end = list[list[int]](), len(order)
+        whole = self.fixed + self.place * end * widths[order[0]]
+        if whole <= best[end][0] + self.row / 2 * end:  # some of the rows have to be gathered, all of them need not
+            return [list(range(end))]
+        while end:
+            begin = best[end][1]
+            parts.append(sorted(order[begin:end]))
+            end = begin
+        return parts
 
 
-COSTS = {"cpu": Cost(fixed=12, row=3)}
+COSTS = {"cpu": Cost(fixed=40, row=3.5, place=0.4)}
 """By kind of device; there are no drafts where it is not known. Measured with bench/drafts.py --costs."""
 
 
@@ -182,11 +204,16 @@ class Drafts:
         most tokens for their cost."""
         rows = len(match_R)
         chance_RK = np.where(np.arange(self.longest) < length_R[:, None], self.chances()[match_R], 0.0)
-        likeliest = np.sort(chance_RK, axis=None)[::-1]
-        hoped = rows + np.concatenate([[0.0], likeliest.cumsum()])
-        costs = self.cost.of(rows, rows + np.arange(len(hoped)))
-        best = int(np.argmax(hoped / costs))
-        return (chance_RK >= likeliest[best - 1]).sum(axis=1) if best else np.zeros(rows, dtype=np.int64)
+        best, lengths_R = rows / float(self.cost.of(rows, 1, np.array(rows))), np.zeros(rows, dtype=np.int64)
+        for width in (width for width in WIDTHS if width < 2 * self.longest):
+            within_RK = chance_RK[:, :width]
+            likeliest = np.sort(within_RK, axis=None)[::-1]
+            count = np.arange(1, len(likeliest) + 1)
+            worth = (rows + likeliest.cumsum()) / self.cost.of(rows, 1 + width, rows + count)
+            most = int(np.argmax(worth))
+            if worth[most] > best and likeliest[most] > 0:
+                best, lengths_R = float(worth[most]), (within_RK >= likeliest[most]).sum(axis=1)
+        return lengths_R
 
     def chances(self) -> NDArray[np.float64]:
         """[tokens matched, place in the draft]: how often this token and those before it are right, as counted so far.

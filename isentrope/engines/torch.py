@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, cast
 
 import numpy as np
@@ -207,7 +208,7 @@ class TorchEngine:
         live, news = answers, [self._new_tokens(answer.request) for answer in answers]
         while live:
             guesses = drafts.draft([_end(answer) for answer in live], [_most_drafted(answer) for answer in live])
-            values = self._draw(live, self._read_drafts(live, news, guesses))
+            values = self._draw(live, self._read_drafts(live, news, guesses, drafts))
             wrong = [0] * len(live)
             for row, (answer, guess) in enumerate(zip(live, guesses, strict=True)):
                 taken = self._take(answer, guess, values[row])
@@ -221,14 +222,14 @@ class TorchEngine:
         drafts.memory.tell([(answer.request.prompt, answer.ids) for answer in answers])
 
     def _read_drafts(
-        self, live: Sequence[Answer], news: Sequence[list[int]], guesses: Sequence[list[int]]
+        self, live: Sequence[Answer], news: Sequence[list[int]], guesses: Sequence[list[int]], drafts: Drafts
     ) -> list[Tensor]:
         """The states after the last of each answer's new tokens and after each of its drafted ones."""
         fed = [new + guess for new, guess in zip(news, guesses, strict=True)]
         source = self._sources(live, news, fed)
         read = sorted(set(source))
         states: dict[int, Tensor] = {}
-        for part in _of_like_width([len(fed[i]) for i in read]):
+        for part in drafts.cost.parts([len(fed[i]) for i in read]):
             numbers = [read[i] for i in part]
             answers, pieces = [live[i] for i in numbers], [fed[i] for i in numbers]
             ids, counts, rows, _ = self._padded(answers, pieces)
@@ -236,7 +237,7 @@ class TorchEngine:
             assert self._cache is not None
             with self.policy.compute():
                 found = self.model.extend_all(self._cache, ids, counts, rows, max(held) + ids.shape[1])
-            ends = np.cumsum([len(piece) for piece in pieces]).tolist()
+            ends = accumulate(map(len, pieces))
             states |= {i: found[end - 1 - len(guesses[i]) : end] for i, end in zip(numbers, ends, strict=True)}
         self._copy(live, source)
         return [states[i] for i in source]
@@ -244,14 +245,14 @@ class TorchEngine:
     def _draw(self, live: Sequence[Answer], states: Sequence[Tensor]) -> list[list[Value]]:
         """A token behind each of these states of each answer."""
         weight, together = self.model.head_weight(), torch.cat(list(states))
-        answers = [answer for answer, some in zip(live, states, strict=True) for _ in some]
-        places = [len(answer.ids) + i for answer, some in zip(live, states, strict=True) for i in range(len(some))]
+        counts = [state.shape[0] for state in states]
+        answers = [answer for answer, count in zip(live, counts, strict=True) for _ in range(count)]
+        places = [len(answer.ids) + i for answer, count in zip(live, counts, strict=True) for i in range(count)]
         values, most = list[Value](), chunk_rows(weight.shape[0], self.device.type)
         for at in range(0, len(answers), most):
             part = slice(at, at + most)
             values += draw_at(places[part], answers[part], logits(together[part], weight))[1]
-        ends = np.cumsum([len(some) for some in states]).tolist()
-        return [values[end - len(some) : end] for end, some in zip(ends, states, strict=True)]
+        return [values[end - count : end] for end, count in zip(accumulate(counts), counts, strict=True)]
 
     def _take(self, answer: Answer, guess: Sequence[int], values: Sequence[Value]) -> int:
         """Write down the draws up to the first that was not drafted, or that ends the answer; gives how many."""

@@ -4,6 +4,7 @@ anything but what was said."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import EngineError
 from isentrope.core.types import RolloutPlan
 from isentrope.engines import drafts
-from isentrope.engines.drafts import COSTS, GAP, PRIOR, REACH, Drafts, Memory
+from isentrope.engines.drafts import COSTS, GAP, PRIOR, REACH, Cost, Drafts, Memory
 from isentrope.engines.registry import make_engine
 from isentrope.engines.torch import TorchEngine
 from isentrope.models.load import load_policy
@@ -155,10 +156,37 @@ def test_more_tokens_for_their_cost_than_any_other_choice() -> None:
 
         def worth(lengths: Sequence[int], chances: Any = chances, match_R: Any = match_R) -> float:
             hoped = 3 + sum(chances[m, :n].sum() for m, n in zip(match_R, lengths, strict=True))
-            return float(hoped / (COSTS["cpu"].fixed + 3 * COSTS["cpu"].row + 3 + sum(lengths)))
+            cost = COSTS["cpu"]
+            each = cost.row + cost.place * (1 + max(lengths))
+            return float(hoped / (cost.fixed + 3 * each + 3 + sum(lengths)))
 
         best = max(worth(lengths) for lengths in np.ndindex(*(length_R + 1)))
         assert worth(drafting.lengths(match_R, length_R).tolist()) == pytest.approx(best, rel=1e-12)
+
+
+def test_pieces_are_read_together_where_that_costs_least() -> None:
+    """Against all ways to cut the pieces, which are best cut by width."""
+    cost, rng = Cost(fixed=10, row=3, place=0.5), np.random.default_rng(0)
+
+    def takes(parts: Sequence[Sequence[int]]) -> float:
+        gathered = 1.5 * sum(map(len, parts)) if len(parts) > 1 else 0.0
+        return gathered + sum(10 + 0.5 * len(part) * max(widths[i] for i in part) for part in parts)
+
+    cuts = 0
+    for _ in range(60):
+        widths = rng.choice([1, 2, 5, 9, 40, 70], rng.integers(1, 9)).tolist()
+        parts = cost.parts(widths)
+        assert sorted(i for part in parts for i in part) == list(range(len(widths)))
+        order = sorted(range(len(widths)), key=lambda i: widths[i])
+        ways = [
+            [order[a:b] for a, b in pairwise([0, *cut, len(order)])]
+            for count in range(len(order))
+            for cut in combinations(range(1, len(order)), count)
+        ]
+        assert takes(parts) == pytest.approx(min(map(takes, ways)))
+        cuts += len(parts) > 1
+    assert cuts > 10
+    assert cost.parts([4, 4, 5]) == [[0, 1, 2]]
 
 
 def test_chances_by_hand() -> None:
