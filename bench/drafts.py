@@ -2,12 +2,15 @@
 
     python bench/drafts.py --model FOLDER                            # the demo's rollout, on one thread of a CPU
     python bench/drafts.py --model FOLDER --drafts 2,4,8 --steps 4
+    python bench/drafts.py --grid                                    # where nothing can be guessed: 4 sizes × 4 batches
     python bench/drafts.py --costs                                   # what a pass costs, by rows and tokens in each
 
 FOLDER is a warmed-up model (isentrope sft recipes/demo.toml --out FOLDER). Every step plays new games, with and without
 drafts; what is remembered goes on from step to step, as in training. The times are those of the process's own work
 (all its threads), since other programs may be running. Responses must be the same token by token; where they are not,
-the draws at which episodes part are counted. The bar is 1.5 times the sampled tokens a second on two CPU cores.
+the episodes that part are counted. The bar is 1.5 times the sampled tokens a second on two CPU cores.
+
+--grid samples from random weights, which repeat nothing: what drafts cost where they are of no use. The bar is 0.98.
 """
 
 from __future__ import annotations
@@ -17,23 +20,30 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
+from isentrope.core.engine import Request
 from isentrope.core.types import Episode
 from isentrope.engines.registry import make_engine
+from isentrope.engines.torch import TorchEngine
 from isentrope.models.kv_cache import Cache
 from isentrope.models.llama import Llama, Shape
 from isentrope.models.load import load_policy
 from isentrope.models.policy import Policy
+from isentrope.models.sources.pocket import PocketTokens
 from isentrope.rollout.collector import Collector
 
 BAR = 1.5
 SHAPES = {
     "pocket": Shape(vocabulary=555, width=128, layers=4, heads=4, kv_heads=2, inner=384),
+    "middle": Shape(vocabulary=555, width=256, layers=6, heads=8, kv_heads=4, inner=768),
     "wide": Shape(vocabulary=555, width=576, layers=6, heads=9, kv_heads=3, inner=1536),
+    "words": Shape(vocabulary=8192, width=256, layers=4, heads=8, kv_heads=4, inner=768),
 }
+BATCHES = (1, 8, 32, 96)
 
 
 def config_of(recipe: str, model: str, changes: Sequence[str], drafts: int) -> RunConfig:
@@ -101,6 +111,48 @@ def episodes(given: argparse.Namespace) -> None:
     print(f"{different} episodes that are not the same token by token")
 
 
+def grid(given: argparse.Namespace) -> None:
+    """Seconds with drafts and without, turn by turn, for conversations of random words."""
+    ratios: list[float] = []
+    for name, shape in SHAPES.items():
+        model = Llama(shape)
+        model.initialise(torch.Generator().manual_seed(0))
+        policy = Policy(model, AnyWord(["a"]), torch.device("cpu"), torch.float32)
+        for rows in BATCHES:
+            engines = [TorchEngine(policy, drafts=drafts) for drafts in (0, given.longest)]
+            seconds = [0.0, 0.0]
+            for turn in range(given.rounds):
+                for side in (0, 1) if turn % 2 else (1, 0):
+                    seconds[side] += talk(engines[side], shape.vocabulary, rows, turn)
+            ratios.append(seconds[0] / seconds[1])
+            told = engines[1].notes()
+            print(f"{name}, {rows} rows: {ratios[-1]:.3f} times; {told['drafted']:.0f} drafted", flush=True)
+    print(f"least: {min(ratios):.3f} times (bar 0.98)")
+
+
+def talk(engine: TorchEngine, words: int, rows: int, seed: int, turns: int = 8, room: int = 24) -> float:
+    """Seconds of the process for a few turns of conversations."""
+    rng = np.random.default_rng(seed)
+    prompts = rng.integers(9, words, (rows, 80)).tolist()
+    engine.open(range(rows))
+    began = time.process_time()
+    for _ in range(turns):
+        requests = [
+            Request(row, prompt, rng.random(room, dtype=np.float32), 1.0, lambda tail: False)
+            for row, prompt in enumerate(prompts)
+        ]
+        for row, sampled in enumerate(engine.sample(requests)):
+            prompts[row] = [*prompts[row], *sampled.ids.tolist(), *rng.integers(9, words, 16).tolist()]
+    return time.process_time() - began
+
+
+class AnyWord(PocketTokens):
+    """Words that end nothing; what they are does not matter."""
+
+    def pieces(self, ids: Sequence[int]) -> list[bytes]:
+        return [b""] * len(ids)
+
+
 def costs(given: argparse.Namespace) -> None:
     """Milliseconds of a pass over conversations of 600 tokens, by rows (down) and new tokens of each (across)."""
     for name, shape in SHAPES.items():
@@ -132,12 +184,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4, help="the first is not counted")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the recipe")
+    parser.add_argument("--longest", type=int, default=8, help="engine.drafts of --grid")
+    parser.add_argument("--rounds", type=int, default=3, help="of --grid")
+    parser.add_argument("--grid", action="store_true")
     parser.add_argument("--costs", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    if not given.costs and not given.model:
+    if not (given.costs or given.grid or given.model):
         parser.error("--model is needed: isentrope sft recipes/demo.toml --out FOLDER makes one")
-    (costs if given.costs else episodes)(given)
+    (costs if given.costs else grid if given.grid else episodes)(given)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from isentrope.core.errors import EngineError
 
 Array = NDArray[np.int64]
+Numbers = NDArray[np.floating[Any]]
 
 REACH = 8  # tokens that a match may have
 ROOM = 1 << 18  # tokens that are remembered; the oldest make room for new ones
@@ -31,6 +32,8 @@ _FACTOR, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(64 - SLOTS.bit_length() + 1)
 WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of the longest draft of a pass, that are looked at
 MOST_COUNTED = 1 << 14  # from here on the counts of a length are halved, so that they follow the policy
+REST = 16
+FIRST = 16  # reads of a response, and as many tokens gained, that are counted before there were any
 PRIOR = (2.0, 3.0)  # right and tried, before anything was tried
 
 
@@ -42,8 +45,12 @@ class Cost:
     row: float  # its cache is read, and the host works on it
     place: float  # of one token in the widest row, for every row: attention is computed with padding
 
-    def of(self, rows: int, width: int, tokens: Array) -> NDArray[np.float64]:
+    def of(self, rows: int, width: int, tokens: Array) -> Numbers:
         return self.fixed + self.row * rows + self.place * rows * width + tokens
+
+    def looking(self, rows: int) -> float:
+        """What drafting costs in a pass, whether anything is drafted or not."""
+        return 0.3 * self.fixed + 0.06 * self.row * rows
 
     def parts(self, widths: Sequence[int]) -> list[list[int]]:
         """Which pieces of these many tokens to read together: each pass costs, and so does padding to its widest."""
@@ -131,7 +138,7 @@ class Memory:
         after_RK = place_R[:, None] + np.arange(longest)
         tokens_RK = self._said[after_RK % self._room].astype(np.int64)
         there_RK = (tokens_RK != GAP) & (after_RK < self._end)
-        length_R = np.where(match_R > 0, np.cumprod(there_RK, axis=1).sum(axis=1), 0)
+        length_R = np.where(match_R > 0, _leading(there_RK), 0)
         return Draft(tokens_RK, length_R, match_R)
 
     def _matches(self, ends_RN: Array) -> tuple[Array, Array]:
@@ -144,7 +151,7 @@ class Memory:
         place_NR = np.stack(places)
         before_NRN = place_NR[:, :, None] - np.arange(1, REACH + 1)
         same = (self._said[before_NRN % self._room] == ends_RN) & (ends_RN != GAP)
-        match_NR = np.cumprod(same, axis=2).sum(axis=2)
+        match_NR = _leading(same)
         kept = place_NR > self._oldest
         return np.where(kept, place_NR, -1), np.where(kept, match_NR, 0)
 
@@ -171,6 +178,11 @@ class Memory:
         self._note(said, start, max(0, self._oldest + 1 - start))
 
 
+def _leading(true: NDArray[np.bool_]) -> Array:
+    """How many in front are true, along the last axis."""
+    return np.asarray(np.cumprod(true, axis=-1).sum(axis=-1), dtype=np.int64)
+
+
 def _longer(key: NDArray[np.uint64], token: NDArray[Any]) -> NDArray[np.uint64]:
     return (key + token.astype(np.uint64) + np.uint64(1)) * _FACTOR
 
@@ -186,7 +198,16 @@ class Drafts:
         self.longest, self.cost, self.memory = longest, COSTS[device], Memory()
         # by tokens matched: drafted tokens that were compared with a draw, and those that were right
         self.tried, self.right = np.zeros((2, REACH + 1), dtype=np.int64)
+        self.reads, self.gained, self.rested = 0, 0, 0
         self.drafted = self.accepted = 0
+
+    def begin(self, rows: int) -> bool:
+        """Whether to draft the next responses: not if what was gained lately is less than drafting costs. Then it is
+        tried again once in `REST` times."""
+        gain = (self.gained + FIRST) / (self.reads + FIRST)
+        worth = gain * float(self.cost.of(rows, 1, np.array(rows))) > self.cost.looking(rows)
+        self.rested = 0 if worth else (self.rested + 1) % REST
+        return self.rested == 0
 
     def draft(self, ends: Sequence[Sequence[int]], most: Sequence[int]) -> list[list[int]]:
         """For each row the guesses that are worth a place in the next pass. `ends`: the last tokens of each, `most`:
@@ -196,6 +217,9 @@ class Drafts:
             ends_RN[row, : len(end)] = end[::-1]
         found = self.memory.look_up(ends_RN, self.longest).cut(np.array(most))
         self._match_R = found.match_R
+        self.reads += len(ends)
+        if self.reads >= MOST_COUNTED:
+            self.reads, self.gained = self.reads // 2, self.gained // 2
         length_R = self.lengths(found.match_R, found.length_R).tolist()
         return [tokens[:length] for tokens, length in zip(found.tokens_RK.tolist(), length_R, strict=True)]
 
@@ -215,7 +239,7 @@ class Drafts:
                 best, lengths_R = float(worth[most]), (within_RK >= likeliest[most]).sum(axis=1)
         return lengths_R
 
-    def chances(self) -> NDArray[np.float64]:
+    def chances(self) -> Numbers:
         """[tokens matched, place in the draft]: how often this token and those before it are right, as counted so far.
         A token that is right makes the match longer."""
         rate_M = (self.right + PRIOR[0]) / (self.tried + PRIOR[1])
@@ -231,6 +255,7 @@ class Drafts:
             self.tried[at] += 1
             self.right[at] += right
             self.accepted += right
+            self.gained += right
             if self.tried[at] >= MOST_COUNTED:
                 self.tried[at], self.right[at] = self.tried[at] // 2, self.right[at] // 2
 
@@ -238,6 +263,8 @@ class Drafts:
         """The policy has changed: what was counted before counts half."""
         self.tried //= 2
         self.right //= 2
+        self.reads //= 2
+        self.gained //= 2
 
     def notes(self) -> dict[str, float]:
         """Since it was asked last."""
@@ -246,11 +273,15 @@ class Drafts:
         return told
 
     def state_dict(self) -> dict[str, Any]:
-        return {"memory": self.memory.state_dict(), "tried": self.tried.tolist(), "right": self.right.tolist()}
+        counts = {"tried": self.tried.tolist(), "right": self.right.tolist()}
+        gain = {"reads": self.reads, "gained": self.gained, "rested": self.rested}
+        return {"memory": self.memory.state_dict(), **counts, **gain}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         counts = np.array([state["tried"], state["right"]], dtype=np.int64)
         if counts.shape != (2, REACH + 1) or (counts < 0).any() or (counts[1] > counts[0]).any():
             raise ValueError(f"the counts of drafts are {counts.tolist()!r:.80}")
+        gain = [int(state[name]) for name in ("reads", "gained", "rested")]
         self.memory.load_state_dict(state["memory"])
         self.tried, self.right = counts
+        self.reads, self.gained, self.rested = gain

@@ -185,10 +185,13 @@ class TorchEngine:
         answers = [Answer(request) for request in requests]
         # as far as any row may write in this turn; rows that stand still write behind their end
         self._reach = max(*map(len, self._held.values()), *(len(r.prompt) + len(r.uniforms) for r in requests)) + 1
-        if self._drafts is None:
-            self._token_by_token(answers)
+        drafts = self._drafts
+        if drafts is not None and drafts.begin(len(answers)):
+            self._by_drafts(answers, drafts)
         else:
-            self._by_drafts(answers, self._drafts)
+            self._token_by_token(answers)
+        if drafts is not None:
+            drafts.memory.tell([(answer.request.prompt, answer.ids) for answer in answers])
         for answer in answers:
             # The last token was drawn but never read: the next prompt begins with it.
             self._held[answer.request.slot] = [*answer.request.prompt, *answer.ids[:-1]]
@@ -219,12 +222,13 @@ class TorchEngine:
             self._cache.take_back(self._tensor(np.array(rows)), self._tensor(np.array(wrong)))
             live = [answer for answer in live if not answer.stop]
             news = [answer.ids[-1:] for answer in live]
-        drafts.memory.tell([(answer.request.prompt, answer.ids) for answer in answers])
 
     def _read_drafts(
         self, live: Sequence[Answer], news: Sequence[list[int]], guesses: Sequence[list[int]], drafts: Drafts
     ) -> list[Tensor]:
         """The states after the last of each answer's new tokens and after each of its drafted ones."""
+        if not any(guesses) and all(answer.ids for answer in live):
+            return list(self._extend(live, news).split(1))
         fed = [new + guess for new, guess in zip(news, guesses, strict=True)]
         source = self._sources(live, news, fed)
         read = sorted(set(source))

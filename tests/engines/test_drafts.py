@@ -15,7 +15,7 @@ from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import EngineError
 from isentrope.core.types import RolloutPlan
 from isentrope.engines import drafts
-from isentrope.engines.drafts import COSTS, GAP, PRIOR, REACH, Cost, Drafts, Memory
+from isentrope.engines.drafts import COSTS, GAP, PRIOR, REACH, REST, Cost, Drafts, Memory
 from isentrope.engines.registry import make_engine
 from isentrope.engines.torch import TorchEngine
 from isentrope.models.load import load_policy
@@ -211,6 +211,20 @@ def test_what_was_drawn_is_counted_by_the_length_of_the_match() -> None:
     assert drafting.notes() == {"drafted": 0.0, "accepted": 0.0}
 
 
+def test_drafts_rest_where_nothing_is_gained_and_are_tried_again() -> None:
+    drafting = Drafts(4, "cpu")
+    assert drafting.begin(8)
+    drafting.reads = 2000
+    begun = [drafting.begin(8) for _ in range(3 * REST)]
+    assert begun == [i % REST == REST - 1 for i in range(3 * REST)]
+    drafting.begin(8)
+    again = Drafts(4, "cpu")
+    again.load_state_dict(drafting.state_dict())
+    assert [again.begin(8) for _ in range(REST)] == [drafting.begin(8) for _ in range(REST)]
+    drafting.gained = 1000
+    assert all(drafting.begin(8) for _ in range(REST))
+
+
 def test_counts_that_are_none_are_refused() -> None:
     drafting = Drafts(4, "cpu")
     state = drafting.state_dict()
@@ -262,7 +276,10 @@ def first_difference(one: Sampled, other: Sampled) -> int | None:
 
 
 @pytest.mark.slow(3)
-def test_drafts_change_no_token_and_no_probability(capsys: pytest.CaptureFixture[str]) -> None:
+def test_drafts_change_no_token_and_no_probability(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Drafts, "begin", lambda *_: True)  # it never rests
     policy = small_policy()
     plain, drafting = TorchEngine(policy), TorchEngine(policy, drafts=6)
     draws = parted = 0
