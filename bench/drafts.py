@@ -121,9 +121,10 @@ def grid(given: argparse.Namespace) -> None:
         for rows in BATCHES:
             engines = [TorchEngine(policy, drafts=drafts) for drafts in (0, given.longest)]
             seconds = [0.0, 0.0]
-            for turn in range(given.rounds):
+            for turn in range(1 + given.rounds):
                 for side in (0, 1) if turn % 2 else (1, 0):
-                    seconds[side] += talk(engines[side], shape.vocabulary, rows, turn)
+                    took = talk(engines[side], shape.vocabulary, rows, turn)
+                    seconds[side] += took if turn else 0.0
             ratios.append(seconds[0] / seconds[1])
             told = engines[1].notes()
             print(f"{name}, {rows} rows: {ratios[-1]:.3f} times; {told['drafted']:.0f} drafted", flush=True)

@@ -32,8 +32,8 @@ _FACTOR, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(64 - SLOTS.bit_length() + 1)
 WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # of the longest draft of a pass, that are looked at
 MOST_COUNTED = 1 << 14  # from here on the counts of a length are halved, so that they follow the policy
-REST = 16
-FIRST = 16  # reads of a response, and as many tokens gained, that are counted before there were any
+REST = 32
+FIRST = 8  # reads of a response, and as many tokens gained, that are counted before there were any
 PRIOR = (2.0, 3.0)  # right and tried, before anything was tried
 
 
@@ -160,6 +160,11 @@ class Memory:
         """What stands before it or here has lost some of the tokens before it."""
         return max(-1, self._end - self._room + REACH)
 
+    @property
+    def told(self) -> bool:
+        """Whether there is anything to remember."""
+        return self._end > 0
+
     def state_dict(self) -> dict[str, Any]:
         held = min(self._end, self._room)
         places = np.arange(self._end - held, self._end) % self._room
@@ -202,8 +207,10 @@ class Drafts:
         self.drafted = self.accepted = 0
 
     def begin(self, rows: int) -> bool:
-        """Whether to draft the next responses: not if what was gained lately is less than drafting costs. Then it is
-        tried again once in `REST` times."""
+        """Whether to draft the next responses: not before anything was said, nor if what was gained lately is less than
+        drafting costs. Then it is tried again once in `REST` times."""
+        if not self.memory.told:
+            return False
         gain = (self.gained + FIRST) / (self.reads + FIRST)
         worth = gain * float(self.cost.of(rows, 1, np.array(rows))) > self.cost.looking(rows)
         self.rested = 0 if worth else (self.rested + 1) % REST

@@ -213,6 +213,8 @@ def test_what_was_drawn_is_counted_by_the_length_of_the_match() -> None:
 
 def test_drafts_rest_where_nothing_is_gained_and_are_tried_again() -> None:
     drafting = Drafts(4, "cpu")
+    assert not drafting.begin(8)  # nothing was said yet
+    drafting.memory.tell([([1], [2])])
     assert drafting.begin(8)
     drafting.reads = 2000
     begun = [drafting.begin(8) for _ in range(3 * REST)]
@@ -266,7 +268,7 @@ def distance(policy: Policy, request: Request, ids: Sequence[int]) -> float:
     tokens = torch.tensor([[*request.prompt, *ids[:-1]]])
     with torch.no_grad():
         hidden = policy.model.hidden(tokens, torch.arange(tokens.shape[1])[None], torch.zeros_like(tokens))[0, -1]
-    p = torch.softmax(hidden @ policy.model.head_weight().T / (request.temperature or 1), -1).double()
+    p = torch.softmax(hidden @ policy.model.head_weight().detach().T / (request.temperature or 1), -1).double()
     return float((p.cumsum(-1) / p.sum() - float(request.uniforms[len(ids) - 1])).abs().min())
 
 
