@@ -115,7 +115,8 @@ class Collector:
 
     def _remember(self, state: Mapping[str, Any]) -> None:
         if state and isinstance(self.engine, Remembering):
-            self.engine.load_state_dict(state)
+            with calling_engine(self.engine, "load_state_dict"):
+                self.engine.load_state_dict(state)
 
     @contextmanager
     def _without_trace(self) -> Generator[None]:

@@ -41,7 +41,7 @@ KILLS = [
     ("lora", "checkpoint_begun", 2),
     ("lora_on", "after_update", 7),
     ("bfloat16", "after_update", 7),
-    ("drafts", "rollout", 14),
+    ("drafts", "after_update", 7),
     ("drafts", "evaluation", 2),  # which leaves nothing behind in what is remembered
     ("drafts_ahead", "after_update", 5),
     ("dapo", "rollout", 14),
@@ -56,7 +56,7 @@ MORE_KILLS = [
     ("ppo", "after_update", 5),
     ("lora", "after_update", 5),
     ("bfloat16", "checkpoint_unnamed", 3),
-    ("drafts", "after_update", 7),
+    ("drafts", "rollout", 14),
     ("drafts", "checkpoint_named", 2),
     ("dapo", "episodes", 4),
     ("ahead", "after_update", 7),
