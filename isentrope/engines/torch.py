@@ -228,7 +228,8 @@ class TorchEngine:
     ) -> list[Tensor]:
         """The states after the last of each answer's new tokens and after each of its drafted ones."""
         if not any(guesses) and all(answer.ids for answer in live):
-            return list(self._extend(live, news).split(1))
+            hidden = self._extend(live, news)
+            return [hidden[row : row + 1] for row in range(len(live))]
         fed = [new + guess for new, guess in zip(news, guesses, strict=True)]
         source = self._sources(live, news, fed)
         read = sorted(set(source))

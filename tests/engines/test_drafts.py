@@ -4,6 +4,7 @@ anything but what was said."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -24,6 +25,7 @@ from isentrope.rollout.collector import Collector
 from tests.builders.sizes import EXPLORE
 from tests.builders.toy_runs import WARM_MODEL, toy_config
 from tests.engines.test_torch import Rule, never
+from tests.models.adapters import with_adapters
 from tests.models.helpers import small_policy
 
 Told = list[tuple[list[int], list[int]]]
@@ -309,6 +311,23 @@ def test_drafts_change_no_token_and_no_probability(
     assert accepted > draws / 10
     assert drafted > accepted  # some were wrong, and were taken back
     assert parted <= 1 + draws / 10_000
+
+
+def drafted_as_without(policy: Policy) -> None:
+    """For other kinds of models: conversations said a second time are drafted, and are the same."""
+    plain, drafting = TorchEngine(policy), TorchEngine(policy, drafts=6)
+    drafting._drafts.begin = lambda rows: True  # type: ignore[union-attr, method-assign]  # it never rests
+    for _ in range(2):
+        sides = [speak(engine, turns=4, rows=8, room=10, seed=3) for engine in (plain, drafting)]
+        for (_, one), (_, other) in zip(*sides, strict=True):
+            assert one.ids.tolist() == other.ids.tolist()
+            np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
+    assert drafting.notes()["accepted"] > 100
+
+
+def test_a_model_with_adapters_is_drafted_too() -> None:
+    policy = small_policy()
+    drafted_as_without(replace(policy, model=with_adapters(policy.model)))
 
 
 @pytest.mark.parametrize("stop", ["length", "tag", "eos"])
