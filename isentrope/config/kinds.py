@@ -64,6 +64,22 @@ class GpuOptions:
 
 
 @dataclass(frozen=True)
+class TorchOptions:
+    drafts: int = setting(
+        0,
+        "tokens that a pass may guess ahead, from what was said before; each is kept only if it is what is drawn "
+        "(0: none; on a CPU alone)",
+        low=0,
+        high=64,
+    )
+
+
+@dataclass(frozen=True)
+class AutoOptions(TorchOptions, GpuOptions):
+    """Of whichever of the two it becomes."""
+
+
+@dataclass(frozen=True)
 class ServerOptions:
     url: str = setting("http://127.0.0.1:8000/v1", "address of the server, up to and with its /v1")
     model: str = setting("", "the model's name there; empty: the first that the server lists")
@@ -90,8 +106,8 @@ KINDS: Mapping[str, Mapping[str, type[Any]]] = {
     "task.sampler": {"in_turn": NoOptions},
     "learn.loss": {"clip": ClipOptions, "sequence": ClipOptions, "policy_gradient": NoOptions},
     "engine": {
-        "auto": GpuOptions,
-        "torch": NoOptions,
+        "auto": AutoOptions,
+        "torch": TorchOptions,
         "fast": GpuOptions,
         "vllm": GpuOptions,
         "openai": ServerOptions,

@@ -7,10 +7,10 @@ same on a GPU, for Llama-shaped models; engine.kind = "fast"), vLLM, and any ser
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from isentrope.core.errors import EngineError, IsentropeError
 
@@ -80,6 +80,15 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """What an engine has besides if what it sampled before bears on the last bits of what it samples next."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 @runtime_checkable

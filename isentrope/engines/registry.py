@@ -114,4 +114,4 @@ def make_own(policy: Policy | None, config: RunConfig, options: Any) -> Engine:
 
     if kind == "fast" or (kind == "auto" and policy.device.type == "cuda" and not why_not(policy)):
         return fast_engine(policy, config.rollout.batch, config.agent.max_context, options.memory)
-    return TorchEngine(policy)
+    return TorchEngine(policy, options.drafts)

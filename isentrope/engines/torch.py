@@ -4,14 +4,14 @@
 conversation is not computed again: if the prompt starts with it (the prefix rule), only the rest is read.
 Every sampled token comes with its exact log-prob and the entropy of the distribution it was drawn from.
 Tokens are drawn by inverse CDF from uniform numbers that belong to the conversation, so a sample does not depend
-on which other conversations happen to be in the batch.
+on which other conversations happen to be in the batch, and a guess at what will be drawn can be checked (drafts.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import accumulate
 from typing import Any, cast
 
 import numpy as np
@@ -22,9 +22,11 @@ from torch import Tensor
 from isentrope.agent.context import split_prefix
 from isentrope.core.engine import TAIL_BYTES, Request, Sampled
 from isentrope.core.tokenizer import ChatTokenizer
+from isentrope.engines.drafts import COSTS, REACH, Drafts
+from isentrope.engines.graphs import GraphedDecoder
 from isentrope.models.kv_cache import Cache
 from isentrope.models.policy import Policy
-from isentrope.models.token_head import logits
+from isentrope.models.token_head import chunk_rows, logits
 
 
 @dataclass
@@ -64,7 +66,18 @@ class Answer:
 
 
 def draw_next(answers: Sequence[Answer], logits: Tensor, tokenizer: ChatTokenizer) -> Tensor:
-    """Draw the next token of each answer from its row of raw logits and write it down; gives the tokens.
+    """Draw the next token of each answer from its row of raw logits and write it down; gives the tokens."""
+    tokens, values = draw_at([len(answer.ids) for answer in answers], answers, logits)
+    for answer, value in zip(answers, values, strict=True):
+        answer.add(*value, tokenizer)
+    return tokens
+
+
+Value = tuple[int, float, float, float]  # a token, its log-prob, entropy and temperature
+
+
+def draw_at(places: Sequence[int], answers: Sequence[Answer], logits: Tensor) -> tuple[Tensor, list[Value]]:
+    """Draw a token from each row of raw logits, for these places of these answers.
 
     Temperature, log-prob, entropy and draw all come from the same distribution; of a greedy token (temperature 0)
     log-prob and entropy are those at temperature 1. Three numbers a token go to the host.
@@ -75,7 +88,7 @@ def draw_next(answers: Sequence[Answer], logits: Tensor, tokenizer: ChatTokenize
     words = torch.log_softmax(logits.float() / temperatures[:, None], dim=-1)
     p = words.exp()
     entropy = _entropy(words)
-    uniforms = [answer.request.uniforms[len(answer.ids)] for answer in answers]
+    uniforms = [answer.request.uniforms[place] for answer, place in zip(answers, places, strict=True)]
     precise = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
     tokens = draw(p, torch.tensor(uniforms, dtype=precise, device=device))
     if 0 in chosen:
@@ -83,10 +96,8 @@ def draw_next(answers: Sequence[Answer], logits: Tensor, tokenizer: ChatTokenize
         tokens = torch.where(greedy, words.argmax(-1), tokens)
     logp = words.gather(1, tokens[:, None]).squeeze(1)
     # float32 holds every id up to 16 million exactly, so ids and numbers travel together: one wait for the device
-    values = cast("list[list[float]]", torch.stack([tokens.float(), logp, entropy]).tolist())
-    for answer, token, token_logp, token_entropy, t in zip(answers, *values, chosen, strict=True):
-        answer.add(int(token), token_logp, token_entropy, t, tokenizer)
-    return tokens
+    ids, logps, entropies = cast("list[list[float]]", torch.stack([tokens.float(), logp, entropy]).tolist())
+    return tokens, list(zip(map(int, ids), logps, entropies, chosen, strict=True))
 
 
 def _base_entropies(answers: Sequence[Answer], logits: Tensor) -> list[float]:
@@ -116,69 +127,11 @@ def draw(p: Tensor, uniforms: Tensor) -> Tensor:
     return torch.minimum(token, last)
 
 
-def record(run: Callable[[], Tensor], pool: Any, warm_up: bool = True) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-    """A CUDA graph of a pass, and where its result lies. Libraries set themselves up and kernels are compiled by a
-    first run beside it (`warm_up`), which a graph must not hold."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        if warm_up:
-            run()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-        result = run()
-    return graph, result
-
-
-STEP = 256  # columns; a graph looks at whole steps of them
-
-
-class GraphedDecoder:
-    """One token for every conversation, as a CUDA graph: hundreds of small kernels started by one call.
-
-    A graph belongs to the tensors it was recorded with. It is recorded anew when the cache moves in memory, and once
-    for every further step of columns that the conversations reach.
-    """
-
-    ready = False  # whether the libraries that a recording uses have set themselves up
-
-    def __init__(self, policy: Policy, cache: Cache, rows: int) -> None:
-        self.policy, self.cache = policy, cache
-        device = policy.device
-        self.ids = torch.zeros(rows, 1, dtype=torch.long, device=device)
-        self.counts = torch.zeros(rows, dtype=torch.long, device=device)
-        self._recorded: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
-        self._pool, self._place = cast("Any", None), -1
-
-    def __call__(self, ids_R: Tensor, counts_R: Tensor, reach: int) -> Tensor:
-        """The hidden state of each row after its new token; rows whose count is 0 stay as they are.
-
-        `reach` is the number of columns that any row may touch, those that stay as they are included.
-        """
-        columns = -(-reach // STEP) * STEP
-        self.cache.reserve(columns)
-        if self.cache.moves != self._place:
-            # a pool of memory ends with its last graph, so new graphs get a new one
-            self._recorded, self._place, self._pool = {}, self.cache.moves, torch.cuda.graph_pool_handle()
-        if columns not in self._recorded:
-            self.counts.zero_()  # so that recording moves no conversation
-            self._recorded[columns] = record(partial(self._extend, columns), self._pool, not GraphedDecoder.ready)
-            GraphedDecoder.ready = True
-        self.ids.copy_(ids_R[:, None])
-        self.counts.copy_(counts_R)
-        graph, hidden = self._recorded[columns]
-        graph.replay()
-        return hidden
-
-    def _extend(self, columns: int) -> Tensor:
-        with self.policy.compute():
-            return self.policy.model.extend(self.cache, self.ids, self.counts, None, columns)
-
-
 class TorchEngine:
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, drafts: int = 0) -> None:
         self.policy, self.model, self.tokenizer, self.device = policy, policy.model, policy.tokenizer, policy.device
+        kind = self.device.type
+        self._drafts = Drafts(drafts, kind) if drafts and kind in COSTS else None
         if self.device.type == "cuda":
             # cuDNN's attention plans anew for every shape, 90 ms each, and lengths change with every token
             torch.backends.cuda.enable_cudnn_sdp(False)
@@ -210,10 +163,19 @@ class TorchEngine:
             self._held = {slot: self._held[slot] for slot in slots}
 
     def refresh(self) -> None:
-        """Nothing to do: the engine samples from the policy's own weights."""
+        """The engine samples from the policy's own weights."""
+        if self._drafts is not None:
+            self._drafts.fade()
 
     def notes(self) -> dict[str, float]:
-        return {}
+        return {} if self._drafts is None else self._drafts.notes()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self._drafts is None else {"drafts": self._drafts.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if self._drafts is not None and "drafts" in state:
+            self._drafts.load_state_dict(state["drafts"])
 
     def close(self) -> None:
         self._cache = self._graphed = None
@@ -223,37 +185,117 @@ class TorchEngine:
         answers = [Answer(request) for request in requests]
         # as far as any row may write in this turn; rows that stand still write behind their end
         self._reach = max(*map(len, self._held.values()), *(len(r.prompt) + len(r.uniforms) for r in requests)) + 1
+        drafts = self._drafts
+        if drafts is not None and drafts.begin(len(answers)):
+            self._by_drafts(answers, drafts)
+        else:
+            self._token_by_token(answers)
+        if drafts is not None:
+            drafts.memory.tell([(answer.request.prompt, answer.ids) for answer in answers])
+        for answer in answers:
+            # The last token was drawn but never read: the next prompt begins with it.
+            self._held[answer.request.slot] = [*answer.request.prompt, *answer.ids[:-1]]
+        return [answer.sampled() for answer in answers]
+
+    def _token_by_token(self, answers: Sequence[Answer]) -> None:
         live, hidden = answers, self._read_prompts(answers)
         while live:
             draw_next(live, logits(hidden, self.model.head_weight()), self.tokenizer)
             kept = [answer for answer in live if not answer.stop]
             live, fed = kept, [answer.ids[-1:] for answer in kept]
             hidden = self._extend(live, fed) if live else hidden
-        for answer in answers:
-            # The last token was drawn but never read: the next prompt begins with it.
-            self._held[answer.request.slot] = [*answer.request.prompt, *answer.ids[:-1]]
-        return [answer.sampled() for answer in answers]
+
+    def _by_drafts(self, answers: Sequence[Answer], drafts: Drafts) -> None:
+        """Read what is new of each answer and a draft of what follows, and draw behind each of these tokens: up to the
+        first draw that is not what was drafted, the draws are the answer's next tokens."""
+        live, news = answers, [self._new_tokens(answer.request) for answer in answers]
+        while live:
+            guesses = drafts.draft([_end(answer) for answer in live], [_most_drafted(answer) for answer in live])
+            values = self._draw(live, self._read_drafts(live, news, guesses, drafts))
+            wrong = [0] * len(live)
+            for row, (answer, guess) in enumerate(zip(live, guesses, strict=True)):
+                taken = self._take(answer, guess, values[row])
+                drafts.judged(row, guess, answer.ids[len(answer.ids) - taken :])
+                wrong[row] = len(guess) + 1 - taken
+            assert self._cache is not None
+            rows = [self._rows[answer.request.slot] for answer in live]
+            self._cache.take_back(self._tensor(np.array(rows)), self._tensor(np.array(wrong)))
+            live = [answer for answer in live if not answer.stop]
+            news = [answer.ids[-1:] for answer in live]
+
+    def _read_drafts(
+        self, live: Sequence[Answer], news: Sequence[list[int]], guesses: Sequence[list[int]], drafts: Drafts
+    ) -> list[Tensor]:
+        """The states after the last of each answer's new tokens and after each of its drafted ones."""
+        if not any(guesses) and all(answer.ids for answer in live):
+            hidden = self._extend(live, news)
+            return [hidden[row : row + 1] for row in range(len(live))]
+        fed = [new + guess for new, guess in zip(news, guesses, strict=True)]
+        source = self._sources(live, news, fed)
+        read = sorted(set(source))
+        states: dict[int, Tensor] = {}
+        for part in drafts.cost.parts([len(fed[i]) for i in read]):
+            numbers = [read[i] for i in part]
+            answers, pieces = [live[i] for i in numbers], [fed[i] for i in numbers]
+            ids, counts, rows, _ = self._padded(answers, pieces)
+            held = [len(live[i].request.prompt) + len(live[i].ids) - len(news[i]) for i in numbers]
+            assert self._cache is not None
+            with self.policy.compute():
+                found = self.model.extend_all(self._cache, ids, counts, rows, max(held) + ids.shape[1])
+            ends = accumulate(map(len, pieces))
+            states |= {i: found[end - 1 - len(guesses[i]) : end] for i, end in zip(numbers, ends, strict=True)}
+        self._copy(live, source)
+        return [states[i] for i in source]
+
+    def _draw(self, live: Sequence[Answer], states: Sequence[Tensor]) -> list[list[Value]]:
+        """A token behind each of these states of each answer."""
+        weight, together = self.model.head_weight(), torch.cat(list(states))
+        counts = [state.shape[0] for state in states]
+        answers = [answer for answer, count in zip(live, counts, strict=True) for _ in range(count)]
+        places = [len(answer.ids) + i for answer, count in zip(live, counts, strict=True) for i in range(count)]
+        values, most = list[Value](), chunk_rows(weight.shape[0], self.device.type)
+        for at in range(0, len(answers), most):
+            part = slice(at, at + most)
+            values += draw_at(places[part], answers[part], logits(together[part], weight))[1]
+        return [values[end - count : end] for end, count in zip(accumulate(counts), counts, strict=True)]
+
+    def _take(self, answer: Answer, guess: Sequence[int], values: Sequence[Value]) -> int:
+        """Write down the draws up to the first that was not drafted, or that ends the answer; gives how many."""
+        for taken, (value, guessed) in enumerate(zip(values, [*guess, None], strict=True), 1):
+            answer.add(*value, self.tokenizer)
+            if answer.stop or value[0] != guessed:
+                return taken
+        raise AssertionError("no draw is None")
 
     def _read_prompts(self, answers: Sequence[Answer]) -> Tensor:
         """Read what is new of each prompt. Conversations that begin alike, as those of a group do, are read once."""
         fed = [self._new_tokens(answer.request) for answer in answers]
-        first: dict[object, int] = {}
-        # one that goes on from what is held is like no other
-        keys = [
-            tuple(new) if len(new) == len(a.request.prompt) else i
-            for i, (a, new) in enumerate(zip(answers, fed, strict=True))
-        ]
-        source = [first.setdefault(key, i) for i, key in enumerate(keys)]
-        read = sorted(first.values())
+        source = self._sources(answers, fed, fed)
+        read = sorted(set(source))
         if len(read) == len(answers):
             return self._extend(answers, fed)
         states = self._extend([answers[i] for i in read], [fed[i] for i in read])
-        rows = [self._rows[answer.request.slot] for answer in answers]
-        copies = [(rows[source[i]], rows[i]) for i in range(len(answers)) if source[i] != i]
-        assert self._cache is not None
-        self._cache.copy(*self._tensor(np.array(copies).T))
+        self._copy(answers, source)
         place = {number: at for at, number in enumerate(read)}
         return states[self._tensor(np.array([place[i] for i in source]))]
+
+    def _sources(self, answers: Sequence[Answer], news: Sequence[list[int]], fed: Sequence[list[int]]) -> list[int]:
+        """Which answer's pass gives what is fed to each: the first of those that begin alike, else its own."""
+        first: dict[object, int] = {}
+        # one that goes on from what is held is like no other
+        keys = [
+            tuple(tokens) if len(new) == len(answer.request.prompt) and not answer.ids else i
+            for i, (answer, new, tokens) in enumerate(zip(answers, news, fed, strict=True))
+        ]
+        return [first.setdefault(key, i) for i, key in enumerate(keys)]
+
+    def _copy(self, answers: Sequence[Answer], source: Sequence[int]) -> None:
+        """Give conversations that begin like another what was read of that one."""
+        rows = [self._rows[answer.request.slot] for answer in answers]
+        copies = [(rows[source[i]], rows[i]) for i in range(len(answers)) if source[i] != i]
+        if copies:
+            assert self._cache is not None
+            self._cache.copy(*self._tensor(np.array(copies).T))
 
     def _new_tokens(self, request: Request) -> list[int]:
         held = self._held[request.slot]
@@ -291,6 +333,17 @@ class TorchEngine:
 
     def _read(self, live: Sequence[Answer], fed: Sequence[Sequence[int]]) -> Tensor:
         """One pass over these conversations, the shorter pieces padded to the longest."""
+        ids, counts, where, width = self._padded(live, fed)
+        # padding behind a short piece reaches as far as that conversation and the widest piece together
+        seen = max(len(a.request.prompt) + len(a.ids) - len(t) for a, t in zip(live, fed, strict=True)) + width
+        assert self._cache is not None
+        with self.policy.compute():
+            return self.model.extend(self._cache, ids, counts, where, seen)
+
+    def _padded(
+        self, live: Sequence[Answer], fed: Sequence[Sequence[int]]
+    ) -> tuple[Tensor, Tensor, Tensor | None, int]:
+        """The pieces padded to the longest, their lengths, the rows that they belong to (None: all), and the width."""
         rows = [self._rows[answer.request.slot] for answer in live]
         width = max(len(tokens) for tokens in fed)
         padded = np.full((len(fed), width), self.tokenizer.pad_id, dtype=np.int64)
@@ -299,14 +352,21 @@ class TorchEngine:
         everyone = len(rows) == len(self._rows) and rows == sorted(rows)
         where = None if everyone else self._tensor(np.array(rows))
         counts = self._tensor(np.array([len(tokens) for tokens in fed]))
-        # padding behind a short piece reaches as far as that conversation and the widest piece together
-        seen = max(len(a.request.prompt) + len(a.ids) - len(t) for a, t in zip(live, fed, strict=True)) + width
-        assert self._cache is not None
-        with self.policy.compute():
-            return self.model.extend(self._cache, self._tensor(padded), counts, where, seen)
+        return self._tensor(padded), counts, where, width
 
     def _tensor(self, values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(values).to(self.device)
+
+
+def _end(answer: Answer) -> list[int]:
+    """The last tokens of a conversation."""
+    missing = REACH - len(answer.ids)
+    return [*answer.request.prompt[-missing:], *answer.ids] if missing > 0 else answer.ids[-REACH:]
+
+
+def _most_drafted(answer: Answer) -> int:
+    """A draw follows the last of them. A rule that chooses temperatures has to see each token before the next."""
+    return 0 if answer.request.temperature_of else len(answer.request.uniforms) - len(answer.ids) - 1
 
 
 def _of_like_width(widths: Sequence[int]) -> list[list[int]]:

@@ -22,6 +22,7 @@ from isentrope.loop.session import RunSession, lasting_objects, open_run
 from isentrope.metrics.episodes import rollout_metrics
 from isentrope.rollout.collector import Rollout
 from isentrope.rollout.timings import Clock, speed_metrics, stage_metrics
+from isentrope.runs.checkpoints import restoring
 from isentrope.runs.layout import eval_path
 
 
@@ -36,7 +37,9 @@ def train(
         with run.training_collector() as collector, lasting_objects():
             for method in switched:
                 collector.add_method(method)
-            collector.load_state_dict(state.get("rollouts", {}))
+            if run.checkpoint is not None:
+                with restoring(run.checkpoint):
+                    collector.load_state_dict(state.get("rollouts", {}))
             saving = Saving(run, learner, collector, monitor, start=int(state.get("step", 0)))
             return _Loop(run, saving).run_from(saving.saved, evaluation_due(state))
 

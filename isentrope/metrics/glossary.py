@@ -28,6 +28,8 @@ the loop
   resample/missing | groups | Groups that the step had to learn without after the last attempt.
 the rollout
   engine/cached | share | vLLM: share of the prompts' tokens it already held since the step before.
+  engine/drafted | tokens | Torch engine: tokens that were guessed ahead (engine.drafts).
+  engine/accepted | tokens | Torch engine: guessed tokens that were what was drawn, and were kept.
   engine/rows | responses | Native engine: mean number of responses that a step of the model went on with.
   engine/steps | steps | Native engine: steps of the model, each a token more for all responses under way.
   engine/prefills | passes | Native engine: passes in which new prompts were read.

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from isentrope.core.errors import ConfigError, EngineError, writing
-from isentrope.models.kv_cache import Cache, seen_BTT
+from isentrope.models.kv_cache import Cache, real_tokens, seen_BTT
 from isentrope.models.sources.cache import library, quiet_transformers
 from isentrope.models.sources.catalogue import INDEX, check_sizes, read_config, unsupported, weight_files
 from isentrope.models.sources.small_files import MODEL_FILES, laid_out, read_small
@@ -150,6 +150,13 @@ class HuggingFaceModel(nn.Module):
         return cache.end(
             self._decoded(ids_RT, positions, mask[:, None], past_key_values=cache, use_cache=True), counts_R
         )
+
+    def extend_all(self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None, seen: int) -> Tensor:
+        """As `Llama.extend_all`, padding computed too."""
+        positions, mask = cache.begin(ids_RT.shape[1], rows, seen)
+        states = self._decoded(ids_RT, positions, mask[:, None], past_key_values=cache, use_cache=True)
+        cache.grow(counts_R)
+        return states.flatten(0, 1)[real_tokens(ids_RT, counts_R)]
 
     def _additive(self, seen_BTS: Tensor) -> Tensor:
         kind = seen_BTS.device.type

@@ -18,6 +18,12 @@ def seen_BTT(segments_BT: Tensor, parents_BT: Tensor | None) -> Tensor:
     return mask & (columns[None, :, None] >= columns[None, None, :])
 
 
+def real_tokens(ids_RT: Tensor, counts_R: Tensor) -> Tensor:
+    """Where the tokens stand that are no padding, if the rows are laid end to end."""
+    columns = torch.arange(ids_RT.shape[1], device=ids_RT.device)
+    return (columns < counts_R[:, None]).flatten().nonzero()[:, 0]
+
+
 class Cache:
     """Keys and values of many conversations, one row each, with a length of its own, written in place.
 
@@ -86,9 +92,17 @@ class Cache:
 
     def end(self, states_RTD: Tensor, counts_R: Tensor) -> Tensor:
         """The pass is over: so many of each row's new tokens count. Gives the state of each row's last one."""
+        self.grow(counts_R)
+        here = torch.arange(len(states_RTD), device=states_RTD.device)
+        return states_RTD[here, (counts_R - 1).clamp(min=0)]
+
+    def grow(self, counts_R: Tensor) -> None:
+        """The pass is over: so many of each row's new tokens count."""
         if self._rows is None:
             self.lengths += counts_R
         else:
             self.lengths[self._rows] += counts_R
-        here = torch.arange(len(states_RTD), device=states_RTD.device)
-        return states_RTD[here, (counts_R - 1).clamp(min=0)]
+
+    def take_back(self, rows: Tensor, counts_R: Tensor) -> None:
+        """Forget so many tokens at the end of each of these conversations."""
+        self.lengths[rows] -= counts_R

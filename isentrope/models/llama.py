@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVa
 
 from isentrope.core.errors import EngineError, writing
 from isentrope.core.limits import NOTE_BYTES, check_is_file, read_json
-from isentrope.models.kv_cache import Cache, seen_BTT
+from isentrope.models.kv_cache import Cache, real_tokens, seen_BTT
 
 SETTINGS = {  # a shape's fields -> the names of Hugging Face's config.json
     "vocabulary": "vocab_size", "width": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",
@@ -66,14 +66,20 @@ class Block(nn.Module):
         return q, k, self.self_attn["v_proj"](h).view(b, t, s.kv_heads, s.head_size)
 
     def finish(self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-        """Attention of q [B T heads] over k, v [B kv_heads S] under mask [B T S], then the feed-forward part."""
-        s, (b, t, _) = self.shape, x.shape
+        return self.feed(x, self.attend(q, k, v, mask))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """Attention of q [B T heads size] over k, v [B kv_heads S size] under mask [B T S]."""
+        s, (b, t) = self.shape, q.shape[:2]
         share = s.heads // s.kv_heads
         # Heads that share keys stand side by side in the query dimension: keys are read once and never copied.
         q = q.view(b, t, s.kv_heads, share, s.head_size).permute(0, 2, 3, 1, 4).reshape(b, s.kv_heads, share * t, -1)
         wide = mask[:, None].repeat(1, 1, share, 1) if share > 1 else mask[:, None]
         a = F.scaled_dot_product_attention(q, k, v, attn_mask=wide)
-        a = a.view(b, s.kv_heads, share, t, s.head_size).permute(0, 3, 1, 2, 4).reshape(b, t, s.width)
+        return a.view(b, s.kv_heads, share, t, s.head_size).permute(0, 3, 1, 2, 4).reshape(b, t, s.width)
+
+    def feed(self, x: Tensor, a: Tensor) -> Tensor:
+        """What attention found is added, then the feed-forward part."""
         x = x + self.self_attn["o_proj"](a)
         h = self.post_attention_layernorm(x)
         return x + self.mlp["down_proj"](F.silu(self.mlp["gate_proj"](h)) * self.mlp["up_proj"](h))
@@ -82,6 +88,13 @@ class Block(nn.Module):
         """The layer over rows that see nothing but themselves."""
         q, k, v = self.keys_values(x, cos, sin)
         return self.finish(x, q, k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous(), mask)
+
+
+def _padded(packed: Tensor, at_N: Tensor, ids_RT: Tensor) -> Tensor:
+    """[1 N heads size] as [R T heads size]."""
+    padded = packed.new_zeros(ids_RT.numel(), *packed.shape[2:])
+    padded[at_N] = packed[0]
+    return padded.view(*ids_RT.shape, *packed.shape[2:])
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -148,6 +161,20 @@ class Llama(nn.Module):
             q, k, v = block.keys_values(x, cos, sin)
             x = block.finish(x, q, *cache.update(k.transpose(1, 2), v.transpose(1, 2), i), mask)
         return self.norm(cache.end(x, counts_R))
+
+    def extend_all(self, cache: Cache, ids_RT: Tensor, counts_R: Tensor, rows: Tensor | None, seen: int) -> Tensor:
+        """As `extend`, but gives the hidden states of all new tokens [N D], one row's after the other's. Everything but
+        attention is computed without the padding."""
+        positions, mask = cache.begin(ids_RT.shape[1], rows, seen)
+        at_N = real_tokens(ids_RT, counts_R)
+        x, (cos, sin) = self.embed_tokens(ids_RT.flatten()[at_N])[None], self._angles(positions.flatten()[at_N][None])
+        for i, block in enumerate(self.layers):
+            assert isinstance(block, Block)
+            q, k, v = (_padded(part, at_N, ids_RT) for part in block.keys_values(x, cos, sin))
+            a = block.attend(q, *cache.update(k.transpose(1, 2), v.transpose(1, 2), i), mask)
+            x = block.feed(x, a.flatten(0, 1)[at_N][None])
+        cache.grow(counts_R)
+        return self.norm(x[0])
 
     def save(self, folder: Path) -> None:
         """Write the model as a Hugging Face folder: config.json and model.safetensors with Llama's names."""

@@ -75,7 +75,8 @@ class LoraModel(nn.Module):
         super().__init__()
         self.inner, self.base = inner, base
         self.hidden, self.head_weight = inner.hidden, inner.head_weight
-        self.compute_twice, self.extend = inner.compute_twice, inner.extend
+        self.compute_twice = inner.compute_twice
+        self.extend, self.extend_all = inner.extend, inner.extend_all
         with torch.random.fork_rng(devices=[]):  # PEFT draws numbers of its own, which are replaced
             self.tuner: Any = peft().get_peft_model(root_of(inner), config)
         self.adapter: str | None = LEARNING  # what model_adapter.py takes for the layers' own

@@ -6,13 +6,14 @@ the next step ahead. `Runner` plays a list of seats with an engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 from isentrope.config.schema import AgentSettings, RunConfig, TaskSettings
-from isentrope.core.engine import Engine, Streaming, calling_engine
+from isentrope.core.engine import Engine, Remembering, Streaming, calling_engine
 from isentrope.core.errors import TaskError
 from isentrope.core.method import Method
 from isentrope.core.part import calling, check_declared
@@ -101,14 +102,37 @@ class Collector:
         self.methods = (*self.methods, method)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the sampler of tasks has learnt; nothing else has to survive, as each step is played when asked for."""
-        state = self.sampler.state_dict()
-        return {"sampler": state} if state else {}
+        """What the sampler of tasks has learnt and what the engine remembers; nothing else has to survive, as each step
+        is played when asked for."""
+        states = {"sampler": self.sampler.state_dict(), "engine": self._remembered()}
+        return {name: state for name, state in states.items() if state}
+
+    def _remembered(self) -> dict[str, Any]:
+        if not isinstance(self.engine, Remembering):
+            return {}
+        with calling_engine(self.engine, "state_dict"):
+            return self.engine.state_dict()
+
+    def _remember(self, state: Mapping[str, Any]) -> None:
+        if state and isinstance(self.engine, Remembering):
+            with calling_engine(self.engine, "load_state_dict"):
+                self.engine.load_state_dict(state)
+
+    @contextmanager
+    def _without_trace(self) -> Generator[None]:
+        """What is played in here is not remembered: a run that is ended in the middle of it goes on as if it had not
+        been begun."""
+        before = self._remembered()
+        try:
+            yield
+        finally:
+            self._remember(before)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if "sampler" in state:
             with calling(self.sampler, "load_state_dict"):
                 self.sampler.load_state_dict(dict(state["sampler"]))
+        self._remember(state.get("engine", {}))
 
     def play_groups(
         self,
@@ -125,7 +149,7 @@ class Collector:
         instances = pick_instances(self.sampler, self.world, groups or rollout.groups, step, attempt)
         name = f"train/{step}" if attempt == 0 else f"train/{step}/{attempt}"
         first = attempt * rollout.groups  # so that no two groups of a step have the same number
-        return self.play(instances, rollout.group_size, plan, name, progress, first)
+        return self._play(instances, rollout.group_size, plan, name, progress, first)
 
     def play(
         self,
@@ -134,9 +158,20 @@ class Collector:
         plan: RolloutPlan,
         name: str,
         progress: EpisodesEnded = lambda ended: None,
+    ) -> list[Episode]:
+        """A group of `samples` episodes on each instance, beside training. `name` names the random numbers."""
+        with self._without_trace():
+            return self._play(instances, samples, plan, name, progress)
+
+    def _play(
+        self,
+        instances: Sequence[Instance],
+        samples: int,
+        plan: RolloutPlan,
+        name: str,
+        progress: EpisodesEnded,
         first_group: int = 0,
     ) -> list[Episode]:
-        """A group of `samples` episodes on each instance. `name` names the random numbers."""
         seats = [Seat(instance, first_group + g, m) for g, instance in enumerate(instances) for m in range(samples)]
         return self.runner.play(seats, plan, self.config.run.seed, name, progress)
 

@@ -125,6 +125,13 @@ KINDS: dict[str, tuple[str, ...]] = {
     "lora": ("policy.lora_rank=2", "learn.gradient_checkpointing=true", "learn.kl=0.1"),
     "lora_on": ("policy.lora_rank=2", "learn.algorithm=ppo", "critic.lr=1e-2", "learn.kl=0.1"),
     "bfloat16": ("run.weights=bfloat16", "learn.algorithm=ppo", "critic.lr=1e-2"),
+    "drafts": ("engine.drafts=4",),
+    "drafts_ahead": (
+        "engine.drafts=4",
+        "rollout.ahead=1",
+        "learn.old_logprobs=recompute",
+        "learn.mismatch=truncate",
+    ),
     "dapo": ("learn.algorithm=dapo", "learn.resample=2"),
     "ahead": (
         "rollout.ahead=1",

@@ -41,6 +41,9 @@ KILLS = [
     ("lora", "checkpoint_begun", 2),
     ("lora_on", "after_update", 7),
     ("bfloat16", "after_update", 7),
+    ("drafts", "after_update", 7),
+    ("drafts", "evaluation", 2),  # which leaves nothing behind in what is remembered
+    ("drafts_ahead", "after_update", 5),
     ("dapo", "rollout", 14),
     ("ahead", "rollout", 9),
     ("ahead", "after_update", 5),  # the episodes of the next step are being played
@@ -53,6 +56,8 @@ MORE_KILLS = [
     ("ppo", "after_update", 5),
     ("lora", "after_update", 5),
     ("bfloat16", "checkpoint_unnamed", 3),
+    ("drafts", "rollout", 14),
+    ("drafts", "checkpoint_named", 2),
     ("dapo", "episodes", 4),
     ("ahead", "after_update", 7),
     ("ahead", "checkpoint_unnamed", 3),

@@ -14,6 +14,7 @@ from isentrope.core.errors import EngineError
 from isentrope.engines.torch import TorchEngine
 from isentrope.models.load import load_folder
 from isentrope.models.policy import Policy
+from tests.engines.test_drafts import drafted_as_without
 from tests.engines.test_torch import TOLERANCE, never, score
 
 transformers: Any = pytest.importorskip("transformers", reason="pip install 'isentrope[hf]'")
@@ -90,6 +91,12 @@ def test_scoring_again_gives_the_numbers_of_sampling(tmp_path: Path, family: str
             np.testing.assert_allclose(sampled.entropies, entropy, atol=TOLERANCE)
             new = rng.integers(9, 200, 1 + request.slot).tolist()
             prompts[request.slot] = [*prompts[request.slot], *sampled.ids.tolist(), *new]
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox"])
+def test_drafts_change_no_token_and_no_probability(tmp_path: Path, family: str) -> None:
+    policy = load(make_folder(tmp_path, family))
+    drafted_as_without(policy)
 
 
 @torch.no_grad()

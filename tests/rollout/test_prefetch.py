@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
 from isentrope.config.schema import RunConfig
+from isentrope.core.engine import Engine
 from isentrope.core.types import RolloutPlan
 from isentrope.rollout import prefetch
 from isentrope.rollout.collector import Collector, Rollout
@@ -35,7 +36,7 @@ class Game(Collector):
     def __init__(self, last: int = 5) -> None:
         config = RunConfig()
         self.config = replace(config, run=replace(config.run, steps=last))
-        self.sampler = InTurn()
+        self.sampler, self.engine = InTurn(), cast("Engine", None)
         self.weights = self.held = 0
         self.played: dict[int, int] = {}
         self.planned: dict[int, int] = {}

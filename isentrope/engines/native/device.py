@@ -16,13 +16,13 @@ import triton.language as tl
 from numpy.typing import NDArray
 from torch import Tensor
 
+from isentrope.engines.graphs import record
 from isentrope.engines.native.attention import Splits, make_splits
 from isentrope.engines.native.draw import Rows, draw
 from isentrope.engines.native.forward import Forward, Packed
 from isentrope.engines.native.prefill import MOST_RECORDED, Layout, PrefillPacket, bucket, padded
 from isentrope.engines.native.small_kernels import jit
 from isentrope.engines.native.weights import Weights
-from isentrope.engines.torch import record
 
 # pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 # Kernels are in Triton's language, which only looks like Python's types.
