@@ -9,7 +9,7 @@ stream between layers keeps that of the embedding.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any, cast
@@ -43,18 +43,21 @@ def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return (wide * weight).to(x.dtype)
 
 
-def product(x: Tensor, parts: tuple[Tensor, ...], bias: Tensor | None, low: Low, dtype: torch.dtype) -> Tensor:
+def product(x: Tensor, parts: Sequence[Tensor], bias: Tensor | None, low: Low, dtype: torch.dtype) -> Tensor:
     """x times weights that read the same input, side by side, with what adapters add."""
-    made = F.linear(x, torch.cat(parts).to(dtype) if len(parts) > 1 else parts[0].to(dtype), bias)
+    made = F.linear(x, torch.cat(tuple(parts)).to(dtype) if len(parts) > 1 else parts[0].to(dtype), bias)
     there = [one for one in low if one is not None]
     if not there:
         return made
     narrow = F.linear(x, torch.cat([down for down, _, _ in there]).to(dtype))
-    pieces = iter(narrow.split([len(down) for down, _, _ in there], dim=-1))
-    added = [
-        F.linear(next(pieces), (one[1] * one[2]).to(dtype)) if one is not None else made.new_zeros(len(x), len(part))
-        for part, one in zip(parts, low, strict=True)
-    ]
+    added, at = list[Tensor](), 0
+    for part, one in zip(parts, low, strict=True):
+        if one is None:
+            added.append(made.new_zeros(len(x), len(part)))
+        else:
+            down, up, scale = one
+            added.append(F.linear(narrow[:, at : at + len(down)], (up * scale).to(dtype)))
+            at += len(down)
     return made + (torch.cat(added, -1) if len(added) > 1 else added[0])
 
 

@@ -110,12 +110,13 @@ def _layer(block: Any, adapter: str | None) -> Layer | None:
     parts |= {name: mlp.get(f"{name}_proj") for name in ("gate", "up", "down")}
     linear, low = dict[str, Any](), dict[str, LowRank]()
     for name, part in parts.items():
-        plain = getattr(part, "base_layer", part)
-        if type(plain) is not nn.Linear or (plain.bias is not None and name in ("o", "gate", "up", "down")):
+        wrapped: Any = part
+        plain: Any = getattr(part, "base_layer", part)
+        if not _is_linear(plain) or (plain.bias is not None and name in ("o", "gate", "up", "down")):
             return None
         linear[name] = plain
-        if plain is not part and adapter is not None and adapter in part.lora_A:
-            found = _low_rank(part, adapter)
+        if plain is not part and adapter is not None and adapter in wrapped.lora_A:
+            found = _low_rank(wrapped, adapter)
             if found is None:
                 return None
             low[name] = found
@@ -128,6 +129,11 @@ def _layer(block: Any, adapter: str | None) -> Layer | None:
         **norms,
         low=low,
     )
+
+
+def _is_linear(part: object) -> bool:
+    """And nothing that is made from it."""
+    return type(part) is nn.Linear
 
 
 def _low_rank(part: Any, adapter: str) -> LowRank | None:

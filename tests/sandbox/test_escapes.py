@@ -253,10 +253,16 @@ def test_a_box_gives_way_to_the_trainer() -> None:
     code = (
         "import os; print(os.nice(0)); path = '/proc/self/autogroup'; os.path.exists(path) and print(open(path).read())"
     )
-    priority, *session = said(run_python(code)).split()
-    assert int(priority) == min(19, before + 2)
-    if session and Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1":
-        assert session[-1] == "2"
+    sessions: list[list[str]] = []
+    for _ in range(10):  # the kernel lets one session of the whole machine be changed in a tenth of a second
+        priority, *session = said(run_python(code)).split()
+        assert int(priority) == min(19, before + 2)
+        sessions.append(session[-1:])
+        if session[-1:] != ["0"]:
+            break
+        time.sleep(0.13)
+    if sessions[-1] and Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1":
+        assert sessions[-1] == ["2"]
 
 
 # 7. symbolic links
