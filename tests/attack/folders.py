@@ -172,7 +172,7 @@ def attack(family: str, seed: int, name: str, base: Path, work: Path, wall: floa
     child = os.fork()
     if child == 0:
         in_child(name, {**LIGHT, **HEAVY}[name], folder, log)
-    status, usage = _waited(child, before + wall)
+    status, usage = waited(child, before + wall)
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     seconds, megabytes = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
@@ -182,7 +182,8 @@ def attack(family: str, seed: int, name: str, base: Path, work: Path, wall: floa
     return Outcome(family, seed, name, tuple(problems), seconds, megabytes, said[-2500:])
 
 
-def _waited(child: int, deadline: float) -> tuple[int | None, resource.struct_rusage]:
+def waited(child: int, deadline: float) -> tuple[int | None, resource.struct_rusage]:
+    """Its exit status and what it used; None if it had to be killed at the deadline."""
     while True:
         pid, status, usage = os.wait4(child, os.WNOHANG)
         if pid:

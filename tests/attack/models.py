@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from tests.attack.folders import waited
 from tests.builders import hostile_gguf, hostile_models
 from tests.builders.hostile_models import ADAPTERS, CODE_KEYS, FAMILIES, MARK, SMALL, TEMPLATES, TOKENIZERS
 
@@ -110,7 +111,7 @@ def attack(name: str, seed: int, spoil: Spoil, base: Path, work: Path, hub: sock
     child = os.fork()
     if child == 0:
         in_child(model, log)
-    status, usage = _waited(child, before + WALL_SECONDS)
+    status, usage = waited(child, before + WALL_SECONDS)
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     seconds, megabytes = time.monotonic() - before, usage.ru_maxrss / 1024
@@ -118,17 +119,6 @@ def attack(name: str, seed: int, spoil: Spoil, base: Path, work: Path, hub: sock
     problems = tuple(problems_of(status, megabytes, said, place, _asked(hub)))
     result = {0: "loads", 2: "refused"}.get(-1 if status is None else status, "fails")
     return Outcome(name, seed, result, problems, seconds, megabytes, said[-2500:])
-
-
-def _waited(child: int, deadline: float) -> tuple[int | None, resource.struct_rusage]:
-    while True:
-        pid, status, usage = os.wait4(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status), usage
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            return None, os.wait4(child, 0)[2]
-        time.sleep(0.005)
 
 
 def _asked(hub: socket.socket) -> int:
