@@ -67,7 +67,9 @@ def answers_to(requests: Sequence[Mapping[str, Any]], stage: Callable[[str], Non
 
 
 def _confine(request: Mapping[str, Any]) -> None:
-    """From here on: no more memory than that, no large file, no network, no other program."""
+    """From here on: no more memory than that, no large file, no network, no other program. What libraries map to
+    themselves does not count: torch with CUDA takes more addresses than all that a trial may."""
+    import torch  # noqa: F401  # pyright: ignore[reportUnusedImport]
     import transformers  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
     with suppress(ImportError, ValueError, OSError):

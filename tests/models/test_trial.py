@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from typer.testing import CliRunner
 from isentrope.cli.main import app
 from isentrope.config.schema import PolicySettings, RunSettings
 from isentrope.core.errors import EngineError
+from isentrope.core.limits import MIB
 from isentrope.models import trial
 from isentrope.models.chat.template import PLAIN
 from isentrope.models.chat.tokenizer import ChatTokens
@@ -109,6 +112,15 @@ def test_what_becomes_of_a_child_is_said(monkeypatch: pytest.MonkeyPatch, real_t
         monkeypatch.setattr(trial, "START", program.replace("{", "{{").replace("}", "}}"))
         [answer] = trial.in_child(one, Limits(seconds=2.0, memory=100 << 20, output=200_000))
         assert re.search(ended, answer["refused"]), answer
+
+
+@pytest.mark.slow(6)
+def test_what_libraries_map_to_themselves_does_not_count(folder: Path) -> None:
+    """Torch with CUDA maps more addresses than a trial may take."""
+    request = {"what": "model", "folder": str(folder), "memory": 600 * MIB, "parameters": 10_000_000}
+    command = [sys.executable, "-P", "-c", trial.START.format(path=trial._import_path())]
+    ended = subprocess.run(command, input=json.dumps([request]).encode(), capture_output=True, timeout=120)
+    assert "numbers" in ended.stdout.decode().splitlines()[-1], ended.stdout
 
 
 def test_the_template_is_not_run_where_the_parts_are_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
