@@ -20,7 +20,7 @@ from isentrope.engines.graphs import record
 from isentrope.engines.native.attention import Splits, make_splits
 from isentrope.engines.native.draw import Rows, draw
 from isentrope.engines.native.forward import Forward, Packed
-from isentrope.engines.native.prefill import MOST_RECORDED, Layout, PrefillPacket, bucket, padded
+from isentrope.engines.native.prefill import Layout, PrefillPacket, bucket, most_recorded, padded
 from isentrope.engines.native.small_kernels import jit
 from isentrope.engines.native.weights import Weights
 
@@ -124,7 +124,8 @@ class Device:
         self._splits: dict[tuple[int, int], Splits] = {}
         # Prefills of all sizes are told here what to read: one begins when the one before has been read.
         self._layouts: dict[int, Layout] = {}
-        self._told = torch.zeros(self._layout(MOST_RECORDED).size(rows), dtype=torch.int32, device=device)
+        self._most_recorded = most_recorded(weights.count)
+        self._told = torch.zeros(self._layout(self._most_recorded).size(rows), dtype=torch.int32, device=device)
         self._pool: Any = None
         self._landings: list[Landing] = []  # those that are free
 
@@ -168,7 +169,7 @@ class Device:
 
     def prefill(self, packet: PrefillPacket, draws: bool) -> Tensor:
         """Admit the conversations of this packet and read their new tokens. Gives the logits after their last ones."""
-        layout, recorded = packet.layout, self.graphs and packet.layout.tokens <= MOST_RECORDED
+        layout, recorded = packet.layout, self.graphs and packet.layout.tokens <= self._most_recorded
         if recorded:
             self._told[: len(packet.memory)].copy_(packet.memory, non_blocking=True)
 
@@ -198,7 +199,7 @@ class Device:
         return Drawn(landing, self._landings)
 
     def _layout(self, tokens: int) -> Layout:
-        size = padded(tokens)
+        size = padded(tokens, self._most_recorded)
         if size not in self._layouts:
             self._layouts[size] = Layout(size, self.count, self.rows.table.shape[1], self.rows.uniforms.shape[1])
         return self._layouts[size]

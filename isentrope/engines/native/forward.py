@@ -62,17 +62,22 @@ class Forward:
 
         if self.small:
             return small_pass(self.weights, p.ids, attend, p.last)
-        x, delta = self._layers(p.ids, attend)
-        return self._logits(x[p.last], delta[p.last])
+        return self._logits(*self._layers(p.ids, attend, p.last))
 
-    def _layers(self, ids: Tensor, attend: Callable[[int, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """The stream behind the last layer, without what that layer adds, and what it adds."""
+    def _layers(
+        self, ids: Tensor, attend: Callable[[int, Tensor], Tensor], last: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The stream behind the last layer, without what that layer adds, and what it adds; with `last` at these places
+        alone. Of the others the last layer makes no more than keys and values."""
         a, dtype = self.weights.model, self.weights.dtype
         x, delta = F.embedding(ids, a.embed.detach()), None
         for i, layer in enumerate(self.weights.layers):
             own = layer.own
             qkv = layer.qkv(add_norm(x, delta, own.norm_in, a.eps, dtype))
-            delta = layer.o(attend(i, qkv))
+            attended = attend(i, qkv)
+            if last is not None and layer is self.weights.layers[-1]:
+                x, attended = x[last], attended[last]
+            delta = layer.o(attended)
             both = layer.gate_up.before_up(add_norm(x, delta, own.norm_out, a.eps, dtype))
             delta = layer.down(swiglu(both, layer.gate_up.up))
         assert delta is not None

@@ -61,6 +61,13 @@ class Weights:
         self.refresh()
 
     @property
+    def count(self) -> int:
+        """Weights of all layers' products."""
+        return sum(
+            one.weight.numel() for layer in self.layers for one in (layer.qkv, layer.o, layer.gate_up, layer.down)
+        )
+
+    @property
     def adapted(self) -> bool:
         return any(layer.own.low for layer in self.layers)
 

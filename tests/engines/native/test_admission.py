@@ -24,6 +24,7 @@ from isentrope.engines.native.prefill import (
     PrefillPacket,
     bucket,
     fill,
+    most_recorded,
     padded,
     prefill_blocks,
 )
@@ -173,6 +174,17 @@ def test_every_new_token_is_in_one_block_of_its_row(drawn: tuple[list[Case], lis
     assert list(zip(packet.row_of[:total].tolist(), packet.positions[:total].tolist(), strict=True)) == told
     assert (packet.row_of[total:] == -1).all()
     assert not packet.ids[total:].any()
+
+
+@pytest.mark.parametrize(("weights", "most"), [(500_000, MOST_RECORDED), (1_300_000_000, 3072), (10**12, 64)])
+def test_large_passes_are_hardly_padded(weights: int, most: int) -> None:
+    """1.3 billion weights keep a GPU busy with 2,308 tokens, which the size for 3,072 holds."""
+    assert most_recorded(weights) == most
+    for tokens in (1, most - 1, most, most + 1, 10_368, 16_385, 40_000):
+        size = padded(tokens, most)
+        assert size >= tokens
+        assert size % 64 == 0
+        assert size == bucket(size) if tokens <= most else size <= max(tokens + 63, 17 / 16 * tokens)
 
 
 @pytest.mark.parametrize("tokens", [1, 64, 65, 100, 4097, MOST_RECORDED, MOST_RECORDED + 1])
