@@ -24,8 +24,10 @@ from typing import Any
 
 _BEGAN = time.perf_counter()
 
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
+from bench.update import turn  # noqa: E402
 from isentrope.bench.results import machine  # noqa: E402
 from isentrope.bench.sampling import SHAPES, random_policy, wait  # noqa: E402
 from isentrope.config.load import load_config  # noqa: E402
@@ -220,6 +222,73 @@ def _nothing() -> Generator[None]:
     yield
 
 
+def made_up(config: RunConfig, words: int) -> list[Episode]:
+    """Episodes of the sizes that those of random weights have, of random tokens: nothing is played."""
+    rng, found = np.random.default_rng(1), list[Episode]()
+    new, sizes = config.agent.max_response, config.rollout
+    for group in range(sizes.groups):
+        prompt = rng.integers(0, words, int(rng.integers(430, 480)))
+        for member in range(sizes.group_size):
+            turns = [turn(rng, prompt, new, False, words)]
+            turns += [turn(rng, rng.integers(0, words, 9), new, True, words) for _ in range(config.task.max_turns - 1)]
+            won = bool(rng.random() < 0.5)
+            found.append(
+                Episode("bench", "train", group, "", "", group, member, "think_act", tuple(turns), won, "terminated")
+            )
+    return found
+
+
+VARIANTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {  # constants, settings
+    "as it is": ({}, ()),
+    "no product computed twice": ({"budget": 0.7}, ()),
+    "nothing computed twice": ({"budget": 1.0}, ()),
+    "and chunks of the head four times as large": ({"budget": 0.7, "chunk": 1 << 29}, ()),
+    "and beginnings shared": ({"budget": 0.7, "chunk": 1 << 29, "share": 0.02}, ()),
+    "and twice the tokens a pass": ({"budget": 0.7, "chunk": 1 << 29}, ("learn.micro_tokens=32768",)),
+}
+
+
+def compare(shape: str, recipe: str, sets: Sequence[str], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Scoring and updates alone, of made-up episodes, in several ways."""
+    import gc
+
+    from isentrope.kernels import forward
+    from isentrope.learning import prefix_sharing
+    from isentrope.models import token_head
+
+    rows, policy = list[dict[str, Any]](), random_policy(shape)
+    reference = snapshot(policy)
+    for name in names:
+        constants, more = VARIANTS[name]
+        forward.MEMORY, prefix_sharing.MIN_SAVED_SHARE = constants.get("budget", 0.5), constants.get("share", 0.25)
+        token_head.CHUNK_VALUES["cuda"] = constants.get("chunk", 1 << 27)
+        forward.compiled.cache_clear()
+        torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+        config = settings(shape, recipe, [*sets, *more])
+        learner = Learner(policy, reference if config.learn.kl else None, config)
+        episodes, times = made_up(config, policy.model.head_weight().shape[0]), list[tuple[float, float]]()
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+        for step in (1, 2):
+            wait()
+            begin = time.perf_counter()
+            credited = learner.credit(step, episodes)
+            wait()
+            middle = time.perf_counter()
+            learner.update(credited)
+            wait()
+            times.append((middle - begin, time.perf_counter() - middle))
+        score, update = (min(pair[i] for pair in times[1:]) for i in (0, 1))
+        first = sum(times[0]) - score - update
+        rows.append({"name": name, "score": score, "update": update, "first": first, "peak_gib": peak()})
+        print(f"{name:44}score {score:6.2f} s, update {update:6.2f} s, the first {first:5.1f} s longer, "
+              f"peak {peak():.1f} GiB", flush=True)  # fmt: skip
+        del learner
+        gc.collect()
+        torch.cuda.empty_cache()
+    return rows
+
+
 def counted(episodes: Sequence[Episode]) -> tuple[int, int]:
     turns = [turn for episode in episodes for turn in episode.turns]
     sampled = sum(len(turn.response_ids) for turn in turns)
@@ -257,7 +326,7 @@ class Profile:
     def show(self) -> None:
         for part, seen in self.found.items():
             print(
-                f"\n{part}: the GPU was busy for {seen['busy']:.2f} of {seen['wall']:.2f} s (with the profiler's own cost)"
+                f"\n{part}: the GPU was busy {seen['busy']:.2f} of {seen['wall']:.2f} s, the profiler's cost included"
             )
             for kind, seconds in sorted(seen["kinds"].items(), key=lambda item: -item[1]):
                 print(f"  {kind:18}{seconds:8.3f} s {seconds / max(seen['busy'], 1e-9):6.1%}")
@@ -299,8 +368,12 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--profile", action="store_true", help="one step more, with what the GPU did in it")
     parser.add_argument("--top", type=int, default=28, help="kernels that --profile names")
+    parser.add_argument("--variants", type=int, default=0, metavar="N", help="so many ways to score and update instead")
     parser.add_argument("--json", type=Path, help="write the figures there")
     given = parser.parse_args(arguments)
+    if given.variants:
+        rows = compare(given.shape, given.recipe, given.sets, [*VARIANTS][: given.variants])
+        return written({"machine": machine(), "shape": given.shape, "variants": rows}, given.json, "variants.json")
     print(f"imported after {time.perf_counter() - _BEGAN:.1f} s", flush=True)
     config = settings(given.shape, given.recipe, given.sets)
     use_threads(config)
@@ -324,7 +397,11 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     result = {"machine": machine(), "settings": given.sets, "shape": given.shape, "ready": ready, "peak_gib": peak(),
               "steps": [{**asdict(s), "whole": s.whole} for s in rows], "passes": asdict(passes),
               "profile": profile.found}  # fmt: skip
-    path = given.json or (Path(os.environ["OUT"]) / "step.json" if "OUT" in os.environ else None)
+    return written(result, given.json, "step.json")
+
+
+def written(result: dict[str, Any], path: Path | None, name: str) -> dict[str, Any]:
+    path = path or (Path(os.environ["OUT"]) / name if "OUT" in os.environ else None)
     if path:
         path.write_text(json.dumps(result, indent=1) + "\n")
     return result
