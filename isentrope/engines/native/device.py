@@ -66,7 +66,9 @@ def admit(packed: Packed, left: Tensor, admitted: Tensor, rows: Rows) -> None:
 
 
 PAGE = 64
-PROGRAMS = 1024  # that read the cache at once, about: fewer leave a GPU idle, many more have to join their parts
+PROGRAMS, LARGE_PROGRAMS = 1024, 512  # that read the cache at once, about, of small and of large heads: fewer leave a
+# GPU idle, many more have to join their parts
+LARGE = 128
 SHORTEST_PART = 256  # tokens
 FEW = 6  # rows: to write to each by itself takes the host less time than to send a list of them
 
@@ -208,7 +210,8 @@ class Device:
         reach = SHORTEST_PART
         while reach < longest:
             reach *= 2
-        wanted = max(1, min(PROGRAMS // (count * self.kv_heads), reach // SHORTEST_PART))
+        programs = LARGE_PROGRAMS if self.size >= LARGE else PROGRAMS
+        wanted = max(1, min(programs // (count * self.kv_heads), reach // SHORTEST_PART))
         length = -(-reach // wanted // PAGE) * PAGE
         key = (count, reach)
         if key not in self._splits:
