@@ -260,7 +260,8 @@ def compare(shape: str, recipe: str, sets: Sequence[str], names: Sequence[str]) 
     reference = snapshot(policy)
     for name in names:
         constants, more = VARIANTS[name]
-        forward.MEMORY, prefix_sharing.MIN_SAVED_SHARE = constants.get("budget", 0.5), constants.get("share", 0.25)
+        forward.LEAN = forward.ROOMY = constants.get("budget", 0.5)
+        prefix_sharing.MIN_SAVED_SHARE = constants.get("share", 0.25)
         token_head.CHUNK_VALUES["cuda"] = constants.get("chunk", 1 << 27)
         forward.compiled.cache_clear()
         torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
