@@ -262,7 +262,7 @@ def compare(shape: str, recipe: str, sets: Sequence[str], names: Sequence[str]) 
         constants, more = VARIANTS[name]
         forward.LEAN = forward.ROOMY = constants.get("budget", 0.5)
         prefix_sharing.MIN_SAVED_SHARE = constants.get("share", 0.25)
-        token_head.CHUNK_VALUES["cuda"] = constants.get("chunk", 1 << 27)
+        token_head.CHUNK_VALUES["cuda"] = token_head.LARGE_CHUNK = constants.get("chunk", 1 << 27)
         forward.compiled.cache_clear()
         torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
         config = settings(shape, recipe, [*sets, *more])

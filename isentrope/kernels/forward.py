@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVa
 from isentrope.core.types import Spans
 from isentrope.kernels.attention import FLASH, Kernels, Pass, attention, flash_runs, make_pattern
 from isentrope.models.llama import rotate
+from isentrope.models.memory import memory_of
 from isentrope.models.model_adapter import Layer, LowRank, ModelAdapter, adapt_model
 
 Weights = tuple[Tensor | None, ...]
@@ -122,12 +123,6 @@ class Compiled:
 
 
 compiled = cache(Compiled)
-
-
-@cache
-def memory_of(device: torch.device) -> int:
-    """Bytes that a GPU has in all: what is free on it may be another number when a run is resumed."""
-    return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else 0
 
 
 def has_room(parts: ModelAdapter, tokens: int, dtype: torch.dtype, memory: int) -> bool:
