@@ -98,7 +98,7 @@ class Passes:
     attention: float
     head: float
 
-    def floor(self, forward: int, updates: int) -> float:
+    def floor(self, forward: float, updates: int) -> float:
         """Seconds of so many passes forward, and forward and back, where the head computes its logits twice."""
         body = self.products + self.attention
         return (forward * (body + self.head) + updates * (3 * body + 4 * self.head)) / CEILING
@@ -267,7 +267,7 @@ def compare(shape: str, recipe: str, sets: Sequence[str], names: Sequence[str]) 
     """Scoring and updates alone, of made-up episodes, in several ways."""
     import gc
 
-    from isentrope.kernels import forward
+    from isentrope.kernels import compiled, forward
     from isentrope.learning import prefix_sharing
     from isentrope.models import token_head
 
@@ -276,9 +276,9 @@ def compare(shape: str, recipe: str, sets: Sequence[str], names: Sequence[str]) 
     for name in names:
         constants, more = VARIANTS[name]
         forward.LEAN = forward.ROOMY = constants.get("budget", 0.5)
-        prefix_sharing.MIN_SAVED_SHARE = constants.get("share", 0.25)
+        prefix_sharing.MIN_SAVED_SHARE["cuda"] = constants.get("share", 0.25)
         token_head.CHUNK_VALUES["cuda"] = token_head.LARGE_CHUNK = constants.get("chunk", 1 << 27)
-        forward.compiled.cache_clear()
+        compiled.compiled.cache_clear()
         torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
         config = settings(shape, recipe, [*sets, *more])
         learner = Learner(policy, reference if config.learn.kl else None, config)
@@ -373,8 +373,10 @@ def show(rows: Sequence[Spent], passes: Passes, config: RunConfig, ready: float,
     print(f"the first step took {rows[0].whole - min(s.whole for s in later):.1f} s longer than the quickest after it")
     print(f"one pass: {passes.sequences} conversations, {passes.tokens:,} tokens, {passes.computed:,} computed in "
           f"{passes.pieces} pieces; laid out in {passes.packing:.2f} s of the host")  # fmt: skip
-    scored, updates = (config.learn.old_logprobs != "sampler") + (config.learn.kl > 0), config.learn.epochs
-    print(f"floors at {CEILING / 1e12:.0f} TFLOP/s: a pass forward {passes.floor(1, 0):.2f} s, {scored} of them "
+    learn, updates = config.learn, config.learn.epochs
+    own = 1 / learn.mini_batches  # this share takes the log-probs of its own forward pass as the old ones
+    scored = (1 - own) * (learn.old_logprobs != "sampler") + (learn.kl > 0)
+    print(f"floors at {CEILING / 1e12:.0f} TFLOP/s: a pass forward {passes.floor(1, 0):.2f} s, {scored:g} of them "
           f"{passes.floor(scored, 0):.2f} s; an update {passes.floor(0, updates):.2f} s", flush=True)  # fmt: skip
 
 
@@ -417,8 +419,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     profile.show()
     steps.collector.close()
     result = {"machine": machine(), "settings": given.sets, "shape": given.shape, "ready": ready, "peak_gib": peak(),
-              "steps": [{**asdict(s), "whole": s.whole} for s in rows], "passes": asdict(passes), "cached": steps.stopwatch.cached,
-              "profile": profile.found}  # fmt: skip
+              "steps": [{**asdict(s), "whole": s.whole} for s in rows], "passes": asdict(passes),
+              "cached": steps.stopwatch.cached, "profile": profile.found}  # fmt: skip
     return written(result, given.json, "step.json")
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isentrope.core.types import Spans
+from isentrope.kernels.compiled import LEAN, compiled
 
 Index = slice | Tensor
 aten: Any = torch.ops.aten
@@ -55,6 +56,7 @@ class Kernels:
 
     forward: Callable[[Tensor, Tensor, Tensor, Pass], tuple[Tensor, Tensor, Any]]
     backward: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Pass, Any], tuple[Tensor, Tensor, Tensor]]
+    join: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def _flash_forward(q: Tensor, k: Tensor, v: Tensor, p: Pass) -> tuple[Tensor, Tensor, Any]:
@@ -72,7 +74,19 @@ def _flash_backward(
     )
 
 
-FLASH = Kernels(_flash_forward, _flash_backward)
+def join(out: Tensor, other: Tensor, own_norm: Tensor, other_norm: Tensor) -> Tensor:
+    """Of the two passes over the same tokens, in the place of the first; their normalisers are [tokens, heads]."""
+    whole = torch.logaddexp(own_norm, other_norm)
+    share = torch.exp(own_norm - whole).unsqueeze(-1)
+    out.copy_(torch.lerp(other.to(whole.dtype), out.to(whole.dtype), share))
+    return whole
+
+
+def _join_at_once(*inputs: Tensor) -> Tensor:
+    return compiled(join, LEAN)(*inputs)
+
+
+FLASH = Kernels(_flash_forward, _flash_backward, _join_at_once)
 
 
 class _Attention(torch.autograd.Function):
@@ -83,11 +97,10 @@ class _Attention(torch.autograd.Function):
         if pattern.parents is not None:
             c, p = pattern.children, pattern.parented
             other, other_norm, more = kernels.forward(q[c], k[p], v[p], pattern.parents)
-            own_norm = norm[:, c]
-            whole = torch.logaddexp(own_norm, other_norm)
-            share = torch.exp(own_norm - whole).T.unsqueeze(-1)
-            out[c] = torch.lerp(other.to(norm.dtype), out[c].to(norm.dtype), share).to(out.dtype)
-            norm[:, c] = whole
+            joined = out[c]
+            norm[:, c] = kernels.join(joined, other, norm[:, c].T.contiguous(), other_norm.T.contiguous()).T
+            if not isinstance(c, slice):  # a copy
+                out[c] = joined
         ctx.save_for_backward(q, k, v, out, norm)
         ctx.pattern, ctx.kernels, ctx.rest, ctx.more = pattern, kernels, rest, more
         return out

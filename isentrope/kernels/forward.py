@@ -8,23 +8,20 @@ stream between layers keeps that of the embedding.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
-from functools import cache
 from itertools import pairwise
-from types import FunctionType
 from typing import Any, cast
 
 import torch
-import torch._functorch.config as functorch_config
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
 from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVariableType]
 
 from isentrope.core.types import Spans
-from isentrope.kernels.attention import FLASH, Kernels, Pass, attention, flash_runs, make_pattern
+from isentrope.kernels.attention import FLASH, Kernels, Pass, attention, flash_runs, join, make_pattern
+from isentrope.kernels.compiled import LEAN, ROOMY, compiled
 from isentrope.models.llama import rotate
 from isentrope.models.memory import memory_of
 from isentrope.models.model_adapter import Layer, LowRank, ModelAdapter, adapt_model
@@ -34,13 +31,8 @@ Low = tuple[tuple[Tensor, Tensor, float] | None, ...]
 """What adapters add to weights: down, up and scale of each, in the weights' order; None: nothing."""
 Sizes = tuple[int, int, int, float]
 """Heads, heads of keys, size of a head, and the norm's ε."""
-LEAN, ROOMY = 0.5, 0.7
-"""Share of a piece's activations that is kept for the backward pass; what is cheapest to compute again is not. Lean,
-gate and up are computed again: with SmolLM2-135M's shape this takes less than half of the memory and 7 % of the speed.
-Roomy, no product is."""
 ROOM = 0.2
 """Share of a GPU's memory up to which the activations of a pass are kept roomily."""
-log = logging.getLogger(__name__)
 
 
 def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -92,37 +84,6 @@ def answer(x: Tensor, seen: Tensor, weights: Weights, low: Low, sizes: Sizes, dt
     h = normed(x, norm, sizes[3]).to(dtype)
     a, b = product(h, (gate, up), None, low[1:3], dtype).chunk(2, dim=-1)
     return x + product(F.silu(a) * b, (down,), None, low[3:], dtype)
-
-
-class Compiled:
-    """A function through torch.compile, with the number of tokens left open; as it is if that fails."""
-
-    def __init__(self, plain: Callable[..., Any], kept: float) -> None:
-        """`kept`: the share of its activations. What is compiled is found by the code, so each share has its own."""
-        self.plain, self.name, self.kept = plain, plain.__name__, kept
-        own = FunctionType(
-            plain.__code__.replace(co_name=f"{self.name}_{100 * kept:.0f}"), plain.__globals__, self.name
-        )
-        self.quick: Callable[..., Any] | None = torch.compile(own)  # pyright: ignore[reportUnknownMemberType]
-
-    def __call__(self, *inputs: Any) -> Any:
-        if self.quick is None:
-            return self.plain(*inputs)
-        for value in inputs:
-            if isinstance(value, Tensor):
-                torch._dynamo.maybe_mark_dynamic(value, 0)  # pyright: ignore
-        try:
-            with functorch_config.patch(activation_memory_budget=self.kept):
-                return self.quick(*inputs)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:
-            log.warning("torch.compile failed for %s, which now runs as it is: %s", self.name, error)
-            self.quick = None
-            return self.plain(*inputs)
-
-
-compiled = cache(Compiled)
 
 
 def has_room(parts: ModelAdapter, tokens: int, dtype: torch.dtype, memory: int) -> bool:
@@ -201,7 +162,7 @@ def _backward(
     return dq, dk, dv
 
 
-CPU = Kernels(_forward, _backward)
+CPU = Kernels(_forward, _backward, join)
 
 
 def _low(layer: Layer, *names: str) -> Low:

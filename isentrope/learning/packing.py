@@ -68,7 +68,7 @@ def micro_batches(
         values[chosen] = token_weights(mode, tokens.episode_N[chosen], tokens.turn_N[chosen], constant_length)
     longest = max(len(sequence.ids) for sequence in sequences)
     capacity = row_tokens or (min(2 * longest, max(longest, micro_tokens)) if share else longest)
-    found = _bundles(sequences, capacity, share)
+    found = _bundles(sequences, capacity, share, torch.device(device).type)
     widths = [bundle.width for bundle in found]
     rows = pack(widths, capacity)
     row_widths = [sum(widths[i] for i in row) for row in rows]
@@ -84,7 +84,7 @@ def micro_batches(
         at = end
 
 
-def _bundles(sequences: Sequence[TokenSequence], capacity: int, share: bool) -> list[Bundle]:
+def _bundles(sequences: Sequence[TokenSequence], capacity: int, share: bool, device: str) -> list[Bundle]:
     if not share:
         return [Bundle((number,), 0, len(sequence.ids)) for number, sequence in enumerate(sequences)]
     return bundles(
@@ -93,6 +93,7 @@ def _bundles(sequences: Sequence[TokenSequence], capacity: int, share: bool) -> 
             for number, s in enumerate(sequences)
         ],
         capacity,
+        device,
     )
 
 

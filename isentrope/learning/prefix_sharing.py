@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-MIN_SAVED_SHARE = 0.25
+MIN_SAVED_SHARE = {"cpu": 0.25, "cuda": 0.1}
 """Share of a mini-batch's tokens that must be saved: below it the second pass of attention costs more."""
 PARENT_COST = 32
 """Tokens that one more parent is reckoned to cost; a shared beginning must save more than that."""
@@ -43,15 +43,16 @@ class Beginning:
     length: int  # of the whole sequence
 
 
-def bundles(beginnings: Sequence[Beginning], capacity: int) -> list[Bundle]:
+def bundles(beginnings: Sequence[Beginning], capacity: int, device: str = "cpu") -> list[Bundle]:
     """All sequences in bundles no wider than the capacity, in the order of their first members; one each if sharing
-    does not pay."""
+    does not pay there."""
     groups: dict[int, list[Beginning]] = {}
     for beginning in beginnings:
         groups.setdefault(beginning.group, []).append(beginning)
     found = [bundle for members in groups.values() for bundle in _best(members, capacity)]
     total = sum(b.length for b in beginnings)
-    if sum(bundle.width for bundle in found) > (1 - MIN_SAVED_SHARE) * total:
+    least = MIN_SAVED_SHARE.get(device, MIN_SAVED_SHARE["cpu"])
+    if sum(bundle.width for bundle in found) > (1 - least) * total:
         return [Bundle((b.number,), 0, b.length) for b in beginnings]
     return sorted(found, key=lambda bundle: bundle.members)
 

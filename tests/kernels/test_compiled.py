@@ -12,7 +12,9 @@ import torch._functorch.config as functorch_config
 
 from isentrope.core.types import Spans
 from isentrope.kernels import forward
-from isentrope.kernels.forward import CPU, LEAN, ROOMY, Compiled, at_rest, has_room, look, states_of
+from isentrope.kernels.attention import join
+from isentrope.kernels.compiled import LEAN, ROOMY, Compiled, compiled
+from isentrope.kernels.forward import CPU, at_rest, has_room, look, states_of
 from isentrope.models.model_adapter import Layer, ModelAdapter, adapt_model
 from isentrope.models.policy import Policy, snapshot
 from tests.models.helpers import small_policy
@@ -34,10 +36,10 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, float]]]
         return real(function, backend=backend)
 
     monkeypatch.setattr(torch, "compile", compile_)
-    forward.compiled.cache_clear()
+    compiled.cache_clear()
     torch._dynamo.reset()
     yield found
-    forward.compiled.cache_clear()
+    compiled.cache_clear()
     torch._dynamo.reset()
 
 
@@ -70,6 +72,19 @@ def test_each_share_is_compiled_by_itself(traced: list[tuple[str, float]], monke
         states(policy, grad, 6)
     assert [share for name, share in traced if name.startswith("answer")] == [LEAN, ROOMY, LEAN]
     assert [name for name, _ in traced].count("answer_70") == 1
+
+
+def test_two_passes_are_joined_in_their_place_by_one_piece(traced: list[tuple[str, float]]) -> None:
+    for tokens, begin, heads in ((9, 4, 3), (12, 5, 3), (7, 2, 3)):
+        made = torch.Generator().manual_seed(tokens)
+        whole, other = (torch.randn(n, heads, 8, generator=made) for n in (tokens, tokens - begin))
+        out, norms = whole[begin:], torch.randn(2, tokens - begin, heads, generator=made)
+        low, high = whole.clone()[:begin], torch.softmax(norms, 0)
+        expected = high[0, ..., None] * out + high[1, ..., None] * other
+        norm = compiled(join, LEAN)(out, other, *norms)
+        torch.testing.assert_close(whole, torch.cat([low, expected]))
+        torch.testing.assert_close(norm, torch.logsumexp(norms, 0))
+    assert [name for name, _ in traced] == ["join_50"]
 
 
 def test_a_function_that_cannot_be_compiled_runs_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from isentrope.core.types import Spans
-from isentrope.kernels.attention import FLASH, Kernels, Pass, attention, make_pattern
+from isentrope.kernels.attention import FLASH, Kernels, Pass, attention, join, make_pattern
 from isentrope.kernels.forward import states_of, trains_fast
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
@@ -65,7 +65,7 @@ def slow_backward(
     return dq, dk, dv
 
 
-SLOW = Kernels(slow_forward, slow_backward)
+SLOW = Kernels(slow_forward, slow_backward, join)
 TREES = {
     "no parents": Spans(np.array([0, 5]), np.array([5, 4]), np.array([-1, -1])),
     "two families side by side": Spans(

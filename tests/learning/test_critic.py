@@ -116,7 +116,7 @@ def test_the_gradient_of_the_head_is_that_of_the_equation() -> None:
     hidden = before(policy.states(batch), batch).detach()
     error = hidden @ critic.head.weight.detach()[0] + critic.head.bias.detach() - batch.return_N
     expected = ((batch.weights["turn"] * error)[:, None] * hidden).sum(0)
-    from isentrope.learning.learner import critic_objective
+    from isentrope.learning.objective import critic_objective
 
     loss, _ = critic_objective(batch, hidden, critic, replace(LEARN, aggregation="turn"))
     loss.backward()

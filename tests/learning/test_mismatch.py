@@ -12,8 +12,9 @@ import torch
 from isentrope.config.schema import Choice, LearnSettings, RunConfig
 from isentrope.config.validate import impossible
 from isentrope.core.types import Episode, TokenBatch
-from isentrope.learning.learner import Learner, policy_loss
+from isentrope.learning.learner import Learner
 from isentrope.learning.losses.mismatch import mismatch_metrics, mismatch_ratio
+from isentrope.learning.objective import policy_loss
 from isentrope.learning.tokens import flatten
 from tests.builders.episodes import make_episodes
 from tests.models.helpers import small_policy

@@ -15,7 +15,8 @@ from isentrope.core.token_weights import MODES
 from isentrope.core.types import Episode, Floats, Scores, StepTokens, Term, TokenBatch, TokenStats
 from isentrope.learning import learner as objective_of
 from isentrope.learning.advantages.grpo import grpo
-from isentrope.learning.learner import Learner, policy_loss
+from isentrope.learning.learner import Learner
+from isentrope.learning.objective import policy_loss
 from tests.builders.episodes import make_episodes
 from tests.models.helpers import small_policy
 

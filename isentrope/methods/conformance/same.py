@@ -18,7 +18,8 @@ from isentrope.core.loss import Loss
 from isentrope.core.method import Method
 from isentrope.core.part import calling
 from isentrope.core.types import Episode, RolloutPlan
-from isentrope.learning.learner import Learner, policy_loss
+from isentrope.learning.learner import Learner
+from isentrope.learning.objective import policy_loss
 from isentrope.learning.tokens import flatten
 from isentrope.methods.conformance.lab import Lab, flat, planned, tiny_policy
 from isentrope.methods.conformance.walk import batches, credited

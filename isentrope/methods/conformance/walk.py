@@ -19,7 +19,7 @@ from isentrope.core.part import Part, calling
 from isentrope.core.types import Episode, Floats, RolloutPlan, StepTokens, Targets, TokenBatch
 from isentrope.learning import hooks
 from isentrope.learning.credit import Credit, assign_credit
-from isentrope.learning.learner import policy_loss
+from isentrope.learning.objective import policy_loss
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.methods.conformance.lab import Lab, planned, tiny_policy
