@@ -13,7 +13,7 @@ from isentrope.core.loss import Loss
 from isentrope.core.method import Method
 from isentrope.core.token_weights import MODES
 from isentrope.core.types import Episode, Floats, Scores, StepTokens, Term, TokenBatch, TokenStats
-from isentrope.learning import learner as objective_of
+from isentrope.learning import objective as objective_of
 from isentrope.learning.advantages.grpo import grpo
 from isentrope.learning.learner import Learner
 from isentrope.learning.objective import policy_loss
