@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isentrope.config.schema import CriticSettings, LearnSettings
 from isentrope.core.errors import EngineError
@@ -85,7 +85,10 @@ def memory_of(device: torch.device) -> int:
     """Bytes that a GPU has in all: what is free on it may be another number when a run is resumed."""
     import torch
 
-    return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else 0
+    if device.type != "cuda":
+        return 0
+    card: Any = torch.cuda.get_device_properties(device)
+    return int(card.total_memory)
 
 
 def free_memory(device: str) -> int | None:
