@@ -191,15 +191,20 @@ def test_who_asks_for_them_before_gets_them(name: str) -> None:
     assert ours[2] == theirs[2]
 
 
-def test_tokens_that_are_left_out_leave_none_waiting() -> None:
-    """Without the game that has no numbers the mini-batches may be others, so all are scored after all."""
+@pytest.mark.parametrize("lost", range(3))
+def test_tokens_that_are_left_out_leave_none_waiting(lost: int) -> None:
+    """Without a group that has no numbers the mini-batches are others, so all are scored after all."""
     found: list[Update] = []
     for first in (False, True):
-        learner, _, _ = learnt(OWN["three"], first, steps=0)
-        games = sampled(learner, 1, 0.2)
-        lost = [replace(t, logprobs=np.full_like(t.logprobs, np.nan)) for t in games[0].turns]
-        found.append(learner.learn(1, [replace(games[0], turns=tuple(lost)), *games[1:]]))
-        assert found[-1].metrics["update/dropped_tokens"] == sum(len(t.response_ids) for t in lost)
+        learner, _, _ = learnt(OWN["epochs"], first, steps=0)
+        games, dropped = sampled(learner, 1, 0.2), 0
+        for n, game in enumerate(games):
+            if game.group == lost:
+                turns = [replace(t, logprobs=np.full_like(t.logprobs, np.nan)) for t in game.turns]
+                games[n], dropped = replace(game, turns=tuple(turns)), dropped + sum(len(t.response_ids) for t in turns)
+        found.append(learner.learn(1, games))
+        assert found[-1].metrics["update/dropped_tokens"] == dropped > 0
+        assert found[-1].metrics["update/skipped"] == 0
     for key, value in found[0].metrics.items():
         assert value == pytest.approx(found[1].metrics[key], rel=1e-4, abs=2e-6), key
 
