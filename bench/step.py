@@ -257,7 +257,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {  # constants, se
     "as it is": ({}, ()),
     "beginnings shared from a quarter on": ({"share": 0.25}, ()),
     "gate and up computed twice": ({"kept": 0.5}, ()),
-    "chunks of the head a quarter as large": ({"chunk": 1 << 27}, ()),
+    "smaller chunks of the head": ({"rows": 1}, ()),
     "all scored before the update": ({"first": True}, ()),
     "twice the tokens a pass": ({}, ("learn.micro_tokens=32768",)),
 }
@@ -273,12 +273,12 @@ def compare(shape: str, recipe: str, sets: Sequence[str], names: Sequence[str]) 
 
     rows, policy = list[dict[str, Any]](), random_policy(shape)
     reference = snapshot(policy)
-    usual = (forward.ROOMY, prefix_sharing.MIN_SAVED_SHARE["cuda"], token_head.LARGE_CHUNK)
+    usual = (forward.ROOMY, prefix_sharing.MIN_SAVED_SHARE["cuda"], token_head.LEARNING_ROWS)
     for name in names:
         constants, more = VARIANTS[name]
         forward.ROOMY = constants.get("kept", usual[0])
         prefix_sharing.MIN_SAVED_SHARE["cuda"] = constants.get("share", usual[1])
-        token_head.LARGE_CHUNK = constants.get("chunk", usual[2])
+        token_head.LEARNING_ROWS = constants.get("rows", usual[2])
         compiled.compiled.cache_clear()
         torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
         config = settings(shape, recipe, [*sets, *more])

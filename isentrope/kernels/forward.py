@@ -33,6 +33,9 @@ Sizes = tuple[int, int, int, float]
 """Heads, heads of keys, size of a head, and the norm's ε."""
 ROOM = 0.2
 """Share of a GPU's memory up to which the activations of a pass are kept roomily."""
+HELD = 20
+"""Bytes for each weight, with its gradient, Adam's moments and a float32 copy. The activations of small models, of which
+several may share a GPU, are much larger than that."""
 
 
 def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -87,13 +90,16 @@ def answer(x: Tensor, seen: Tensor, weights: Weights, low: Low, sizes: Sizes, dt
 
 
 def has_room(parts: ModelAdapter, tokens: int, dtype: torch.dtype, memory: int) -> bool:
-    """Whether the activations of this many tokens, no product computed twice, are a small part of the memory: per layer
-    about six numbers for each unit of width, two for each of the feed-forward part, and the joined weights."""
-    numbers = 0
+    """Whether the activations of this many tokens, no product computed twice, are a small part of the memory and no more
+    than the model takes by itself: per layer about six numbers for each unit of width, two for each of the feed-forward
+    part, and the joined weights."""
+    numbers, weights = 0, parts.embed.numel()
     for own in parts.layers:
         (inner, width), joined = own.gate.shape, (own.q, own.k, own.v, own.gate, own.up)
-        numbers += tokens * (6 * width + 2 * inner) + sum(weight.numel() for weight in joined)
-    return numbers * dtype.itemsize <= ROOM * memory
+        joint = sum(weight.numel() for weight in joined)
+        numbers += tokens * (6 * width + 2 * inner) + joint
+        weights += joint + own.o.numel() + own.down.numel()
+    return numbers * dtype.itemsize <= min(ROOM * memory, HELD * weights)
 
 
 def at_rest(layer: Layer) -> Layer:

@@ -20,7 +20,8 @@ from isentrope.models.policy import Policy, snapshot
 from tests.models.helpers import small_policy
 
 GIB = 2**30
-QWEN_15, QWEN_7 = (28, 1536, 8960, 12, 2), (28, 3584, 18_944, 28, 4)  # layers, widths and heads of Qwen2.5
+QWEN_15, QWEN_7 = (28, 1536, 8960, 12, 2, 151_936), (28, 3584, 18_944, 28, 4, 152_064)
+SMOL = (30, 576, 1536, 9, 3, 49_152)  # layers, width, that of the feed-forward part, heads, those of keys, words
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_a_function_that_cannot_be_compiled_runs_as_it_is(monkeypatch: pytest.Mo
         torch.testing.assert_close(ours, theirs)
 
 
-def parts_of(layers: int, width: int, inner: int, heads: int, kv_heads: int) -> ModelAdapter:
+def parts_of(layers: int, width: int, inner: int, heads: int, kv_heads: int, words: int) -> ModelAdapter:
     """Of a model that takes no memory, with heads of 128."""
 
     def weight(*shape: int) -> torch.Tensor:
@@ -116,7 +117,8 @@ def parts_of(layers: int, width: int, inner: int, heads: int, kv_heads: int) -> 
     q, kv = weight(128 * heads, width), weight(128 * kv_heads, width)
     gate, down, norm = weight(inner, width), weight(width, inner), weight(width)
     layer = Layer(norm, norm, q, kv, kv, weight(width, 128 * heads), gate, gate, down)
-    return ModelAdapter(norm, norm, norm, 1e-6, heads, kv_heads, 128, norm, 1.0, (layer,) * layers)
+    embed = weight(words, width)
+    return ModelAdapter(embed, embed, norm, 1e-6, heads, kv_heads, 128, norm, 1.0, (layer,) * layers)
 
 
 def test_layers_at_rest_are_the_same_numbers_in_the_same_place() -> None:
@@ -139,6 +141,8 @@ def test_layers_at_rest_are_the_same_numbers_in_the_same_place() -> None:
         (QWEN_15, 4_096, 79, True),
         (QWEN_15, 1, 0, False),
         (QWEN_7, 16_384, 139, False),
+        (SMOL, 16_384, 139, False),
+        (SMOL, 2048, 139, True),
     ],
 )
 def test_room_by_the_cards_memory_and_the_models_shape(
