@@ -193,19 +193,17 @@ class HeldKl(it.Method):
 # What learns.
 
 
-class WithinEpisode(it.Advantage):
-    """Rewards standardised over the turns of an episode, where the episodes of a group were meant."""
+class Centred(it.Advantage):
+    """Returns less their mean over the last axis, which has length one: every episode is compared with itself."""
 
-    name = "within_episode"
-    summary = "rewards standardised over the wrong axis"
+    name = "centred"
+    summary = "returns less their mean"
+    compares_groups = True
 
     def estimate(self, outcomes: Any) -> Any:
-        advantage_U = np.zeros_like(outcomes.net_reward_U)
-        for episode in np.unique(outcomes.episode_U):
-            turns = outcomes.episode_U == episode
-            reward_U = outcomes.net_reward_U[turns]
-            advantage_U[turns] = (reward_U - reward_U.mean()) / (reward_U.std() + 1e-6)
-        return it.Estimate(outcomes.per_token(advantage_U))
+        return_E1 = outcomes.return_E[:, None]
+        advantage_E = (return_E1 - return_E1.mean(axis=-1, keepdims=True))[:, 0]
+        return it.Estimate(outcomes.per_token(advantage_E[outcomes.episode_U]))
 
 
 class FirstToken(it.Loss):
@@ -291,21 +289,19 @@ class DetachedOptions(InnerOptions):
 
 
 class DetachedEngine(Inner):
-    """Gets new weights so many times, and then goes on with those it has."""
+    """Samples from a copy of the policy that gets new weights so many times, and then none any more."""
 
     options_class = DetachedOptions
 
     def __init__(self, policy: Any, config: Any, options: DetachedOptions) -> None:
-        super().__init__(policy, config, options)
-        self.left = options.updates
+        super().__init__(copy.deepcopy(policy), config, options)
+        self.learning, self.left = policy, options.updates
 
     def refresh(self) -> None:
         if self.left > 0:
+            self.left -= 1
+            self.policy.module.load_state_dict(self.learning.module.state_dict())
             self.inner.refresh()
-        elif self.left == 0:  # those of the update that it never heard of are one step newer, which changes nothing
-            self.inner.close()
-            self.inner = self.made(copy.deepcopy(self.policy))
-        self.left -= 1
 
 
 # Parts of healthy runs.
