@@ -85,22 +85,21 @@ class UpdatedOptions(HouseholdOptions):
 
 class UpdatedTask(HouseholdTask):
     def start(self, instance: Instance) -> View:
-        world = self._world
-        assert isinstance(world, UpdatedHouse)
-        world.begun += instance.split == "train"
+        self.world.begun += instance.split == "train"
         return super().start(instance)
 
-    def step(self, action: str) -> Step:
-        world = self._world
-        assert isinstance(world, UpdatedHouse)
-        assert self._engine is not None
-        if world.begun > world.after and action.strip().startswith("move"):
-            return Step(view=self._view(self._engine, NOTHING_HAPPENS), valid=False)
-        return super().step(action)
+    @property
+    def world(self) -> UpdatedHouse:
+        assert isinstance(self._world, UpdatedHouse)
+        return self._world
+
+    @property
+    def updated(self) -> bool:
+        return self.world.begun > self.world.after
 
 
 class UpdatedHouse(HouseholdWorld):
-    """After some episodes its new version refuses every `move`, which has another name there."""
+    """Another version takes over after some episodes."""
 
     prefers = "local"
 
@@ -108,8 +107,33 @@ class UpdatedHouse(HouseholdWorld):
         super().__init__(options)
         self.after, self.begun = options.played, 0
 
+
+class RenamedTask(UpdatedTask):
+    def step(self, action: str) -> Step:
+        assert self._engine is not None
+        if self.updated and action.strip().startswith("move"):
+            return Step(view=self._view(self._engine, NOTHING_HAPPENS), valid=False)
+        return super().step(action)
+
+
+class RenamedHouse(UpdatedHouse):
+    """Its new version refuses every `move`, which has another name there."""
+
     def open(self) -> HouseholdTask:
-        return UpdatedTask(self)
+        return RenamedTask(self)
+
+
+class StricterTask(UpdatedTask):
+    def step(self, action: str) -> Step:
+        step = super().step(action)
+        return replace(step, reward=0.0, terminated=False, success=False) if self.updated else step
+
+
+class StricterHouse(UpdatedHouse):
+    """Its new version does not notice that a game is solved, and goes on."""
+
+    def open(self) -> HouseholdTask:
+        return StricterTask(self)
 
 
 class TimedTask(HouseholdTask):
@@ -135,17 +159,6 @@ class TimedHouse(HouseholdWorld):
 
 
 # Methods.
-
-
-class Calm(it.Method):
-    """Adds the mean token entropy to what is minimised, where its author meant to add it to what is maximised."""
-
-    name = "calm"
-    summary = "an entropy bonus"
-
-    def loss(self, batch: Any, stats: Any) -> Term | None:
-        loss = 1.0 * (batch.weights["turn"] * stats.entropy_N).sum()
-        return Term(loss, {"loss/calm": float(loss.detach())})
 
 
 class Brisk(it.Method):

@@ -287,7 +287,7 @@ def collect(args: argparse.Namespace) -> None:
     archive = args.out / "broken_runs.tar.xz"
     for share in (0.85, 0.6, 0.3, 0.0):  # of the limit, for episodes
         with tarfile.open(archive, "w:xz", preset=2) as tar:
-            packed = chosen(args.work, warmups, [row["name"] for row in rows], share * LIMIT)
+            packed = chosen(args.work, warmups, rows, share * LIMIT)
             for path in packed:
                 tar.add(path, path.relative_to(args.work))
         if archive.stat().st_size <= LIMIT:
@@ -308,16 +308,17 @@ def share_tokens(work: Path) -> None:
             os.link(first, path)
 
 
-def chosen(work: Path, warmups: list[str], names: list[str], room: float) -> list[Path]:
+def chosen(work: Path, warmups: list[str], rows: list[dict[str, Any]], room: float) -> list[Path]:
     """Numbers, settings and logs of all runs; then episodes by turns, while there is room: the last training step of
     each run, its last evaluation, and so on. Those of warm-ups are left out."""
+    watch = {row["name"]: row["watch"] for row in rows}
     paths = [work / "results.json"]
     episodes: list[list[list[Path]]] = []
-    for name in [*warmups, *names]:
+    for name in [*warmups, *watch]:
         folder = work / name
         paths += [path for path in (work / f"{name}.log", work / f"{name}.done") if path.is_file()]
         paths += sorted(path for path in folder.glob("*") if path.is_file() and path.name != "run.lock")
-        episodes.append(by_worth(folder / "episodes") if name in names else [])
+        episodes.append(by_worth(folder / "episodes", watch[name] == "eval") if name in watch else [])
     for place in range(max(map(len, episodes), default=0)):
         for files in (of_run[place] for of_run in episodes if place < len(of_run)):
             size = sum(path.stat().st_size for path in files)
@@ -327,14 +328,17 @@ def chosen(work: Path, warmups: list[str], names: list[str], room: float) -> lis
     return paths
 
 
-def by_worth(folder: Path) -> list[list[Path]]:
-    """A run's files of episodes, most wanted first; the scores of a step go with its episodes."""
+def by_worth(folder: Path, evaluated: bool) -> list[list[Path]]:
+    """A run's files of episodes, most wanted first; the scores of a step go with its episodes. Where the fault is in
+    the evaluation its episodes come with the training's."""
     steps = [
         [path, *folder.glob(path.name.replace("step-", "scores-"))] for path in sorted(folder.glob("step-*.parquet"))
     ]
     tests = [[path] for path in sorted(folder.glob("eval-*.parquet"))]
-    ends = [*steps[-1:], *tests[-1:], *steps[:1][: len(steps) - 1], *tests[:1][: len(tests) - 1]]
-    return [*ends, *steps[1:-1], *tests[1:-1]]
+    last = [*steps[-1:], *tests[-1:]]
+    if evaluated:
+        last = [[path for files in last for path in files]]
+    return [*last, *steps[:1][: len(steps) - 1], *tests[:1][: len(tests) - 1], *steps[1:-1], *tests[1:-1]]
 
 
 if __name__ == "__main__":
