@@ -80,10 +80,10 @@ def judge(row: Row, seen: Row | None, steps: int, level: float | None) -> tuple[
     if seen is None:
         return False, "no result"
     gained = seen["eval_last"] - seen["eval_first"]
-    alone = seen["train_last"] is None or seen["train_first"] is None  # a warm-up, or a run that ended before the onset
-    learnt = 0.0 if alone else seen["train_last"] - seen["train_first"]
+    first, last = seen["train_first"], seen["train_last"]  # None: a warm-up, or a run that ended before the onset
+    learnt: float = 0.0 if first is None or last is None else last - first
     rose = (gained >= EVAL_GAIN and learnt >= -TRAIN_LOSS) or (learnt >= TRAIN_GAIN and gained >= 0)
-    high = seen["eval_last"] >= HIGH and gained > -EVAL_LOSS and (alone or seen["train_last"] >= HIGH_TRAINING)
+    high = seen["eval_last"] >= HIGH and gained > -EVAL_LOSS and (last is None or last >= HIGH_TRAINING)
     if row["group"] == "healthy":
         if seen["steps"] < steps or seen["evaluations"] < 2:
             return False, f"only {seen['steps']} of {steps} steps"
