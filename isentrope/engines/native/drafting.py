@@ -1,7 +1,7 @@
 """How many guesses the native engine reads in a pass: as many as give most tokens for their cost.
 
-What a pass costs follows from the model's shape and fixed numbers of the card, what guesses are worth from counts of what
-was right so far. No clock has a say, and the counts are in checkpoints.
+What a pass costs follows from the model's shape and fixed numbers of the card, what guesses are worth from counts of
+what was right so far. No clock has a say, and the counts are in checkpoints.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Guesses(Counts):
         return plan
 
     def _best(self, rows: int, count: int, most: int, held: int, least: float) -> Plan | None:
-        """The plan that gives most tokens for its cost, if it is more than `least`; the narrowest of those if least is 0,
-        for those that are tried again."""
+        """The plan that gives most tokens for its cost, if it is more than `least`; where that is 0 the narrowest one,
+        to try again."""
         chance_MK = self.chances()
         found_MK = self.found.astype(np.float64)
         found_MK[REACH] += FIRST
@@ -132,8 +132,8 @@ class Guesses(Counts):
         return best
 
     def judged(self, match_R: Array, found_R: Array, drafted_R: Array, taken_R: Array, kept_R: Array) -> None:
-        """Of some rows: tokens matched, guesses that there were, how many were read, how many tokens the device took and
-        how many of those belong to the response."""
+        """Of some rows: tokens matched, guesses that there were, how many were read, how many tokens the device took
+        and how many of those belong to the response."""
         k = np.arange(self.longest)
         right_R = np.minimum(kept_R, taken_R - 1)
         compared_R = np.minimum(drafted_R, kept_R)

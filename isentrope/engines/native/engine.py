@@ -31,6 +31,9 @@ from isentrope.models.policy import Policy
 
 PATIENCE = 8  # steps that a request waits for others, so that several are read in one pass
 AHEAD = 3  # steps that are under way when responses are handed out
+# With guesses a step gives several tokens, and who waits for some of them waits for a good part of a response.
+PATIENCE_GUESSING, AHEAD_GUESSING = 2, 2
+SHARE, SHARE_GUESSING = 8, 8  # no more are waited for once so large a part of those who are being answered waits
 
 
 @dataclass(frozen=True)
@@ -164,9 +167,9 @@ class FastEngine:
         if self._host.ruled:  # nothing may be under way that the rules have not seen
             self._settle(done)
         plan = self._plan()
-        if plan is None and any(one.most > 1 for one in self._launched) and len(self._host.rows):
-            if self._host.room < self._under_way:
-                self._settle(done)  # after guesses a row may have all its tokens already
+        guessed = any(one.most > 1 for one in self._launched)
+        if plan is None and guessed and len(self._host.rows) and self._host.room < self._under_way:
+            self._settle(done)  # a row may have all its tokens already
         rows, ruled = self._host.rows, sorted(self._host.ruled)
         if len(rows) and not done:
             self._decode(rows, ruled, plan)
@@ -179,11 +182,16 @@ class FastEngine:
         if not len(rows) or self._host.ruled:
             return
         self._empty_rows()
-        while len(self._launched) < AHEAD:
+        while len(self._launched) < (AHEAD_GUESSING if self._guessing else AHEAD):
             plan = self._plan()
             if plan is None and self._host.room <= self._under_way:  # the next step that is needed has to fit as well
                 break
             self._decode(rows, [], plan)
+
+    @property
+    def _guessing(self) -> bool:
+        """Whether the pass before was one with guesses."""
+        return bool(self._launched) and self._launched[-1].most > 1
 
     @property
     def _under_way(self) -> int:
@@ -288,8 +296,9 @@ class FastEngine:
     def _should_admit(self) -> bool:
         if not self._queue:
             return False
-        busy = len(self._host.requests)
-        return not busy or len(self._queue) >= busy / 8 or self._steps - self._queue[0][0] >= PATIENCE
+        busy, guessing = len(self._host.requests), self._guessing
+        patience, share = (PATIENCE_GUESSING, SHARE_GUESSING) if guessing else (PATIENCE, SHARE)
+        return not busy or len(self._queue) >= busy / share or self._steps - self._queue[0][0] >= patience
 
     def _admit(self) -> bool:
         """Read the prompts of as many waiting requests as rows, pages and one pass have room for; says if of any."""

@@ -1,7 +1,7 @@
 """Guesses on their way through a pass: laid out behind each other, and judged by what is drawn behind each.
 
-A row's run is the token that was drawn last and its guesses. Draws are the row's next tokens up to the first that is not
-what was guessed. What is left of the run in the cache lies behind the row's new position, and is written over.
+A row's run is the token that was drawn last and its guesses. Draws are the row's next tokens up to the first that is
+not what was guessed. What is left of the run in the cache lies behind the row's new position, and is written over.
 """
 
 # pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
