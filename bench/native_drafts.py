@@ -78,7 +78,6 @@ class Side:
         self.rates.append(tokens / seconds)
         solved = float(np.mean([episode.success for episode in episodes]))
         passes = told.get("rows", 0) * told.get("steps", 0)
-        times = " ".join(f"{name} {value:.2f}" for name, value in rollout.seconds.items())
         self.told = {name: round(value, 3) for name, value in {**told, **rollout.seconds}.items()}
         print(
             f"  step {step}, drafts {self.drafts}: {tokens} tokens of {len(episodes)} episodes and {turns} turns in "
@@ -219,8 +218,8 @@ def same(given: argparse.Namespace) -> list[Row]:
     far += [gap for gap in parted if gap > 1e-5]
     print(
         f"float32: {draws} draws, {len(parted)} parted, at most {max(parted, default=0):.2e} from a border, "
-        f"{len(far)} of them further than 1e-5; log-probs and entropies at most {max(off.values()):.2e} apart ({off}); {notes['accepted']:.0f} of "
-        f"{notes['drafted']:.0f} drafted were right"
+        f"{len(far)} of them further than 1e-5; log-probs and entropies at most {max(off.values()):.2e} apart "
+        f"(by temperature {off}); {notes['accepted']:.0f} of {notes['drafted']:.0f} drafted were right"
     )
     return [{"what": "same", "draws": draws, "parted": parted, "far": len(far), "off": off, **notes}]
 

@@ -62,6 +62,7 @@ class FastEngine:
         longest = longest_guess(drafts, model.heads // model.kv_heads)
         self._guesses = Guesses(longest, policy.device, PassCost.of(self.weights)) if longest > 0 else None
         self._said: list[tuple[Sequence[int], Sequence[int]]] = []  # prompts and responses that are not remembered yet
+        self._guessing = False  # whether the step before was one with guesses
         self._steps = 0
         self._seen = dict.fromkeys(("rows", "steps", "prefills", "read", "held"), 0.0)
 
@@ -189,11 +190,6 @@ class FastEngine:
             self._decode(rows, [], plan)
 
     @property
-    def _guessing(self) -> bool:
-        """Whether the pass before was one with guesses."""
-        return bool(self._launched) and self._launched[-1].most > 1
-
-    @property
     def _under_way(self) -> int:
         """Tokens that a row may have from passes whose results are not written down yet."""
         return sum(launched.most for launched in self._launched)
@@ -220,7 +216,7 @@ class FastEngine:
         self._seen["steps"] += 1
         self._seen["rows"] += len(rows)
         used = int(rows[-1]) + 1
-        longest = self._host.longest + 1 + max(1, self._under_way)
+        longest, self._guessing = self._host.longest + 1 + max(1, self._under_way), plan is not None
         if plan is not None:
             most = 1 + max(plan.reach)
             drawn = self._unit.draft(used, longest + most, plan.tokens, plan.reach)
