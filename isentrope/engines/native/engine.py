@@ -167,13 +167,9 @@ class FastEngine:
         self._empty_rows()  # those that no prefill has told the device of
         if self._host.ruled:  # nothing may be under way that the rules have not seen
             self._settle(done)
-        plan = self._plan()
-        guessed = any(one.most > 1 for one in self._launched)
-        if plan is None and guessed and len(self._host.rows) and self._host.room < self._under_way:
-            self._settle(done)  # a row may have all its tokens already
         rows, ruled = self._host.rows, sorted(self._host.ruled)
         if len(rows) and not done:
-            self._decode(rows, ruled, plan)
+            self._decode(rows, ruled, self._plan())
         self._settle(done, ahead=1 if len(rows) and not ruled else 0)
 
     def _run_ahead(self) -> None:
