@@ -251,7 +251,9 @@ def passes(
     guesses = Guesses(given.drafts, policy.device, cost)
     pages = rows * (context // 64)
     device = Device(weights, rows, pages, context, 64, policy.device, guesses.memory, guesses.longest)
-    guesses.tell([([0] * 8, [0] * 4000)])  # with uniform numbers of 0 every draw is word 0, and every guess is right
+    guesses.memory.tell(
+        [([0] * 8, [0] * 4000)]
+    )  # with uniform numbers of 0 every draw is word 0, and every guess is right
     state = device.rows
     state.table.copy_(torch.arange(pages, device=policy.device).view(rows, -1)[:, : state.table.shape[1]])
     state.limits.fill_(1 << 30)

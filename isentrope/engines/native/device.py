@@ -119,6 +119,16 @@ class Guessed:
         return values[: 3 * self.tokens].reshape(3, -1), values[3 * self.tokens :].view(np.int32).reshape(INFO, -1)
 
 
+@dataclass(frozen=True)
+class Launched:
+    """A pass that is under way."""
+
+    rows: NDArray[np.int64]
+    serial: NDArray[np.int64]  # of the rows, when it began
+    drawn: Drawn | Guessed
+    most: int = 1  # tokens that a row may have from it
+
+
 MOST_LOGITS = 1 << 28  # of a pass, in float32: 1 GiB
 
 

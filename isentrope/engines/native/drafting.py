@@ -90,6 +90,7 @@ class Guesses(Counts):
         self.memory, self.cost = DeviceMemory(device), cost
         # by tokens matched and place: rows that had a guess there, of all that were read
         self.found = np.zeros((REACH + 1, longest), dtype=np.int64)
+        self._heard: list[tuple[Sequence[int], Sequence[int]]] = []
 
     def plan(self, rows: int, count: int, most: int, held: int) -> Plan | None:
         """The next pass of so many rows, recorded for `count` of them and `most` tokens, which have so many tokens in
@@ -153,14 +154,21 @@ class Guesses(Counts):
         self.tried[many] //= 2
         self.right[many] //= 2
 
-    def tell(self, responses: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
-        self.memory.tell(responses)
+    def heard(self, prompt: Sequence[int], ids: Sequence[int]) -> None:
+        """A response that is complete, to be remembered with others."""
+        self._heard.append((prompt[-REACH:], ids))
+
+    def remember(self) -> None:
+        if self._heard:
+            self.memory.tell(self._heard)
+        self._heard.clear()
 
     def fade(self) -> None:
         super().fade()
         self.found //= 2
 
     def state_dict(self) -> dict[str, Any]:
+        self.remember()
         return {"memory": self.memory.state_dict(), **super().state_dict(), "found": self.found.tolist()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -170,4 +178,5 @@ class Guesses(Counts):
             self.found = found
         else:
             self.found[:], self.reads, self.gained = 0, 0, 0
+        self._heard.clear()
         self.memory.load_state_dict(state["memory"])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,7 @@ from numpy.typing import NDArray
 from isentrope.agent.context import continues
 from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import EngineError
-from isentrope.engines.drafts import REACH
-from isentrope.engines.native.device import PAGE, Device, Drawn, Guessed
+from isentrope.engines.native.device import PAGE, Device, Drawn, Guessed, Launched
 from isentrope.engines.native.drafting import Guesses, PassCost, Plan, longest_guess
 from isentrope.engines.native.host_state import Held, HostState, Pages, Vocabulary
 from isentrope.engines.native.prefill import MOST_RECORDED, Piece, fill
@@ -34,16 +32,6 @@ AHEAD = 3  # steps that are under way when responses are handed out
 # With guesses a step gives several tokens, and who waits for some of them waits for a good part of a response.
 PATIENCE_GUESSING, AHEAD_GUESSING = 2, 2
 SHARE, SHARE_GUESSING = 8, 8  # no more are waited for once so large a part of those who are being answered waits
-
-
-@dataclass(frozen=True)
-class Launched:
-    """A pass that is under way."""
-
-    rows: NDArray[np.int64]
-    serial: NDArray[np.int64]  # of the rows, when it began
-    drawn: Drawn | Guessed
-    most: int = 1  # tokens that a row may have from it
 
 
 class FastEngine:
@@ -61,7 +49,6 @@ class FastEngine:
         self._left: set[int] = set()  # rows that the device does not know yet to be empty
         longest = longest_guess(drafts, model.heads // model.kv_heads)
         self._guesses = Guesses(longest, policy.device, PassCost.of(self.weights)) if longest > 0 else None
-        self._said: list[tuple[Sequence[int], Sequence[int]]] = []  # prompts and responses that are not remembered yet
         self._guessing = False  # whether the step before was one with guesses
         self._steps = 0
         self._seen = dict.fromkeys(("rows", "steps", "prefills", "read", "held"), 0.0)
@@ -100,11 +87,9 @@ class FastEngine:
         return seen | drafts
 
     def state_dict(self) -> dict[str, Any]:
-        self._remember()
         return {} if self._guesses is None else {"drafts": self._guesses.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._said.clear()
         if self._guesses is not None and "drafts" in state:
             self._guesses.load_state_dict(state["drafts"])
 
@@ -145,16 +130,11 @@ class FastEngine:
         done: dict[int, Sampled] = {}
         while not done and self.waiting:
             self._advance(done)
-        self._remember()
+        if self._guesses is not None:
+            self._guesses.remember()
         if done:
             self._run_ahead()
         return done
-
-    def _remember(self) -> None:
-        """What was said, for later guesses."""
-        if self._guesses is not None and self._said:
-            self._guesses.tell(self._said)
-        self._said.clear()
 
     # One step
 
@@ -272,7 +252,7 @@ class FastEngine:
             held.pages = held.pages[: len(held.pages) - len(spare)]
             done[request.slot] = sampled
             if self._guesses is not None:
-                self._said.append((request.prompt[-REACH:], sampled.ids.tolist()))
+                self._guesses.heard(request.prompt, sampled.ids.tolist())
 
     def _take_runs(self, rows: NDArray[np.int64], guessed: Guessed) -> dict[int, str]:
         assert self._guesses is not None

@@ -299,12 +299,13 @@ class Whims(Guesses):
     def __init__(self, longest: int, device: torch.device, cost: object) -> None:
         Counts.__init__(self, longest)
         self.found, self.random = np.zeros((9, longest), dtype=np.int64), random.Random(longest)
-        self.told: list[Sequence[int]] = []
+        self.memory = self.told = []  # type: ignore[assignment]
 
-    memory = None  # type: ignore[assignment]
+    def heard(self, prompt: Sequence[int], ids: Sequence[int]) -> None:
+        self.told.append(ids)
 
-    def tell(self, responses: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
-        self.told += [ids for _, ids in responses]
+    def remember(self) -> None:
+        """Nothing is looked up."""
 
     def plan(self, rows: int, count: int, most: int, held: int) -> Plan | None:
         assert rows <= count <= most
