@@ -311,7 +311,7 @@ def profile(given: argparse.Namespace) -> list[Row]:
 
 
 def make(given: argparse.Namespace) -> list[Row]:
-    TO_WARM_UP.setdefault("half", (49_152, 896, 24, 14, 2, 4864))
+    TO_WARM_UP.setdefault("half", (151_936, 896, 24, 14, 2, 4864))
     write_random_model("half", Path(given.folder))
     return []
 

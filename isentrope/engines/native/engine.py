@@ -359,8 +359,8 @@ class FastEngine:
                 f"agent.max_context = {self._context}; raise the one or lower the other"
             )
         answer = min(self._context, max(64, 1 << (answer - 1).bit_length()))  # so that this happens a few times at most
-        drafts = () if self._guesses is None else (self._guesses.memory, self._guesses.longest)
-        self._device = Device(self.weights, self._rows, pages, self._context, answer, place, *drafts)
+        memory, longest = (self._guesses.memory, self._guesses.longest) if self._guesses is not None else (None, 0)
+        self._device = Device(self.weights, self._rows, pages, self._context, answer, place, memory, longest)
         self._pages = Pages(pages, PAGE)
         self._host = HostState(self._rows, answer, self._vocabulary)
         self._held = {slot: Held() for slot in self._held}

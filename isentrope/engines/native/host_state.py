@@ -211,7 +211,8 @@ class HostState:
         full = at_N + 1 == self.limit[row_N]
         found: dict[int, str] = {}
         kept = taken.astype(np.int64)
-        for i in (ending | full).nonzero()[0].tolist():
+        maybe: list[int] = (ending | full).nonzero()[0].tolist()
+        for i in maybe:
             row, count = int(row_N[i]), int(at_N[i]) + 1
             if row in found:
                 continue  # drawn after it had ended
@@ -228,7 +229,7 @@ class HostState:
         if ending != ASKS:
             return ""
         pieces = self.vocabulary.pieces
-        last = self.drawn[row, 0, max(0, count - TAIL_BYTES) : count].astype(np.int32).tolist()
+        last: list[int] = self.drawn[row, 0, max(0, count - TAIL_BYTES) : count].astype(np.int32).tolist()
         tail = b"".join([pieces[word] for word in last])
         return "tag" if self.requests[row].stop(tail[-TAIL_BYTES:]) else ""
 

@@ -4,6 +4,7 @@ Guesses are looked up in the pass that reads them, so nothing waits for the host
 """
 
 # pyright: basic, reportOperatorIssue=false, reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportGeneralTypeIssues=false
 # Kernels are in Triton's language, which only looks like Python's types.
 
 from __future__ import annotations
