@@ -179,13 +179,15 @@ class AnyWord(PocketTokens):
         return [b""] * len(ids)
 
 
-def random_policy(shape: str) -> Policy:
-    """A model of this shape on the GPU in bfloat16, or on the CPU in float32. It never ends a response by itself."""
+def random_policy(shape: str, layers: int = 0) -> Policy:
+    """A model of this shape on the GPU in bfloat16, or on the CPU in float32. It never ends a response by itself.
+    `layers`, if not 0: as many as that."""
     import transformers
 
     cuda = torch.cuda.is_available()
     device, dtype = torch.device("cuda" if cuda else "cpu"), torch.bfloat16 if cuda else torch.float32
-    config = SHAPES[shape].config(attn_implementation=register_attention())
+    fewer = {"num_hidden_layers": layers} if layers else {}
+    config = SHAPES[shape].config(attn_implementation=register_attention(), **fewer)
     torch.manual_seed(0)
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)

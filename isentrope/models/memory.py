@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,18 +19,33 @@ if TYPE_CHECKING:
 
 FLOAT32, BFLOAT16 = 4, 2
 ADAM = 2 * FLOAT32  # two moments per parameter that learns
+GPU = 700 * 2**20  # what CUDA, its libraries and the kernels take before anything is put on the card
+HEAD_LOGITS = 2**27  # logits that the head holds at once on a GPU: models/token_head.py
+READ_AT_ONCE = 16_384  # prompt tokens of the native engine's largest recorded pass: engines/native/prefill.py
 CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes. All but the activations are known exactly; those are an estimate."""
+    """Bytes on the device, by what they are for. What comes before the cache is known exactly; the cache may be less
+    than asked for; the rest is computed from the shape and was compared with measurements (docs/hardware.md)."""
 
-    weights: int
-    optimiser: int = 0  # gradients, Adam's moments, float32 copies
+    weights: int  # adapters included
+    copies: int = 0  # float32 copies of bfloat16 weights
+    moments: int = 0  # of Adam
+    gradients: int = 0
     reference: int = 0
     critic: int = 0  # a separate one: its weights, gradients and optimiser
-    activations: int = 0
+    engine: int = 0  # the engine's own copies of weights
+    cache: int = 0  # keys and values of the conversations that are played at once
+    passes: int = 0  # the engine's recorded passes
+    activations: int = 0  # of one forward pass of training, kept for the backward pass
+    layer: int = 0  # beside them, while the backward pass is in a layer or in the head
+    base: int = 0  # what the device's own software takes
+
+    @property
+    def optimiser(self) -> int:
+        return self.copies + self.moments + self.gradients
 
     @property
     def certain(self) -> int:
@@ -38,7 +53,10 @@ class Need:
 
     @property
     def total(self) -> int:
-        return self.certain + self.activations
+        return sum(self.items().values())
+
+    def items(self) -> dict[str, int]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
 def training_need(
@@ -51,24 +69,57 @@ def training_need(
     compute_twice: bool = False,
     critic: bool = False,
 ) -> Need:
+    """Of training with passes of so many tokens, in plain torch."""
     count = facts.parameters
     weights, learning = weight_bytes * count, count
     if lora_rank:
         learning = lora_rank * facts.linear_edges
         weights += FLOAT32 * learning  # adapters are float32, whatever the weights are
-    if weight_bytes == FLOAT32 or lora_rank:
-        optimiser = (FLOAT32 + ADAM) * learning
-    elif masters:  # the float32 copy, and its gradient
-        optimiser = (2 * FLOAT32 + ADAM) * learning
-    else:
-        optimiser = 3 * BFLOAT16 * learning
+    plain = weight_bytes == FLOAT32 or lora_rank > 0
+    number = FLOAT32 if plain or masters else BFLOAT16  # of what the optimiser works with
+    copies = 0 if plain or not masters else FLOAT32 * learning
+    moments, gradients = 2 * number * learning, number * learning
     return Need(
         weights=weights,
-        optimiser=optimiser,
+        copies=copies,
+        moments=moments,
+        gradients=gradients,
         reference=weight_bytes * count if reference and not lora_rank else 0,  # adapters off is the reference
-        critic=weights + optimiser if critic else 0,  # a whole copy of the policy, which learns as it does
+        critic=weights + copies + moments + gradients if critic else 0,  # a whole copy of the policy, which learns
         activations=tokens * activations_per_token(facts, compute_twice, weight_bytes),
     )
+
+
+def on_gpu(need: Need, facts: Facts, lora_rank: int, tokens: int, compute_twice: bool, cache_tokens: int) -> Need:
+    """The same for a Llama-shaped model in bfloat16 on a GPU, where the native engine plays and training is compiled:
+    sums of what kernels/forward.py, models/token_head.py and the engine hold at once."""
+    q, kv, d, inner, rank = _queries(facts), facts.kv_width, facts.width, facts.inner, lora_rank
+    kept = BFLOAT16 * (d + 2 * q + kv) + FLOAT32 * (facts.heads + 1)  # the stream, attention's four and its normaliser
+    if lora_rank:  # frozen weights leave the compiler no reason to compute the feed-forward part twice
+        kept += BFLOAT16 * (3 * inner + 2 * d + 7 * rank)
+    if compute_twice:
+        kept, within = BFLOAT16 * d, kept
+    else:
+        within = 0
+    around = (BFLOAT16 + BFLOAT16 + 2 * FLOAT32) * d  # behind the last layer: the norm works in float32
+    back = tokens * (within + BFLOAT16 * (5 * inner + 6 * d))  # a layer's backward pass
+    back += 0 if lora_rank else 2 * BFLOAT16 * 2 * inner * d  # its joined weights, and their gradient
+    head = (FLOAT32 + BFLOAT16) * HEAD_LOGITS + (0 if lora_rank else 2 * FLOAT32 * facts.vocabulary * d)
+    read = min(READ_AT_ONCE, cache_tokens)
+    return replace(
+        need,
+        engine=BFLOAT16 * rank * facts.linear_edges,
+        cache=BFLOAT16 * facts.layers * kv * cache_tokens,
+        passes=read * BFLOAT16 * (3 * inner + 4 * d + q + kv) if cache_tokens else 0,
+        activations=tokens * (facts.layers * kept + around),
+        layer=max(back, head) if tokens else 0,
+        base=GPU,
+    )
+
+
+def _queries(facts: Facts) -> int:
+    """Numbers of a token's queries."""
+    return facts.heads * facts.head_width or facts.width
 
 
 def activations_per_token(facts: Facts, compute_twice: bool, number_bytes: int = FLOAT32) -> int:
