@@ -27,16 +27,14 @@ from isentrope.learning.learner import Learner
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.models.lora import Base, with_adapters
-from isentrope.models.memory import BFLOAT16, Need, on_gpu, training_need
+from isentrope.models.memory import BFLOAT16, Need, Plays, Wanted
 from isentrope.models.policy import Policy
 from isentrope.models.sources.catalogue import Facts, facts_of
 
 RANK = 16
 ENGINE = 0.3  # share of the card that the engine's cache may take
-WAYS: tuple[tuple[str, ...], ...] = (
-    (),
-    ("learn.gradient_checkpointing=true",),
-)
+_TWICE, _LEAN = "learn.gradient_checkpointing=true", "learn.optimiser=adamw8"
+WAYS: tuple[tuple[str, ...], ...] = ((), (_TWICE,), (_LEAN,), (_LEAN, _TWICE))
 """Settings to fall back on, quickest first: the first that are foretold to fit are taken."""
 
 
@@ -86,11 +84,11 @@ def shape_facts(shape: str) -> Facts:
 
 
 def foretold(cell: Cell, learn: LearnSettings) -> Need:
-    """What the estimate of `isentrope models` says of it, in bfloat16 on a GPU."""
+    """What the check before the first step says of it, in bfloat16 on a GPU."""
     facts, talk = shape_facts(cell.shape), TALKS[cell.context]
-    rows, room = -(-talk.conversations // 8) * 8, -(-cell.context // 64) * 64
-    need = training_need(facts, BFLOAT16, cell.rank, False, learn.master_weights)
-    return on_gpu(need, facts, cell.rank, learn.micro_tokens, learn.gradient_checkpointing, rows * room)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    room = Plays(talk.conversations, ENGINE).room(facts, cell.context, device)
+    return Wanted(facts, BFLOAT16, cell.rank, learn, gpu=True, cache_tokens=room).need
 
 
 def settings_of(cell: Cell, way: tuple[str, ...]) -> RunConfig:
