@@ -182,7 +182,14 @@ def markdown(cells: Sequence[Found]) -> str:
         "| shape | learns | context | rollout, s | score, s | update, s | tokens/s | GiB | foretold | settings |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
-    for found in sorted(cells, key=lambda one: (list(NAMES.values()).index(one["shape"]) if one["shape"] in NAMES.values() else -1, one["learns"], one["context"])):
+    for found in sorted(
+        cells,
+        key=lambda one: (
+            list(NAMES.values()).index(one["shape"]) if one["shape"] in NAMES.values() else -1,
+            one["learns"],
+            one["context"],
+        ),
+    ):
         start = f"| {found['shape']} | {found['learns']} | {found['context']:,} |"
         if "failed" in found or "oom" in found:
             why = found.get("failed") or f"out of memory {found['oom']}"

@@ -136,7 +136,9 @@ def play(engine: Engine, talk: Talk, context: int, words: int, seed: int = 0) ->
             prompts[i] = [*prompts[i], *sampled.ids.tolist(), *seen[i].tolist()]
     engine.open(())  # the update that follows needs the memory
     return [
-        Episode("bench", "train", i // GROUP, "", "", i // GROUP, i % GROUP, "think_act", tuple(each), True, "terminated")
+        Episode(
+            "bench", "train", i // GROUP, "", "", i // GROUP, i % GROUP, "think_act", tuple(each), True, "terminated"
+        )
         for i, each in enumerate(turns)
     ]
 

@@ -53,7 +53,7 @@ class Shape:
 
 
 SHAPES = {
-    "tiny": Shape.of("Qwen2", 503, 64, 96, 2, 4, 2, tied=True),
+    "tiny": Shape.of("Qwen2", 607, 64, 96, 2, 4, 2, tied=True),
     "smollm2-135m": Shape("Llama", llama_settings("smollm2") | {"rope_theta": 1e5, "max_position_embeddings": 32_768}),
     "qwen2.5-0.5b": Shape.of("Qwen2", 151_936, 896, 4864, 24, 14, 2, tied=True),
     "qwen2.5-1.5b": Shape.of("Qwen2", 151_936, 1536, 8960, 28, 12, 2, tied=True),

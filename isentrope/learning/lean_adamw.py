@@ -12,10 +12,10 @@ of passes work as they always did. The update goes over 16 million numbers at a 
 
 In 8 bits a moment is scale · (c/C)^p: p = 4 and a sign for the first, p = 8 for the second, whose square root Adam
 divides by. So codes are dense near zero, where most moments of a block lie: over four orders of magnitude of a block's
-first moments a code is at most 38 % from the next, over eight of its second ones 37 %, and near a block's largest 3 %.
-A number between two codes becomes one of them by chance, in proportion, so that its mean is the number (`encode`): Adam's
-second moment changes by a thousandth in an update, which rounding to the nearest code would lose for ever. The random
-numbers are named by update, weight and place, so an update that is made again is the same.
+first moments a code is at most 38 % from the next, over eight of its second ones 37 %, near a block's largest 3 %.
+A number between two codes becomes one of them by chance, in proportion, so that its mean is the number (`encode`):
+Adam's second moment changes by a thousandth in an update, which rounding to the nearest code would lose for ever. The
+random numbers are named by update, weight and place, so an update that is made again is the same.
 """
 
 from __future__ import annotations
@@ -309,6 +309,7 @@ class _Road:
 
     def visits(self, kept: Sequence[Kept]) -> Generator[Kept]:
         main, coming = torch.cuda.current_stream(), list[tuple[Kept, Any]]()
+        self.there.wait_stream(main)  # whatever was in the buffers' place is done
         for number, chunk in enumerate(kept):
             for ahead in range(number + len(coming), min(number + BUFFERS - 1, len(kept))):
                 coming.append(self._bring(kept[ahead], ahead % BUFFERS))

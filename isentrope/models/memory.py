@@ -79,7 +79,7 @@ def training_need(
     eight_bits: bool = False,
     on_host: bool = False,
 ) -> Need:
-    """Of training with passes of so many tokens, in plain torch. `eight_bits`, `on_host`: see learning/lean_adamw.py."""
+    """Of training with passes of so many tokens, in plain torch. `eight_bits`, `on_host`: learning/lean_adamw.py."""
     count = facts.parameters
     weights, learning = weight_bytes * count, count
     if lora_rank:
@@ -265,7 +265,7 @@ def _check_host(name: str, need: Need) -> None:
     if free is not None and need.host * 1.1 > free:
         raise EngineError(
             f"{name}: learn.moments = host puts {gib(need.host)} of AdamW's moments into main memory, and "
-            f"{gib(free)} of it are free: {gib(need.host * 1.1 - free)} too little with what page-locked memory wastes. "
+            f"{gib(free)} are free there: {gib(need.host * 1.1 - free)} too little with what is lost in pages. "
             "Set learn.optimiser=adamw8, whose moments are a quarter as large, and learn.moments=card if they fit there"
         )
 
@@ -275,7 +275,8 @@ def _sum(name: str, need: Need, free: int, device: torch.device) -> str:
     parts += [f"{gib(need.optimiser)} for gradients and optimiser"] if need.optimiser else []
     parts += [f"{gib(need.reference)} for the reference"] if need.reference else []
     parts += [f"{gib(need.critic)} for the critic"] if need.critic else []
-    parts += [f"{gib(need.engine + need.cache + need.passes)} for the engine's cache and passes"] if need.cache else []
+    engine = need.engine + need.cache + need.passes
+    parts += [f"{gib(engine)} for the engine's cache and passes"] if engine else []
     kept = need.activations + need.layer
     parts += [f"up to about {gib(kept)} for activations"] if kept else []
     parts += [f"{gib(need.base)} for CUDA"] if need.base else []

@@ -172,7 +172,9 @@ def pair(make: Callable[[Any], Any], sizes: tuple[tuple[int, ...], ...] = ((50, 
     generator = torch.Generator().manual_seed(2)
     for _ in range(30):
         for mine, other in zip(weights, theirs, strict=True):
-            mine.grad = torch.randn(mine.shape, generator=generator) * 10 ** (3 * torch.rand(mine.shape, generator=generator))
+            mine.grad = torch.randn(mine.shape, generator=generator) * 10 ** (
+                3 * torch.rand(mine.shape, generator=generator)
+            )
             other.grad = mine.grad.clone()
         exact.step()
         ours.step()
@@ -297,5 +299,5 @@ def test_the_state_of_another_optimiser_is_refused() -> None:
         Optimiser([nn.Parameter(torch.ones(2))]).load_state_dict(state(kind="adamw8"))
     with pytest.raises(TrainError, match="another kind of optimiser"):
         Optimiser([nn.Parameter(torch.ones(2))], kind="adamw8").load_state_dict(state())
-    with pytest.raises(TrainError, match="in float32, and learn.optimiser asks for 8 bits"):
+    with pytest.raises(TrainError, match="has Adam's moments in float32, and"):
         Optimiser([nn.Parameter(torch.ones(2))], kind="adamw8").load_state_dict(state(moments="host"))

@@ -196,7 +196,9 @@ def test_on_a_gpu_every_item_is_counted() -> None:
     assert need.cache == 65_536 * 28 * 1024 * 2
     assert need.activations == 16_384 * (28 * (2 * 11_776 + 4 * 29) + 12 * 3584)
     assert need.layer >= 6 * 2**27 + 8 * 152_064 * 3584  # the head's logits and its gradient in float32, twice
-    assert need.total == need.certain + sum((need.engine, need.cache, need.passes, need.activations, need.layer, need.base))
+    assert need.total == need.certain + sum(
+        (need.engine, need.cache, need.passes, need.activations, need.layer, need.base)
+    )
     twice = Wanted(SEVEN, BFLOAT16, 0, LearnSettings(kl=0, gradient_checkpointing=True), gpu=True).need
     assert twice.activations == 16_384 * (28 * 2 * 3584 + 12 * 3584)
     adapted = Wanted(SEVEN, BFLOAT16, 16, LearnSettings(kl=0), gpu=True).need
@@ -219,7 +221,9 @@ def test_seven_billion_on_one_card(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 def test_too_little_main_memory_is_said_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_memory", lambda device: H200 if device == "cuda" else 60 * 2**30)
-    with pytest.raises(EngineError, match=r"56\.7 GiB .* main memory, and 60\.0 GiB of it are free: 2\.4 GiB too little"):
+    with pytest.raises(
+        EngineError, match=r"56\.7 GiB .* main memory, and 60\.0 GiB of it are free: 2\.4 GiB too little"
+    ):
         check_memory("seven", SEVEN, CUDA, 0, torch.bfloat16, LearnSettings(moments="host"))
     both = LearnSettings(moments="host", optimiser="adamw8")
     check_memory("seven", SEVEN, CUDA, 0, torch.bfloat16, both)
