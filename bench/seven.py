@@ -56,9 +56,15 @@ SHOWN = ("loss/total", "grad_norm", "kl/old", "ratio/max", "update/skipped", "mi
 
 
 def grads_of(step: int, weights: Sequence[nn.Parameter]) -> list[Tensor]:
-    generator = torch.Generator(weights[0].device).manual_seed(step)
-    spread = {"device": weights[0].device, "generator": generator}
-    return [torch.randn(w.shape, **spread) * 10 ** (4 * torch.rand(w.shape, **spread) - 4) for w in weights]
+    """Of sizes from 1e-4 to 1."""
+    device = weights[0].device
+    generator = torch.Generator(device).manual_seed(step)
+
+    def one(weight: Tensor) -> Tensor:
+        size = torch.rand(weight.shape, device=device, generator=generator)
+        return torch.randn(weight.shape, device=device, generator=generator) * 10 ** (4 * size - 4)
+
+    return [one(weight) for weight in weights]
 
 
 def check(steps: int = 12) -> dict[str, float]:

@@ -41,17 +41,21 @@ CLOSE = 0.1  # how far an estimate may be off
 Found = dict[str, Any]
 
 
+def command(layers: int) -> list[str]:
+    return [sys.executable, "-m", "isentrope.bench.hardware", "--child", str(layers)]
+
+
 class Child:
     """A process that has imported all it needs, and waits for a cell to measure."""
 
     def __init__(self, layers: int, log: Path, threads: int = 0) -> None:
-        command = [sys.executable, "-m", "isentrope.bench.hardware", "--child", str(layers)]
         more = {"TORCHINDUCTOR_COMPILE_THREADS": str(threads)} if threads else {}
         self.log = log
         with log.open("wb") as told:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=told, text=True, env=os.environ | more
-            )
+                command(layers), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=told, text=True,
+                env=os.environ | more,
+            )  # fmt: skip
 
     def start(self, cell: Cell) -> None:
         assert self.process.stdin is not None
@@ -88,7 +92,7 @@ class Child:
 def child(layers: int) -> None:
     """In the process of a cell: wait for it, measure, print the figures."""
     import peft  # noqa: F401  # pyright: ignore  # what takes seconds is imported before the cell's time begins
-    import transformers  # noqa: F401
+    import transformers  # noqa: F401  # pyright: ignore
 
     print(json.dumps(measure(Cell(**json.loads(sys.stdin.readline())), layers)), flush=True)
     clear()
@@ -182,14 +186,8 @@ def markdown(cells: Sequence[Found]) -> str:
         "| shape | learns | context | rollout, s | score, s | update, s | tokens/s | GiB | foretold | settings |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
-    for found in sorted(
-        cells,
-        key=lambda one: (
-            list(NAMES.values()).index(one["shape"]) if one["shape"] in NAMES.values() else -1,
-            one["learns"],
-            one["context"],
-        ),
-    ):
+    places = {shape: place for place, shape in enumerate(NAMES.values())}
+    for found in sorted(cells, key=lambda one: (places.get(one["shape"], -1), one["learns"], one["context"])):
         start = f"| {found['shape']} | {found['learns']} | {found['context']:,} |"
         if "failed" in found or "oom" in found:
             why = found.get("failed") or f"out of memory {found['oom']}"
@@ -206,7 +204,7 @@ def markdown(cells: Sequence[Found]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cells", type=Path, default=Path("hardware.json"), help="the file of all figures")
+    parser.add_argument("--cells", type=Path, help="the file of all figures; else cells.json beside --json, or here")
     parser.add_argument("--only", nargs="+", default=[""], help="cells whose names have one of these in them")
     parser.add_argument("--again", action="store_true", help="measure what is in the file anew")
     parser.add_argument("--seconds", type=float, default=540.0, help="no cell begins or goes on after that")
@@ -219,16 +217,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.child is not None:
         return child(given.child)
     until = time.monotonic() + given.seconds
+    file: Path = given.cells or (given.json or Path("cells.json")).with_name("cells.json")
     wanted = [cell for cell in (TINY if given.tiny else CELLS) if any(_within(part, cell) for part in given.only)]
-    there = {(one["shape"], one["learns"], one["context"]) for one in read(given.cells) if "failed" not in one}
+    there = {(one["shape"], one["learns"], one["context"]) for one in read(file) if "failed" not in one}
     missing = [c for c in wanted if given.again or (c.shape, c.learns, c.context) not in there]
-    with writing(given.cells):
-        given.cells.parent.mkdir(parents=True, exist_ok=True)
+    with writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
     if given.together and missing and not given.tiny:
-        compile_first(missing, given.together, until, given.cells.parent)
-    cells = fill(missing, given.cells, until, given.limit, 0) if missing else read(given.cells)
-    finish("hardware", rows_of(cells), given.json)
+        compile_first(missing, given.together, until, file.parent)
+    cells = fill(missing, file, until, given.limit, 0) if missing else read(file)
+    result = finish("hardware", rows_of(cells), given.json)
     print(markdown(cells))
+    if not result.met:
+        raise SystemExit(1)
 
 
 def _within(part: str, cell: Cell) -> bool:

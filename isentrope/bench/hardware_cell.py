@@ -12,6 +12,7 @@ import gc
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Talk:
         return context - self.turns * self.new - (self.turns - 1) * self.read
 
 
-TALKS = {64: Talk(4, 2, 4, 8, 128), 2048: Talk(32, 8, 64, 160), 8192: Talk(8, 16, 64, 416)}
+TALKS = {64: Talk(4, 3, 8, 16, 128), 2048: Talk(32, 8, 64, 160), 8192: Talk(8, 16, 64, 416)}
 """By the context. Both large ones have 65,536 tokens a step, in four passes of 16,384 that are exactly full."""
 GROUP = 4  # conversations with one prompt: too little of the tokens to be worth sharing in training
 
@@ -72,6 +73,7 @@ class Cell:
         return RANK if self.learns == "adapters" else 0
 
 
+@cache
 def shape_facts(shape: str) -> Facts:
     """Of a model that is not made."""
     import transformers
@@ -103,12 +105,9 @@ def settings_of(cell: Cell, way: tuple[str, ...]) -> RunConfig:
 
 def chosen(cell: Cell, room: int) -> tuple[tuple[str, ...], RunConfig, Need]:
     """The quickest way that is foretold to fit into so many bytes; the last one if none is."""
-    for way in WAYS:
-        config = settings_of(cell, way)
-        need = foretold(cell, config.learn)
-        if need.total <= room:
-            break
-    return way, config, need
+    ways = [(way, settings_of(cell, way)) for way in WAYS]
+    needs = [(way, config, foretold(cell, config.learn)) for way, config in ways]
+    return next((each for each in needs if each[2].total <= room), needs[-1])
 
 
 def play(engine: Engine, talk: Talk, context: int, words: int, seed: int = 0) -> list[Episode]:
@@ -167,13 +166,16 @@ class Meter:
             self.held[part] = torch.cuda.memory_allocated()
 
 
-def step(engine: Engine, learner: Learner, talk: Talk, context: int, number: int, meter: Meter) -> list[Episode]:
+def step(
+    engine: Engine, learner: Learner, talk: Talk, context: int, number: int, meter: Meter, learnt: int | None = None
+) -> list[Episode]:
+    """`learnt`: only so many of the episodes are."""
     words = learner.policy.model.head_weight().shape[0]
     meter.begin()
     episodes = play(engine, talk, context, words, number)
     meter.end("rollout")
     meter.begin()
-    credited = learner.credit(number, episodes)
+    credited = learner.credit(number, episodes[:learnt])
     meter.end("score")
     meter.begin()
     update = learner.update(credited)
@@ -204,8 +206,8 @@ def measure(cell: Cell, layers: int = 0) -> dict[str, Any]:
         learner = Learner(policy, None, config)
         meter.hold("learner")
         found["why"] = "during the short step"
-        short = replace(talk, turns=2, conversations=min(talk.conversations, GROUP))
-        episodes = step(engine, learner, short, cell.context // 2, 0, meter)
+        short = talk.prompt(cell.context) + 2 * talk.new + talk.read
+        episodes = step(engine, learner, replace(talk, turns=2), short, 0, meter, GROUP)
         found["kept"] = kept_bytes(policy, config, episodes)
         found["why"] = "during the step"
         step(engine, learner, talk, cell.context, 1, meter)

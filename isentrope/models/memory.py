@@ -286,16 +286,17 @@ def _sum(name: str, need: Need, free: int, device: torch.device) -> str:
 def _advice(wanted: Wanted, free: int) -> str:
     """The settings that would fit, as few at once as will do, with what they come to."""
     changes = _changes(wanted)
-    for measure, note in ((lambda need: need.total, ""), (lambda need: need.certain, " without activations")):
-        for count in (1, 2, 3):
-            fitting = list[str]()
-            for some in combinations(changes, count):
-                other = reduce(lambda before, one: changes[one](before), some, wanted)
-                if measure(other.need) <= free:
-                    fitting.append(f"{' with '.join(some)} ({gib(measure(other.need))}{note})")
-            if fitting:
-                more = ", and a lower learn.micro_tokens" if note else ""
-                return f"{'Try' if note else 'These would fit:'} {'; '.join(fitting[:3])}{more}; or a smaller model"
+    for count in (1, 2, 3, -1, -2, -3):  # then the least that a lower learn.micro_tokens can do
+        fitting = list[str]()
+        for some in combinations(changes, abs(count)):
+            need = reduce(lambda before, one: changes[one](before), some, wanted).need
+            taken = need.total if count > 0 else need.certain
+            if taken <= free:
+                fitting.append(f"{' with '.join(some)} ({gib(taken)}{'' if count > 0 else ' without activations'})")
+        if fitting and count > 0:
+            return f"These would fit: {'; '.join(fitting[:3])}; or a smaller model"
+        if fitting:
+            return f"Try {'; '.join(fitting[:3])}, and a lower learn.micro_tokens; or a smaller model"
     return "No setting makes it fit: take a smaller model" if changes else "Take a smaller model"
 
 
