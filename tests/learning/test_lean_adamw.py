@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import copy
 import math
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from isentrope.config.schema import LearnSettings
@@ -31,9 +34,11 @@ from isentrope.learning.lean_adamw import (
 )
 from isentrope.learning.optimiser import Optimiser, make_optimiser
 from isentrope.learning.sft_step import imitate
+from isentrope.loop.train import train
 from isentrope.models.policy import Policy
 from isentrope.runs.checkpoints import join_tensors, split_tensors
 from tests.builders.episodes import make_episodes
+from tests.builders.toy_runs import make_model, toy_config
 from tests.learning.test_masters import half
 from tests.models.helpers import small_policy
 
@@ -250,6 +255,20 @@ def test_a_run_goes_on_from_its_checkpoint_to_the_bit(settings: LearnSettings, d
     for a, b in zip(optimiser.parameters, again.parameters, strict=True):
         assert torch.equal(a.number(), b.number())
     assert again.updates == 5
+
+
+@pytest.mark.parametrize("setting", ["learn.optimiser=adamw8", "learn.moments=host"])
+def test_a_whole_run_that_is_resumed_is_the_one_that_was_not(tmp_path: Path, setting: str) -> None:
+    config = toy_config(make_model(tmp_path / "model"), "run.steps=4", "run.checkpoint_every=2", setting)
+    train(config, tmp_path / "whole", quiet=True)
+    shutil.copytree(tmp_path / "whole", tmp_path / "again")
+    shutil.rmtree(tmp_path / "again" / "checkpoints" / "step-000004")
+    train(config, tmp_path / "again", resume=True, quiet=True)
+    files = ("metrics.jsonl", "checkpoints/step-000004/state.safetensors")
+    one, other = ([(tmp_path / name / file).read_bytes() for file in files] for name in ("whole", "again"))
+    assert one == other
+    kinds = {tensor.dtype for tensor in load_file(tmp_path / "whole" / files[1]).values()}
+    assert (torch.int8 in kinds) == ("adamw8" in setting)
 
 
 def test_it_learns_as_float32_does() -> None:

@@ -222,7 +222,7 @@ def test_seven_billion_on_one_card(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_too_little_main_memory_is_said_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_memory", lambda device: H200 if device == "cuda" else 60 * 2**30)
     with pytest.raises(
-        EngineError, match=r"56\.7 GiB .* main memory, and 60\.0 GiB of it are free: 2\.4 GiB too little"
+        EngineError, match=r"56\.7 GiB .* main memory, and 60\.0 GiB are free there: 2\.4 GiB too little"
     ):
         check_memory("seven", SEVEN, CUDA, 0, torch.bfloat16, LearnSettings(moments="host"))
     both = LearnSettings(moments="host", optimiser="adamw8")
