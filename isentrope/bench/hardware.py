@@ -226,8 +226,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.together and missing and not given.tiny:
         compile_first(missing, given.together, until, file.parent)
     cells = fill(missing, file, until, given.limit, 0) if missing else read(file)
+    print(markdown(cells), flush=True)
     result = finish("hardware", rows_of(cells), given.json)
-    print(markdown(cells))
     if not result.met:
         raise SystemExit(1)
 
