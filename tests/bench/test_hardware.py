@@ -113,12 +113,15 @@ def test_a_child_that_fails_or_takes_too_long_says_so(tmp_path: Path, monkeypatc
     stand_in(monkeypatch, "sys.exit('it broke')")
     [found] = fill([TINY], tmp_path / "cells.json", 1e9, 30.0, 0)
     assert found["failed"] == "ended with 1: it broke"
+    stand_in(monkeypatch, "print('{}', flush=True)\nsys.exit('it broke at its end')")
+    [found] = fill([TINY], tmp_path / "cells.json", 1e9, 30.0, 0)
+    assert found["failed"] == "ended with 1: it broke at its end"
     stand_in(monkeypatch, "time.sleep(60)")
     child = Child(0, tmp_path / "log")
     child.start(TINY)
     assert child.result(0.5)["failed"] == "took longer than 0 s"
     [found] = fill([TINY], tmp_path / "cells.json", 0.0, 30.0, 0)  # no time is left: what there was stays
-    assert found["failed"] == "ended with 1: it broke"
+    assert found["failed"] == "ended with 1: it broke at its end"
 
 
 def test_the_table_has_what_was_measured() -> None:
