@@ -320,6 +320,6 @@ def _changes(wanted: Wanted) -> dict[str, Callable[[Wanted], Wanted]]:
             found["learn.kl=0"] = learning(kl=0.0)
         if not rank:
             found["policy.lora_rank=16"] = lambda one: replace(one, lora_rank=16)
-    if wanted.held == FLOAT32 and (learn is None or rank):  # else copies take what the weights save
+    if wanted.held == FLOAT32:
         found["run.weights=bfloat16"] = lambda one: replace(one, held=BFLOAT16)
     return found
