@@ -17,7 +17,7 @@ from torch import Tensor
 from triton.testing import do_bench
 
 from isentrope.bench.sampling import SHAPES
-from isentrope.models.token_head import chunk_rows, logits
+from isentrope.models.token_head import learning_rows, logits
 
 aten: Any = torch.ops.aten
 
@@ -92,7 +92,7 @@ def head(rows: int, width: int, words: int) -> None:
 
     hidden, weight = normal(rows, width).requires_grad_(), (normal(words, width) / 50).requires_grad_()
     target, ones = torch.randint(0, words, (rows,), device="cuda"), torch.ones(rows, device="cuda")
-    standard = chunk_rows(words, "cuda")
+    standard = learning_rows(words, 0)
     for chunk in (standard, 2 * standard, 4 * standard, 8 * standard):
 
         def forward(chunk: int = chunk) -> Any:

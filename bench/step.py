@@ -2,6 +2,7 @@
 
     python -m bench.step                       # one GPU: the recipe alfworld at Qwen2.5-1.5B's shape, two minutes
     python -m bench.step --profile             # and what the GPU does in a step's scoring and update, kernel by kernel
+    python -m bench.step --again --steps 2     # two processes, one after the other: what the second finds compiled
     python -m bench.step --shape small --set rollout.groups=2 --set task.max_turns=3 --set agent.max_response=8
 
 Random weights that never end a response: with the recipe's sizes 128 episodes of 24 turns of 64 tokens, 196,608 sampled
@@ -14,12 +15,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 _BEGAN = time.perf_counter()
@@ -52,6 +56,14 @@ KINDS = (  # of kernels, by what is in their names; the first that fits
     ("copies", ("memcpy", "memset", "copy", "fill", "cat")),
     ("gathers", ("index", "gather", "scatter")),
 )
+PHASES = {  # of torch.compile, as it names them; each is a part of the first
+    "_compile.compile_inner": "in all",
+    "OutputGraph.call_user_compiler": "behind tracing",
+    "AOTAutogradCache.inductor_load": "loading what is cached",
+    "fx_codegen_and_compile": "making kernels",
+    "compile_fx.<locals>.bw_compiler": "of backward passes",
+    "async_compile.wait": "waiting for kernels",
+}
 
 
 @dataclass
@@ -111,6 +123,7 @@ class Stopwatch:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.calls: dict[str, int] = {}
+        self.cached: dict[str, int] = {}  # of the first step: found in torch.compile's caches, or not
 
     def watch(self, owner: Any, name: str, what: str) -> None:
         plain: Callable[..., Any] = getattr(owner, name)
@@ -139,14 +152,16 @@ class Stopwatch:
 
     def take(self) -> dict[str, float]:
         """Since the last time; torch.compile's own times and what was watched, with the number of calls."""
-        from torch._dynamo.utils import compilation_time_metrics
+        from torch._dynamo.utils import compilation_time_metrics, counters
 
         found = {f"{what} ({self.calls[what]} times)": seconds for what, seconds in self.seconds.items()}
-        phases = ("entire_frame_compile", "entire_backward_compile")
-        found |= {
-            f"torch.compile, {p}": sum(compilation_time_metrics[p]) for p in phases if p in compilation_time_metrics
-        }
-        self.seconds, self.calls = {}, {}
+        for phase, what in PHASES.items():
+            if phase in compilation_time_metrics:
+                times = compilation_time_metrics[phase]
+                found[f"torch.compile, {what} ({len(times)} times)"] = sum(times)
+        cached = {f"{kind}, {name}": count for kind in ("aot_autograd", "inductor")
+                  for name, count in counters[kind].items() if "cache" in name}  # fmt: skip
+        self.seconds, self.calls, self.cached = {}, {}, cached | self.cached
         compilation_time_metrics.clear()
         return found
 
@@ -260,8 +275,9 @@ def compare(shape: str, recipe: str, sets: Sequence[str], names: Sequence[str]) 
     reference = snapshot(policy)
     for name in names:
         constants, more = VARIANTS[name]
-        forward.MEMORY, prefix_sharing.MIN_SAVED_SHARE = constants.get("budget", 0.5), constants.get("share", 0.25)
-        token_head.CHUNK_VALUES["cuda"] = constants.get("chunk", 1 << 27)
+        forward.LEAN = forward.ROOMY = constants.get("budget", 0.5)
+        prefix_sharing.MIN_SAVED_SHARE = constants.get("share", 0.25)
+        token_head.CHUNK_VALUES["cuda"] = token_head.LARGE_CHUNK = constants.get("chunk", 1 << 27)
         forward.compiled.cache_clear()
         torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
         config = settings(shape, recipe, [*sets, *more])
@@ -339,13 +355,15 @@ def kind_of(kernel: str) -> str:
     return next((kind for kind, parts in KINDS if any(part in low for part in parts)), "others")
 
 
-def show(rows: Sequence[Spent], passes: Passes, config: RunConfig, ready: float) -> None:
+def show(rows: Sequence[Spent], passes: Passes, config: RunConfig, ready: float, cached: dict[str, int]) -> None:
     names = ("rollout", "score", "credit", "update", "refresh", "whole")
     print(f"\nready to play after {ready:.1f} s of the process\n{'step':>5}" + "".join(f"{n:>9}" for n in names))
     for number, spent in enumerate(rows, 1):
         rate = spent.read / spent.whole
         values = "".join(f"{getattr(spent, n):9.2f}" for n in names)
         print(f"{number:5}{values}   {spent.sampled:,} sampled of {spent.read:,} tokens, {rate:,.0f} tokens/s")
+    for what, count in cached.items():
+        print(f"  first step: {what}: {count}")
     for what, seconds in rows[0].compiled.items():
         print(f"  first step: {what}: {seconds:.1f} s")
     for number, spent in enumerate(rows[1:], 2):
@@ -368,9 +386,13 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--profile", action="store_true", help="one step more, with what the GPU did in it")
     parser.add_argument("--top", type=int, default=28, help="kernels that --profile names")
+    parser.add_argument("--again", action="store_true", help="two processes like this one, one after the other")
     parser.add_argument("--variants", type=int, default=0, metavar="N", help="so many ways to score and update instead")
     parser.add_argument("--json", type=Path, help="write the figures there")
     given = parser.parse_args(arguments)
+    if given.again:
+        plain = [a for a in (sys.argv[1:] if arguments is None else arguments) if a != "--again"]
+        return written({"processes": again(plain)}, given.json, "again.json")
     if given.variants:
         rows = compare(given.shape, given.recipe, given.sets, [*VARIANTS][: given.variants])
         return written({"machine": machine(), "shape": given.shape, "variants": rows}, given.json, "variants.json")
@@ -391,13 +413,30 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             rows.append(spent)
     assert credited is not None
     passes = steps.passes(credited)
-    show(rows, passes, config, ready)
+    show(rows, passes, config, ready, steps.stopwatch.cached)
     profile.show()
     steps.collector.close()
     result = {"machine": machine(), "settings": given.sets, "shape": given.shape, "ready": ready, "peak_gib": peak(),
-              "steps": [{**asdict(s), "whole": s.whole} for s in rows], "passes": asdict(passes),
+              "steps": [{**asdict(s), "whole": s.whole} for s in rows], "passes": asdict(passes), "cached": steps.stopwatch.cached,
               "profile": profile.found}  # fmt: skip
     return written(result, given.json, "step.json")
+
+
+def again(arguments: Sequence[str]) -> list[dict[str, Any]]:
+    """The same in two processes that use the same caches: this one leaves the GPU to them."""
+    found = list[dict[str, Any]]()
+    with TemporaryDirectory() as folder:
+        for number in (1, 2):
+            path = Path(folder) / f"{number}.json"
+            print(f"\nprocess {number}", flush=True)
+            subprocess.run([sys.executable, "-m", "bench.step", *arguments, "--json", str(path)], check=True)
+            found.append(json.loads(path.read_text()))
+    print()
+    for number, one in enumerate(found, 1):
+        first, later = one["steps"][0]["whole"], min(s["whole"] for s in one["steps"][1:] or one["steps"])
+        print(f"process {number}: ready after {one['ready']:.1f} s, first step {first:.1f} s, "
+              f"{first - later:.1f} s longer than the quickest after it ({later:.2f} s)", flush=True)  # fmt: skip
+    return found
 
 
 def written(result: dict[str, Any], path: Path | None, name: str) -> dict[str, Any]:

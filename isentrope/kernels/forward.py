@@ -10,29 +10,36 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
 from functools import cache
 from itertools import pairwise
+from types import FunctionType
 from typing import Any, cast
 
 import torch
 import torch._functorch.config as functorch_config
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import Parameter
 from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportUnknownVariableType]
 
 from isentrope.core.types import Spans
 from isentrope.kernels.attention import FLASH, Kernels, Pass, attention, flash_runs, make_pattern
 from isentrope.models.llama import rotate
-from isentrope.models.model_adapter import Layer, ModelAdapter, adapt_model
+from isentrope.models.memory import memory_of
+from isentrope.models.model_adapter import Layer, LowRank, ModelAdapter, adapt_model
 
 Weights = tuple[Tensor | None, ...]
 Low = tuple[tuple[Tensor, Tensor, float] | None, ...]
 """What adapters add to weights: down, up and scale of each, in the weights' order; None: nothing."""
 Sizes = tuple[int, int, int, float]
 """Heads, heads of keys, size of a head, and the norm's ε."""
-MEMORY = 0.5
-"""Share of a piece's activations that is kept for the backward pass; what is cheapest to compute again is not. With
-SmolLM2-135M's shape this takes less than half of the memory and 7 % of the speed."""
+LEAN, ROOMY = 0.5, 0.7
+"""Share of a piece's activations that is kept for the backward pass; what is cheapest to compute again is not. Lean,
+gate and up are computed again: with SmolLM2-135M's shape this takes less than half of the memory and 7 % of the speed.
+Roomy, no product is."""
+ROOM = 0.2
+"""Share of a GPU's memory up to which the activations of a pass are kept roomily."""
 log = logging.getLogger(__name__)
 
 
@@ -90,9 +97,13 @@ def answer(x: Tensor, seen: Tensor, weights: Weights, low: Low, sizes: Sizes, dt
 class Compiled:
     """A function through torch.compile, with the number of tokens left open; as it is if that fails."""
 
-    def __init__(self, plain: Callable[..., Any]) -> None:
-        self.plain, self.name = plain, plain.__name__
-        self.quick: Callable[..., Any] | None = torch.compile(plain)  # pyright: ignore[reportUnknownMemberType]
+    def __init__(self, plain: Callable[..., Any], kept: float) -> None:
+        """`kept`: the share of its activations. What is compiled is found by the code, so each share has its own."""
+        self.plain, self.name, self.kept = plain, plain.__name__, kept
+        own = FunctionType(
+            plain.__code__.replace(co_name=f"{self.name}_{100 * kept:.0f}"), plain.__globals__, self.name
+        )
+        self.quick: Callable[..., Any] | None = torch.compile(own)  # pyright: ignore[reportUnknownMemberType]
 
     def __call__(self, *inputs: Any) -> Any:
         if self.quick is None:
@@ -101,7 +112,7 @@ class Compiled:
             if isinstance(value, Tensor):
                 torch._dynamo.maybe_mark_dynamic(value, 0)  # pyright: ignore
         try:
-            with functorch_config.patch(activation_memory_budget=MEMORY):
+            with functorch_config.patch(activation_memory_budget=self.kept):
                 return self.quick(*inputs)
         except torch.OutOfMemoryError:
             raise
@@ -112,6 +123,29 @@ class Compiled:
 
 
 compiled = cache(Compiled)
+
+
+def has_room(parts: ModelAdapter, tokens: int, dtype: torch.dtype, memory: int) -> bool:
+    """Whether the activations of this many tokens, no product computed twice, are a small part of the memory: per layer
+    about six numbers for each unit of width, two for each of the feed-forward part, and the joined weights."""
+    numbers = 0
+    for own in parts.layers:
+        (inner, width), joined = own.gate.shape, (own.q, own.k, own.v, own.gate, own.up)
+        numbers += tokens * (6 * width + 2 * inner) + sum(weight.numel() for weight in joined)
+    return numbers * dtype.itemsize <= ROOM * memory
+
+
+def at_rest(layer: Layer) -> Layer:
+    """The layer without gradients. What is compiled for weights at rest then does for those that learn as well, where
+    nobody asks for gradients: a policy is scored by the same pieces as its reference."""
+
+    def still(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return Parameter(value.detach(), requires_grad=False) if value.requires_grad else value
+        return replace(value, down=still(value.down), up=still(value.up)) if isinstance(value, LowRank) else value
+
+    low = {name: still(added) for name, added in layer.low.items()}
+    return replace(layer, **{f.name: still(getattr(layer, f.name)) for f in fields(layer) if f.name != "low"}, low=low)
 
 
 # Attention on a CPU: torch's flash kernels, run by run, nothing padded or masked. Heads that share keys read the same
@@ -207,7 +241,11 @@ def states_of(
     pattern = make_pattern(spans, ids.device, dense=kernels is None)
     angles = positions[:, None, None].float() * parts.frequencies.float()
     cos, sin = angles.cos() * parts.rope_scale, angles.sin() * parts.rope_scale
-    pieces = (compiled(look), compiled(answer)) if compile_pieces else (look, answer)
+    layers, pieces = parts.layers, (look, answer)
+    if compile_pieces:
+        kept = ROOMY if not twice and has_room(parts, len(ids), dtype, memory_of(ids.device)) else LEAN
+        pieces = (compiled(look, LEAN), compiled(answer, kept if torch.is_grad_enabled() else LEAN))
+        layers = layers if torch.is_grad_enabled() else tuple(map(at_rest, layers))
     sizes = (parts.heads, parts.kv_heads, parts.head_size, parts.eps)
 
     def run(x: Tensor, own: Layer) -> Tensor:
@@ -218,7 +256,7 @@ def states_of(
         return pieces[1](x, seen, after, _low(own, "o", "gate", "up", "down"), sizes, dtype)
 
     x = F.embedding(ids, parts.embed, parts.padding)
-    for layer in parts.layers:
+    for layer in layers:
         if twice and torch.is_grad_enabled():
             x = cast("Tensor", checkpoint(run, x, layer, use_reentrant=False))
         else:

@@ -9,6 +9,7 @@ gradient of the logits. Import this only where Triton is installed.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, cast
 
 import torch
@@ -16,7 +17,8 @@ import triton  # pyright: ignore[reportMissingTypeStubs]
 import triton.language as tl  # pyright: ignore[reportMissingTypeStubs]
 from torch import Tensor
 
-from isentrope.models.token_head import chunk_rows, logits
+from isentrope.models.memory import memory_of
+from isentrope.models.token_head import learning_rows, logits
 
 # pyright: reportOperatorIssue=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUntypedFunctionDecorator=false
@@ -127,22 +129,36 @@ class _FusedHead(torch.autograd.Function):
             del words
             grad_hidden[part] = g @ weight
             if ctx.needs_input_grad[1]:  # a head that stays as it is (adapters) needs no gradient as large as itself
-                share = _product(g.T, hidden_ND[part])
-                grad_weight = share if grad_weight is None else grad_weight.add_(share)
+                grad_weight = add_product(grad_weight, g.T, hidden_ND[part])
         return grad_hidden, None if grad_weight is None else grad_weight.to(weight_VD.dtype), None, None, None
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    """a b in float32, whatever they are held in."""
-    if a.is_cuda and a.dtype == torch.bfloat16:
+def add_product(total: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
+    """a b in float32, whatever they are held in, added to the total in its place."""
+    if not (a.is_cuda and a.dtype == torch.bfloat16):
+        return a.float() @ b.float() if total is None else total.addmm_(a.float(), b.float())
+    if total is None:
         return torch.mm(a, b, out_dtype=torch.float32)
-    return a.float() @ b.float()
+    if _adds_in_product(a.device):
+        return torch.addmm(total, a, b, out_dtype=torch.float32, out=total)
+    return total.add_(torch.mm(a, b, out_dtype=torch.float32))
+
+
+@cache
+def _adds_in_product(device: torch.device) -> bool:
+    """Whether this torch adds to a float32 total within a product of bfloat16 numbers; older ones do not."""
+    total, ones = torch.zeros(16, 16, device=device), torch.ones(16, 16, dtype=torch.bfloat16, device=device)
+    try:
+        torch.addmm(total, ones, ones, out_dtype=torch.float32, out=total)
+    except (RuntimeError, TypeError):
+        return False
+    return True
 
 
 def fused_head(
     hidden_ND: Tensor, weight_VD: Tensor, target_N: Tensor, temperature_N: Tensor, rows: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """As `head.token_head`: (log-prob, entropy) of target tokens, float32, with gradient to states and weight."""
-    rows = rows or chunk_rows(weight_VD.shape[0], hidden_ND.device.type)
+    rows = rows or learning_rows(weight_VD.shape[0], memory_of(hidden_ND.device))
     inputs = (hidden_ND, weight_VD, target_N.contiguous(), temperature_N.float().contiguous())
     return cast("tuple[Tensor, Tensor]", _FusedHead.apply(*inputs, rows))

@@ -24,13 +24,15 @@ from isentrope.core.method import Method
 from isentrope.core.part import calling, shape_of
 from isentrope.core.seeding import stream
 from isentrope.core.types import Episode, Floats, Metrics, Scores, StepTokens, Targets, TokenBatch, TokenStats
+from isentrope.kernels.attention import on_device
 from isentrope.learning import hooks
-from isentrope.learning.credit import Mismatch, assign_credit
+from isentrope.learning.credit import assign_credit
 from isentrope.learning.critic import Critic, explained_variance
 from isentrope.learning.losses.clipped import MAX_LOG_RATIO
 from isentrope.learning.losses.kl import ESTIMATORS, kl_estimate
 from isentrope.learning.losses.sequence import mean_log_ratio
 from isentrope.learning.losses.value import value_loss
+from isentrope.learning.old_logprobs import Mismatch
 from isentrope.learning.optimiser import learning_rate, make_optimiser
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.records import (
@@ -102,8 +104,10 @@ class Learner:
         """Score the episodes, turn rewards into advantages, let methods shape them. The policy stays as it is."""
         sequences, table = flatten(episodes)
         from_sampler, begin = self.mismatch.trusted, time.perf_counter()
-        passes = self._passes(sequences, table)
-        keep_N = finite(table.logp_N, table.entropy_N, passes.old_logp_N, passes.ref_logp_N, passes.value_N)
+        wait_N = self._waiting(step, episodes, sequences, table)
+        passes = self._passes(sequences, table, wait_N)
+        known_N = np.where(wait_N, 0, passes.old_logp_N)
+        keep_N = finite(table.logp_N, table.entropy_N, known_N, passes.ref_logp_N, passes.value_N)
         tokens, sequences = rows(table, keep_N), renumbered(sequences, keep_N)
         targets, metrics = self._targets(episodes, tokens, rows(passes, keep_N))
         scored = time.perf_counter()
@@ -112,6 +116,10 @@ class Learner:
         targets = replace(targets, advantage_N=advantage_N)
         seconds = {"score": scored - begin} | ({"shape": time.perf_counter() - scored} if self.methods else {})
         learnable_N = finite(targets.advantage_N, targets.return_N)
+        if wait_N.any() and not (keep_N.all() and learnable_N.all()):  # the mini-batches may be others than foreseen
+            old_N = self.score(self.policy, sequences, tokens)
+            targets, told = self._with_old(targets, old_N, tokens)
+            metrics, learnable_N = metrics | told, learnable_N & finite(old_N)
         dropped, count = len(table.logp_N) - int(learnable_N.sum()), len(table.logp_N)
         metrics |= shaped | more | {"update/dropped_tokens": dropped, "update/dropped_share": dropped / max(1, count)}
         sequences = only(sequences, learnable_N)
@@ -126,10 +134,10 @@ class Learner:
         metrics = dict(credited.metrics)
         first_logp_N = np.full_like(tokens.logp_N, np.nan)  # of each token, when it was first learnt from
         if self.settings.mask_truncated:
-            whole = [s for s in sequences if credited.episodes[s.episode].stop not in CUT_OFF]
+            whole = self._unmasked(credited.episodes, sequences)
             metrics["update/masked"] = 1 - len({s.episode for s in whole}) / max(1, len({s.episode for s in sequences}))
             sequences = whole
-        policy_too = self.critic is None or step > self.config.critic.warmup
+        policy_too = self._policy_learns(step)
         seen, before = list[Metrics](), self._moved()
         weight_N, factor_N = np.zeros_like(tokens.logp_N), np.ones_like(tokens.logp_N)
         loss = hooks.clipped(self.methods, self.loss)
@@ -137,6 +145,10 @@ class Learner:
             for mini in self._mini_batches(step, epoch, sequences):
                 skipped_before = self.optimiser.skipped
                 seen.append(self._update_once(mini, tokens, targets, loss, policy_too, first_logp_N, factor_N))
+                if len(seen) == 1 and np.isnan(targets.old_logp_N).any():
+                    old_N = np.where(np.isnan(targets.old_logp_N), first_logp_N, targets.old_logp_N)
+                    targets, told = self._with_old(targets, old_N, tokens)
+                    metrics, sequences = metrics | told, only(sequences, finite(old_N))
                 if policy_too and self.optimiser.skipped == skipped_before:
                     aggregation, constant = self.settings.aggregation, self.constant_length
                     add_weights(weight_N, mini, tokens, targets, aggregation, constant, factor_N)
@@ -160,20 +172,42 @@ class Learner:
         """Credit and update at once."""
         return self.update(self.credit(step, episodes))
 
-    def _passes(self, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Targets:
-        """What forward passes say about the tokens: old and reference log-probs, values. No advantages yet."""
-        old_N = tokens.logp_N if self.mismatch.trusted else self.score(self.policy, sequences, tokens)
+    def _policy_learns(self, step: int) -> bool:
+        return self.critic is None or step > self.config.critic.warmup
+
+    def _unmasked(self, episodes: Sequence[Episode], sequences: list[TokenSequence]) -> list[TokenSequence]:
+        if not self.settings.mask_truncated:
+            return sequences
+        return [s for s in sequences if episodes[s.episode].stop not in CUT_OFF]
+
+    def _waiting(
+        self, step: int, episodes: Sequence[Episode], sequences: list[TokenSequence], tokens: StepTokens
+    ) -> Mask:
+        """The tokens whose old log-probs the first update's own forward pass is to give."""
+        wait_N = np.zeros(len(tokens.logp_N), dtype=np.bool_)
+        if not self.mismatch.asked(self.reference is not None, self._policy_learns(step)):
+            for mini in self._mini_batches(step, 0, self._unmasked(episodes, sequences))[:1]:
+                wait_N[np.concatenate([sequence.tokens for sequence in mini])] = True
+        return wait_N
+
+    def _passes(self, sequences: Sequence[TokenSequence], tokens: StepTokens, wait_N: Mask | None = None) -> Targets:
+        """What forward passes say about the tokens: old and reference log-probs, values. No advantages yet. The old
+        log-probs of tokens that wait for the first update are NaN."""
+        old_N = tokens.logp_N
+        if not self.mismatch.trusted:
+            now = sequences if wait_N is None else [s for s in sequences if not wait_N[s.tokens].any()]
+            old_N = self.score(self.policy, now, tokens) if now else np.zeros_like(tokens.logp_N)
+            old_N = old_N if wait_N is None else np.where(wait_N, np.float32(np.nan), old_N)
         ref_N = self.score(self.reference, sequences, tokens) if self.reference else None
         value_N = self._values(sequences, tokens) if self.critic else None
         return Targets(np.zeros_like(tokens.logp_N), old_N, ref_N, value_N=value_N)
 
     def _targets(self, episodes: Sequence[Episode], tokens: StepTokens, passes: Targets) -> tuple[Targets, Metrics]:
         """Correct for the sampler and assign credit."""
-        s, metrics, mismatch_N = self.settings, Metrics(), None
+        s, metrics, penalty_N = self.settings, Metrics(), None
         old_N, ref_N, value_N = passes.old_logp_N, passes.ref_logp_N, passes.value_N
-        if not self.mismatch.trusted:
-            mismatch_N, metrics = self.mismatch.weigh(old_N, tokens)
-        penalty_N = None
+        if not (self.mismatch.trusted or np.isnan(old_N).any()):
+            passes, metrics = self._with_old(passes, old_N, tokens)
         if ref_N is not None and s.kl_in == "reward":
             kl_N = kl_estimate(torch.from_numpy(old_N), torch.from_numpy(ref_N), s.kl_estimator)
             penalty_N = (s.kl * kl_N).numpy()
@@ -182,7 +216,16 @@ class Learner:
         if value_N is not None and credit.return_N is not None and len(value_N):
             estimate, target = torch.from_numpy(value_N), torch.from_numpy(credit.return_N)
             metrics["critic/explained"] = explained_variance(estimate, target)
-        return Targets(credit.advantage_N, old_N, ref_N, credit.return_N, value_N, mismatch_N), metrics
+        return replace(passes, advantage_N=credit.advantage_N, return_N=credit.return_N), metrics
+
+    def _with_old(self, targets: Targets, old_N: Floats, tokens: StepTokens) -> tuple[Targets, Metrics]:
+        """With the trainer's log-probs of all tokens, and what corrects for the sampler. Those that are not finite are
+        not to be learnt from; in their place stand the sampler's."""
+        known_N = finite(old_N)
+        self.mismatch.failed |= not known_N.all()
+        old_N = np.where(known_N, old_N, tokens.logp_N)
+        mismatch_N, metrics = self.mismatch.weigh(old_N, tokens)
+        return replace(targets, old_logp_N=old_N, mismatch_N=mismatch_N), metrics
 
     def score(self, policy: Policy, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Floats:
         """Log-probs that a policy gives to the response tokens, at the temperatures they were sampled with."""
@@ -253,6 +296,9 @@ class Learner:
                 stats = self.policy.stats(batch)
                 if len(batch.number_N) and np.isnan(first_logp_N[batch.number_N[0]]):
                     first.append((batch.number_N, stats.logp_N.detach()))  # of the first pass over these tokens alone
+                    if np.isnan(targets.old_logp_N[batch.number_N[0]]):
+                        sampler_N = on_device(tokens.logp_N[batch.number_N], self.policy.device)
+                        batch = self.mismatch.own(batch, stats.logp_N, sampler_N)
                 given_N = hooks.weights(self.methods, batch, stats)
                 weighed += [] if given_N is None else [(batch.number_N, given_N)]
                 loss, seen = objective(batch, stats, s, policy_loss, self.methods, given_N)

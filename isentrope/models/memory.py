@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from functools import reduce
+from functools import cache, reduce
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -142,6 +142,14 @@ def activations_per_token(facts: Facts, compute_twice: bool, number_bytes: int =
     if compute_twice:  # one number per layer and unit of width, and one layer at a time in full
         return number_bytes * (facts.layers * facts.width + layer)
     return number_bytes * facts.layers * layer
+
+
+@cache
+def memory_of(device: torch.device) -> int:
+    """Bytes that a GPU has in all: what is free on it may be another number when a run is resumed."""
+    import torch
+
+    return int(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else 0
 
 
 def free_memory(device: str) -> int | None:

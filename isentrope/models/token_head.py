@@ -17,10 +17,21 @@ from torch import Tensor
 
 CHUNK_VALUES = {"cpu": 1 << 24, "cuda": 1 << 27}
 """Logits held at once, in float32: 64 MiB; on a GPU, which needs more to be busy, 512 MiB."""
+LARGE_CHUNK, CARD_SHARE = 1 << 29, 256
+"""On a GPU with this many bytes for each of them, up to so many are held while a model learns: 2 GiB. The gradient of
+the head's weight, as large as the head, is read and written once a chunk."""
+TILE = 128
+"""Rows that a GPU's product takes at once."""
 
 
 def chunk_rows(vocabulary: int, device: str = "cpu") -> int:
     return max(1, CHUNK_VALUES.get(device, CHUNK_VALUES["cpu"]) // vocabulary)
+
+
+def learning_rows(vocabulary: int, memory: int) -> int:
+    """Rows of a chunk while a model learns, on a GPU with this many bytes in all."""
+    rows = max(CHUNK_VALUES["cuda"], min(LARGE_CHUNK, memory // CARD_SHARE)) // vocabulary
+    return rows // TILE * TILE or max(1, rows)
 
 
 def log_probs(hidden: Tensor, weight: Tensor, temperature: Tensor) -> Tensor:

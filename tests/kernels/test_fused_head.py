@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from isentrope.models.token_head import token_head
+from isentrope.models.token_head import learning_rows, token_head
 
 pytest.importorskip("triton", reason="the fused head is written in Triton, which is not installed")
 if not torch.cuda.is_available():
@@ -81,3 +81,19 @@ def test_a_head_that_does_not_learn_gets_no_gradient() -> None:
     head.fused_head(hidden, weight, target, temperature)[0].sum().backward()
     assert hidden.grad is not None
     assert weight.grad is None
+
+
+def test_chunks_grow_with_the_card() -> None:
+    """At Qwen2.5's vocabulary: 512 MiB of logits on a small card, 2 GiB on the largest."""
+    rows = {gib: learning_rows(151_936, gib * 2**30) for gib in (0, 16, 79, 139, 280)}
+    assert rows == {0: 768, 16: 768, 79: 2176, 139: 3456, 280: 3456}
+    assert learning_rows(2**30, 0) == 1
+
+
+def test_a_sum_of_products_is_kept_in_its_place() -> None:
+    made = torch.Generator().manual_seed(3)
+    a, b = (torch.randn(2, *shape, generator=made).to(DEVICE, torch.bfloat16) for shape in ((32, 16), (16, 24)))
+    first = head.add_product(None, a[0], b[0])
+    whole = head.add_product(first, a[1], b[1])
+    assert whole.data_ptr() == first.data_ptr()
+    torch.testing.assert_close(whole, (a.float() @ b.float()).sum(0), rtol=1e-4, atol=1e-4)

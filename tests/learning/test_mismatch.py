@@ -147,7 +147,8 @@ def test_a_sampler_that_agrees_changes_nothing_and_keep_is_the_loss_without_weig
     assert float((kept - corrected).norm()) > 1e-3 * float(kept.norm())
     assert batch_of(learner_of(replace(SETTINGS, loss=Choice(loss), mismatch="keep"))).mismatch_N is None
     learner = learner_of(replace(SETTINGS, loss=Choice(loss)))
-    learner.mismatch.weigh = lambda trainer_N, tokens: (np.ones_like(trainer_N), {})  # type: ignore[method-assign]
+    ones = lambda trainer_N, sampler_N, turn_N: (torch.ones_like(trainer_N),) * 2  # noqa: E731
+    learner.mismatch.weights = ones  # type: ignore[method-assign]
     torch.testing.assert_close(gradient(learner), kept, rtol=0, atol=0)
 
 

@@ -1,4 +1,5 @@
-"""old_logprobs = auto: the extra pass is made until sampler and trainer agree, and again when they no longer do."""
+"""Old log-probs: `auto` makes the extra pass until sampler and trainer agree, and again when they no longer do; the
+first mini-batch takes those of its own forward pass, which changes nothing but the time."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.config.schema import LearnSettings, RunConfig, RunSettings
+from isentrope.config.schema import Choice, CriticSettings, LearnSettings, RunConfig, RunSettings
 from isentrope.config.validate import impossible
 from isentrope.core.types import Episode
-from isentrope.learning.learner import Learner
+from isentrope.learning.learner import Learner, Update
 from isentrope.learning.records import Metrics, accumulate, brought
 from isentrope.learning.tokens import flatten
 from tests.builders.episodes import make_episodes
@@ -53,7 +54,7 @@ def sampled(learner: Learner, seed: int, off: float = 0.0) -> list[Episode]:
 
 
 def test_the_pass_is_left_out_while_the_two_agree_and_comes_back_when_they_do_not() -> None:
-    learner, passes = learner_of(AUTO)
+    learner, passes = learner_of(replace(AUTO, mini_batches=2))  # the first takes its own
     history = []
     for step, off in enumerate((0.0, 0.0, 0.3, 0.3, 0.0, 0.0), 1):
         metrics = learner.learn(step, sampled(learner, step, off)).metrics
@@ -114,3 +115,114 @@ def test_sharing_leaves_the_update_as_it_is(share: str) -> None:
         found.append(torch.cat(moments))
     assert shares == [False, True]
     assert float((found[1] - found[0]).norm() / found[0].norm()) < 1e-5
+
+
+OWN: dict[str, dict[str, Any]] = {
+    "one": {},
+    "three": {"mini_batches": 3},
+    "epochs": {"mini_batches": 2, "epochs": 2},
+    "kept": {"mini_batches": 2, "mismatch": "keep", "epochs": 2},
+    "by-response": {"mini_batches": 2, "loss": Choice("sequence"), "epochs": 2},
+    "auto": {"mini_batches": 2, "old_logprobs": "auto"},
+    "masked": {"mini_batches": 2, "mask_truncated": True, "epochs": 2},
+    "reference": {"mini_batches": 2, "kl": 0.05},
+    "critic": {"mini_batches": 2, "advantage": Choice("gae")},
+    "shared": {"mini_batches": 2, "share_prefixes": "on"},
+}
+BEFORE: dict[str, tuple[dict[str, Any], int]] = {  # settings under which all tokens are scored first, critic.warmup
+    "a KL penalty in the rewards": ({"kl": 0.05, "kl_in": "reward"}, 0),
+    "an update of the critic alone": ({"advantage": Choice("gae")}, 3),
+}
+
+
+def learnt(changes: dict[str, Any], first: bool, warmup: int = 0, steps: int = 2) -> tuple[Learner, list[Update], int]:
+    """After some steps; `first`: all tokens are scored first. Tells how many tokens were."""
+    chosen = replace(AUTO, old_logprobs="recompute", mismatch="truncate", mismatch_cap=1.1, micro_tokens=100)
+    settings = replace(chosen, **changes)
+    critic = CriticSettings(kind="head", warmup=warmup)
+    config = RunConfig(run=RunSettings(steps=5), learn=settings, critic=critic)
+    torch.manual_seed(0)
+    learner = Learner(small_policy(), small_policy(seed=9) if settings.kl else None, config)
+    if first:
+        learner.mismatch.asked = lambda reference, policy_too: ("a test",)  # type: ignore[method-assign]
+    score, tokens = learner.score, list[int]()
+
+    def counted(policy: Any, sequences: Any, table: Any) -> Any:
+        tokens.append(sum(len(s.tokens) for s in sequences) if policy is learner.policy else 0)
+        return score(policy, sequences, table)
+
+    learner.score = counted  # type: ignore[method-assign]
+    updates: list[Update] = []
+    for step in range(1, steps + 1):
+        games = sampled(learner, step, 0.2)
+        games[0] = replace(games[0], stop="truncated")
+        updates.append(learner.learn(step, games))
+    return learner, updates, sum(tokens)
+
+
+def alike_in_all(ours: tuple[Learner, list[Update], int], theirs: tuple[Learner, list[Update], int]) -> None:
+    for mine, other in zip(ours[1], theirs[1], strict=True):
+        assert mine.metrics.keys() == other.metrics.keys()
+        for key, value in mine.metrics.items():
+            assert value == pytest.approx(other.metrics[key], rel=1e-4, abs=2e-6), key
+        for name, values in vars(mine.scores).items():
+            np.testing.assert_allclose(values, getattr(other.scores, name), rtol=1e-4, atol=1e-6, err_msg=name)
+    for a, b in zip(ours[0].policy.module.parameters(), theirs[0].policy.module.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-5)
+    assert ours[0].mismatch.state_dict() == theirs[0].mismatch.state_dict()
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_first_mini_batch_takes_its_own(name: str) -> None:
+    """All metrics and scores, and the weights, as when all tokens are scored first."""
+    ours, theirs = learnt(OWN[name], False), learnt(OWN[name], True)
+    alike_in_all(ours, theirs)
+    assert ours[2] < theirs[2]
+    if name == "one":
+        assert ours[2] == 0
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_who_asks_for_them_before_gets_them(name: str) -> None:
+    changes, warmup = BEFORE[name]
+    ours, theirs = learnt(changes, False, warmup), learnt(changes, True, warmup)
+    assert ours[0].mismatch.asked(ours[0].reference is not None, not warmup) == (name,)
+    alike_in_all(ours, theirs)
+    assert ours[2] == theirs[2]
+
+
+def test_tokens_that_are_left_out_leave_none_waiting() -> None:
+    """Without the game that has no numbers the mini-batches may be others, so all are scored after all."""
+    found: list[Update] = []
+    for first in (False, True):
+        learner, _, _ = learnt(OWN["three"], first, steps=0)
+        games = sampled(learner, 1, 0.2)
+        lost = [replace(t, logprobs=np.full_like(t.logprobs, np.nan)) for t in games[0].turns]
+        found.append(learner.learn(1, [replace(games[0], turns=tuple(lost)), *games[1:]]))
+        assert found[-1].metrics["update/dropped_tokens"] == sum(len(t.response_ids) for t in lost)
+    for key, value in found[0].metrics.items():
+        assert value == pytest.approx(found[1].metrics[key], rel=1e-4, abs=2e-6), key
+
+
+def test_a_policy_that_fails_for_some_tokens_is_scored_first_from_then_on() -> None:
+    """The update that found it is skipped; the next ones leave these tokens out, also after a restart."""
+    learner, _, _ = learnt({"epochs": 2}, False, steps=0)
+    games, stats = sampled(learner, 1, 0.2), learner.policy.stats
+    count = sum(len(turn.response_ids) for game in games for turn in game.turns)
+
+    def failing(batch: Any) -> Any:
+        found = stats(batch)
+        lost_N = torch.from_numpy(batch.number_N == 3) & (int(batch.mini_batch.max()) == count - 1)  # while it is there
+        return replace(found, logp_N=torch.where(lost_N, torch.nan, found.logp_N))
+
+    learner.policy = replace(learner.policy)  # its own, to be changed
+    object.__setattr__(learner.policy, "stats", failing)
+    metrics = learner.learn(1, games).metrics
+    assert (metrics["update/skipped"], metrics["update/count"]) == (1, 2)
+    assert all(np.isfinite(value) for key, value in metrics.items() if key.startswith("mismatch/"))
+    again, _, _ = learnt({"epochs": 2}, False, steps=0)
+    again.load_state_dict(learner.state_dict())
+    for one in (learner, again):
+        assert one.mismatch.asked(False, True)
+    metrics = learner.learn(2, games).metrics
+    assert (metrics["update/skipped"], metrics["update/dropped_tokens"]) == (1, 1)

@@ -18,8 +18,8 @@ from isentrope.core.method import Method
 from isentrope.core.part import Part, calling, check_declared
 from isentrope.core.tokenizer import ACTION
 from isentrope.core.types import Episode, Metrics, RolloutPlan, Turn
-from isentrope.learning.credit import Mismatch
 from isentrope.learning.learner import Learner
+from isentrope.learning.old_logprobs import Mismatch
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.models.llama import Llama, Shape
