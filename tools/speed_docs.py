@@ -1,6 +1,7 @@
-"""Writes the tables of speed at a glance from docs/speed.toml: `python -m tools.speed_docs`.
+"""Writes the tables of speed at a glance and a picture from docs/speed.toml: `python -m tools.speed_docs`.
 
-They stand between `<!-- speed -->` and `<!-- /speed -->`: a short one in the README, all of it in docs/performance.md.
+Tables stand between `<!-- speed -->` and `<!-- /speed -->`: a short one in the README, all in docs/performance.md.
+The picture has sampling by model size, ours and vLLM's, as a share of the rate that the card's limits allow.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.analysis.tables import markdown_table
+from isentrope.bench.floor import CARDS, Sizes, least_seconds
+from isentrope.bench.sampling import PROMPTS, SHAPES, TALK
+from isentrope.charts.chart import Chart, Panel, Series
+from isentrope.charts.svg import picture
 from isentrope.charts.text import filled
 from isentrope.runs.atomic import write_atomically
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "docs" / "speed.toml"
 PAGES = {ROOT / "README.md": True, ROOT / "docs" / "performance.md": False}  # whether the page has the short table
+PICTURE = ROOT / "docs" / "images" / "sampling.svg"
+WORKS = {"prompts": PROMPTS, "conversations": TALK}
 _ROUNDING = 0.02  # a ratio is rounded, and so are its two sides
 
 
@@ -55,10 +62,34 @@ def render(page: Path) -> str:
     return filled(page.read_text(encoding="utf-8"), {"speed": table(chosen)})
 
 
+def drawn() -> str:
+    """Shares of the limit over billions of weights."""
+    panels: list[Panel] = []
+    for name, work in WORKS.items():
+        rows: list[tuple[float, float, float]] = []
+        for figure in (one for one in figures() if one["name"] == name):
+            sizes = Sizes.of(SHAPES[figure["shape"]].config())
+            limit = work.tokens / least_seconds(sizes, work, CARDS["H200"])
+            rows.append(((sizes.layers + sizes.head) / 1e9, figure["ours"] / limit, figure["peer"] / limit))
+        billions, *sides = ([*column] for column in zip(*sorted(rows), strict=True))
+        lines = [
+            Series(side, billions, [*shares], color=place, markers=True)
+            for place, (side, shares) in enumerate(zip(("Isentrope", "vLLM 0.23.0"), sides, strict=True))
+        ]
+        panels.append(Panel(lines, "billion weights", title=work.name))
+    chart = Chart("", panels, shares=True, full=True)
+    title = "Sampling on one H200: share of what bandwidth and arithmetic allow"
+    return picture(chart, title=title, width=900, height=330, inches=9.4)
+
+
+def rendered() -> dict[Path, str]:
+    return {**{page: render(page) for page in PAGES}, PICTURE: drawn()}
+
+
 def main() -> None:
-    for page in PAGES:
-        write_atomically(page, render(page).encode())
-        print(page.relative_to(ROOT))
+    for path, text in rendered().items():
+        write_atomically(path, text.encode())
+        print(path.relative_to(ROOT))
 
 
 if __name__ == "__main__":

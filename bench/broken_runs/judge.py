@@ -1,6 +1,6 @@
 """Which rows came out as meant: a fault that shows, or a run in which nothing is wrong. Written before any run.
 
-    python bench/broken_runs/judge.py FOLDER        one run folder a row, named as in rows.toml
+    python bench/broken_runs/judge.py FOLDER [--rows FILE]      one run folder a row, named as in rows.toml or FILE
 
 Of a run are taken: success at its first and at its last evaluation, and success of its training episodes over the
 first and over the last fifth of its steps (at least three). Then
@@ -17,12 +17,15 @@ more, is not high, and
     or low   its last evaluation lies 10 points or more below the level: below where the warm-up stood untrained
 
 A row that does not count is left out before any diagnosis is asked.
+
+A row may have an `onset`, the step after which its fault begins: then "first" means the last evaluation up to that step
+and the training steps up to it. A warm-up alone (what = "sft") has no training success and counts by its evaluations.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,29 +35,39 @@ from typing import Any
 ROWS = Path(__file__).with_name("rows.toml")
 EVAL_GAIN, TRAIN_GAIN, EVAL_LOSS, TRAIN_LOSS = 0.06, 0.10, 0.06, 0.05
 HIGH, HIGH_TRAINING, LOW = 0.75, 0.70, 0.10
+FULL = "task.options.rooms=full"  # other games than the rest's, so no level holds for them
 
 Row = Mapping[str, Any]
 
 
-def read_rows() -> list[dict[str, Any]]:
-    return [{"watch": "both", **row} for row in tomllib.loads(ROWS.read_text())["rows"]]
+def read_rows(path: Path = ROWS) -> list[dict[str, Any]]:
+    return [{"watch": "both", "what": "train", "onset": 0, **row} for row in tomllib.loads(path.read_text())["rows"]]
 
 
-def outcome(folder: Path) -> dict[str, Any] | None:
-    """Success at the start and the end, from metrics.jsonl; None if too little is there."""
+def outcome(folder: Path, onset: int = 0) -> dict[str, Any] | None:
+    """Success at the start, or where the fault begins, and at the end, from metrics.jsonl; None if too little is
+    there."""
     path = folder / "metrics.jsonl"
     if not path.is_file():
         return None
     records = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
     trained = [r["success/all"] for r in records if r.get("kind") == "train" and r.get("success/all") is not None]
-    tested = [value for r in records if (value := _evaluated(r)) is not None]
-    if not trained or len(tested) < 1:
+    taught = sum(r.get("kind") == "sft" for r in records)
+    tested = [(int(r["step"]), value) for r in records if (value := _evaluated(r)) is not None]
+    if not (trained or taught) or not tested:
         return None
     part = min(len(trained), max(3, len(trained) // 5))
+    before = [value for step, value in tested if step <= onset] or [tested[0][1]]
     return {
-        "steps": len(trained), "evaluations": len(tested), "eval_first": tested[0], "eval_last": tested[-1],
-        "train_first": fmean(trained[:part]), "train_last": fmean(trained[-part:]),
+        "steps": len(trained) or taught, "evaluations": len(tested), "eval_first": before[-1],
+        "eval_last": tested[-1][1],
+        "train_first": _mean(trained[max(0, onset - part) : onset] if onset else trained[:part]),
+        "train_last": _mean(trained[-part:] if part else []),
     }  # fmt: skip
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
 
 
 def _evaluated(record: Row) -> float | None:
@@ -67,14 +80,15 @@ def judge(row: Row, seen: Row | None, steps: int, level: float | None) -> tuple[
     if seen is None:
         return False, "no result"
     gained = seen["eval_last"] - seen["eval_first"]
-    learnt = seen["train_last"] - seen["train_first"]
+    first, last = seen["train_first"], seen["train_last"]  # None: a warm-up, or a run that ended before the onset
+    learnt: float = 0.0 if first is None or last is None else last - first
     rose = (gained >= EVAL_GAIN and learnt >= -TRAIN_LOSS) or (learnt >= TRAIN_GAIN and gained >= 0)
-    high = seen["eval_last"] >= HIGH and gained > -EVAL_LOSS and seen["train_last"] >= HIGH_TRAINING
+    high = seen["eval_last"] >= HIGH and gained > -EVAL_LOSS and (last is None or last >= HIGH_TRAINING)
     if row["group"] == "healthy":
         if seen["steps"] < steps or seen["evaluations"] < 2:
             return False, f"only {seen['steps']} of {steps} steps"
         return rose or high, "rose" if rose else "high" if high else "did not rise"
-    if 2 * seen["steps"] < steps:
+    if 2 * seen["steps"] < steps or seen["steps"] <= row.get("onset", 0):
         return False, f"only {seen['steps']} of {steps} steps"
     stuck = gained < EVAL_GAIN and (row["watch"] == "eval" or learnt < TRAIN_GAIN)
     low = level is not None and seen["eval_last"] <= level - LOW
@@ -87,7 +101,7 @@ def judge_all(rows: Sequence[Row], seen: Mapping[str, Row | None], steps: Mappin
     levels = _levels(rows, seen)
     table: list[dict[str, Any]] = []
     for row in rows:
-        level = levels.get((row["family"], row["start"] or row["family"]))
+        level = None if FULL in row["set"] else levels.get((row["family"], row["start"] or row["family"]))
         counts, why = judge(row, seen.get(row["name"]), steps.get(row["name"], 1), level)
         told = seen.get(row["name"]) or {}
         table.append({"name": row["name"], "group": row["group"], "counts": counts, "why": why, "level": level, **told})
@@ -99,7 +113,7 @@ def _levels(rows: Sequence[Row], seen: Mapping[str, Row | None]) -> dict[tuple[s
     firsts: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         told = seen.get(row["name"])
-        if row["group"] == "healthy" and told is not None and "task.options.rooms=full" not in row["set"]:
+        if row["group"] == "healthy" and told is not None and FULL not in row["set"]:
             firsts.setdefault((row["family"], row["start"]), []).append(told["eval_first"])
     return {key: median(values) for key, values in firsts.items()}
 
@@ -122,16 +136,20 @@ def show(table: Sequence[Row]) -> str:
 
 
 def planned_steps(row: Row, family: Row) -> int:
+    if row.get("what") == "sft":
+        return 1  # how many updates it has is known when its games are
     asked = [s.partition("=")[2] for s in (*family["set"], *row["set"]) if s.startswith("run.steps=")]
     return int(asked[-1])
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    families = tomllib.loads(ROWS.read_text())["family"]
-    rows = read_rows()
-    seen = {row["name"]: outcome(Path(sys.argv[1]) / row["name"]) for row in rows}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="one run folder a row")
+    parser.add_argument("--rows", type=Path, default=ROWS, help="the rows' file")
+    args = parser.parse_args()
+    families = tomllib.loads(args.rows.read_text())["family"]
+    rows = read_rows(args.rows)
+    seen = {row["name"]: outcome(args.folder / row["name"], row["onset"]) for row in rows}
     print(show(judge_all(rows, seen, {row["name"]: planned_steps(row, families[row["family"]]) for row in rows})))
 
 

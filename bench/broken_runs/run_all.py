@@ -1,13 +1,15 @@
-"""Makes the runs of rows.toml, many side by side, and collects them without their weights.
+"""Makes the runs of rows.toml or another file of rows, many side by side, and collects them without their weights.
 
     python bench/broken_runs/run_all.py --work runs/examined --smollm2 FOLDER [--games FOLDER] [--minutes 9.3]
-        [--side-by-side 16] [--smollm2-side-by-side 8] [--out FOLDER] [--only r01,r02] [--tiny]
+        [--side-by-side 16] [--smollm2-side-by-side 8] [--out FOLDER] [--only r01,r02] [--rows FILE] [--tiny]
 
 Warm-ups come first; a row begins as soon as its own is done. What is done stays, so the same command goes on. At the
 deadline what is under way is ended and named. `--out` (default: $OUT, else the work folder) gets broken_runs.tar.xz:
 a folder a row, logs and results.json, at most 15 MB; what judge.py says of each row is printed. Without `--smollm2`
 the rows of that model are left out. `--tiny` runs every row for three steps with the pocket model on the CPU: do all
 settings and parts load? Small runs share a GPU through NVIDIA MPS, which is started if it is there and not running.
+
+The own parts that rows name (own_parts.py, fourth_parts.py) are found beside the file of rows.
 """
 
 from __future__ import annotations
@@ -37,8 +39,10 @@ LIMIT = 15_000_000  # bytes of the archive
 COLLECT_SECONDS = 20.0  # of the deadline, kept for collecting
 TINY = (
     "run.steps=3", "run.eval_every=0", "run.device=cpu", "run.threads=1", "rollout.groups=4", "rollout.group_size=2",
-    "eval.games=4", "eval.quick_games=4", "instruments.probe_every=0", "task.max_turns=5",
+    "eval.games=4", "eval.quick_games=4", "instruments.probe_every=0", "task.max_turns=5", "run.store_episodes=1",
+    "critic.warmup=1",
 )  # fmt: skip
+TINY_WARMUP = ("sft.games=6", "sft.epochs=4", "sft.batch_games=6")
 STAND_IN = (
     "policy.model=pocket", "agent.prompt=brief", "agent.max_context=1536", "run.dtype=float32", "run.weights=float32",
     "rollout.groups=2",
@@ -88,21 +92,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--smollm2-side-by-side", type=int, default=8, help="of them, kept free for that model's runs")
     parser.add_argument("--pocket-device", default="auto", help="run.device of the pocket model's runs")
     parser.add_argument("--out", type=Path, default=Path(os.environ["OUT"]) if os.environ.get("OUT") else None)
+    parser.add_argument("--rows", type=Path, default=ROWS, help="the rows' file; their own parts lie beside it")
     parser.add_argument("--only", default="", help="rows by name, with commas between them")
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--no-mps", dest="mps", action="store_false")
     args = parser.parse_args()
-    args.work = args.work.resolve()
+    args.work, args.rows = args.work.resolve(), args.rows.resolve()
     args.out = (args.out or args.work).resolve()
     return args
 
 
 def plan(args: argparse.Namespace) -> list[Job]:
     """Warm-ups, then rows in their order: the slow ones stand first."""
-    table = tomllib.loads(ROWS.read_text())
+    table = tomllib.loads(args.rows.read_text())
     families, warmups = table["family"], table["warmup"]
     only = set(filter(None, args.only.split(",")))
-    rows = [row for row in read_rows() if not only or row["name"] in only]
+    rows = [row for row in read_rows(args.rows) if not only or row["name"] in only]
     if args.smollm2 is None and not args.tiny:
         rows = [row for row in rows if row["family"] != "smollm2"]
     jobs: list[Job] = []
@@ -111,7 +116,7 @@ def plan(args: argparse.Namespace) -> list[Job]:
         settings = [*families[family]["set"], *warmups[name]["set"], *machine(args, family)]
         settings += base_model(args, family)
         if args.tiny:
-            settings += [*TINY, "sft.games=6", "sft.epochs=4", "sft.batch_games=6"]
+            settings += [*TINY, *TINY_WARMUP]
             settings += STAND_IN if family == "smollm2" else ()
         jobs.append(job(args, "sft", f"warmup-{name}", family, families[family]["recipe"], settings, 0, None))
     for row in rows:
@@ -122,8 +127,9 @@ def plan(args: argparse.Namespace) -> list[Job]:
         if args.tiny:
             stand_in = [s for s in STAND_IN if not (needs and s.startswith("policy.model"))]
             settings += [*TINY, *(stand_in if family == "smollm2" else ())]
+        settings += TINY_WARMUP if args.tiny and row["what"] == "sft" else ()
         steps = 3 if args.tiny else planned_steps(row, families[family])
-        jobs.append(job(args, "train", row["name"], family, families[family]["recipe"], settings, steps, needs))
+        jobs.append(job(args, row["what"], row["name"], family, families[family]["recipe"], settings, steps, needs))
     return jobs
 
 
@@ -207,7 +213,7 @@ def ready(one: Job) -> bool:
 
 
 def start(one: Job, args: argparse.Namespace) -> None:
-    path = os.pathsep.join([str(HERE), str(TREE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(args.rows.parent), str(HERE), str(TREE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     if "TRITON_CACHE_DIR" not in environment:
         environment["TRITON_CACHE_DIR"] = str(args.work / "triton")  # kernels are compiled once for all
@@ -269,9 +275,10 @@ def mps(wanted: bool) -> Any:
 
 
 def collect(args: argparse.Namespace) -> None:
-    rows = read_rows()
-    families = tomllib.loads(ROWS.read_text())["family"]
-    seen = {row["name"]: outcome(args.work / row["name"]) for row in rows}
+    rows = read_rows(args.rows)
+    source = tomllib.loads(args.rows.read_text())
+    families, warmups = source["family"], [f"warmup-{name}" for name in source["warmup"]]
+    seen = {row["name"]: outcome(args.work / row["name"], row["onset"]) for row in rows}
     table = judge_all(rows, seen, {row["name"]: planned_steps(row, families[row["family"]]) for row in rows})
     (args.work / "results.json").write_text(json.dumps(table, indent=1) + "\n")
     print(show(table))
@@ -280,11 +287,15 @@ def collect(args: argparse.Namespace) -> None:
     archive = args.out / "broken_runs.tar.xz"
     for share in (0.85, 0.6, 0.3, 0.0):  # of the limit, for episodes
         with tarfile.open(archive, "w:xz", preset=2) as tar:
-            for path in chosen(args.work, [row["name"] for row in rows], share * LIMIT):
+            packed = chosen(args.work, warmups, rows, share * LIMIT)
+            for path in packed:
                 tar.add(path, path.relative_to(args.work))
         if archive.stat().st_size <= LIMIT:
             break
     print(f"{archive}: {archive.stat().st_size / 1e6:.1f} MB")
+    with_episodes = {path.parent.parent.name for path in packed if path.parent.name == "episodes"}
+    bare = [row["name"] for row in rows if row["name"] not in with_episodes]
+    print(f"without episodes: {', '.join(bare) or 'none'}")
 
 
 def share_tokens(work: Path) -> None:
@@ -297,24 +308,37 @@ def share_tokens(work: Path) -> None:
             os.link(first, path)
 
 
-def chosen(work: Path, names: list[str], room: float) -> list[Path]:
-    """Numbers, settings and logs of all runs; then episodes by turns, each run's smallest first, while there is room.
-    Those of warm-ups are left out."""
+def chosen(work: Path, warmups: list[str], rows: list[dict[str, Any]], room: float) -> list[Path]:
+    """Numbers, settings and logs of all runs; then episodes by turns, while there is room: the last training step of
+    each run, its last evaluation, and so on. Those of warm-ups are left out."""
+    watch = {row["name"]: row["watch"] for row in rows}
     paths = [work / "results.json"]
-    episodes: list[list[Path]] = []
-    for name in [*(f"warmup-{start}" for start in tomllib.loads(ROWS.read_text())["warmup"]), *names]:
+    episodes: list[list[list[Path]]] = []
+    for name in [*warmups, *watch]:
         folder = work / name
         paths += [path for path in (work / f"{name}.log", work / f"{name}.done") if path.is_file()]
         paths += sorted(path for path in folder.glob("*") if path.is_file() and path.name != "run.lock")
-        found = sorted((folder / "episodes").glob("*.parquet"), key=lambda path: path.stat().st_size)
-        episodes.append(found if name in names else [])
+        episodes.append(by_worth(folder / "episodes", watch[name] == "eval") if name in watch else [])
     for place in range(max(map(len, episodes), default=0)):
-        for found in episodes:
-            size = found[place].stat().st_size if place < len(found) else 0
-            if 0 < size <= room:
+        for files in (of_run[place] for of_run in episodes if place < len(of_run)):
+            size = sum(path.stat().st_size for path in files)
+            if size <= room:
                 room -= size
-                paths.append(found[place])
+                paths += files
     return paths
+
+
+def by_worth(folder: Path, evaluated: bool) -> list[list[Path]]:
+    """A run's files of episodes, most wanted first; the scores of a step go with its episodes. Where the fault is in
+    the evaluation its episodes come with the training's."""
+    steps = [
+        [path, *folder.glob(path.name.replace("step-", "scores-"))] for path in sorted(folder.glob("step-*.parquet"))
+    ]
+    tests = [[path] for path in sorted(folder.glob("eval-*.parquet"))]
+    last = [*steps[-1:], *tests[-1:]]
+    if evaluated:
+        last = [[path for files in last for path in files]]
+    return [*last, *steps[:1][: len(steps) - 1], *tests[:1][: len(tests) - 1], *steps[1:-1], *tests[1:-1]]
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class Shape:
 
 
 SHAPES = {
-    "tiny": Shape.of("Qwen2", 503, 64, 96, 2, 4, 2, tied=True),
+    "tiny": Shape.of("Qwen2", 607, 64, 96, 2, 4, 2, tied=True),
     "small": Shape.of("Qwen2", 2048, 64, 96, 2, 4, 2, tied=True),  # with more words than the pocket tokens have
     "smollm2-135m": Shape("Llama", llama_settings("smollm2") | {"rope_theta": 1e5, "max_position_embeddings": 32_768}),
     "qwen2.5-0.5b": Shape.of("Qwen2", 151_936, 896, 4864, 24, 14, 2, tied=True),
@@ -180,13 +180,15 @@ class AnyWord(PocketTokens):
         return [b""] * len(ids)
 
 
-def random_policy(shape: str) -> Policy:
-    """A model of this shape on the GPU in bfloat16, or on the CPU in float32. It never ends a response by itself."""
+def random_policy(shape: str, layers: int = 0) -> Policy:
+    """A model of this shape on the GPU in bfloat16, or on the CPU in float32. It never ends a response by itself.
+    `layers`, if not 0: as many as that."""
     import transformers
 
     cuda = torch.cuda.is_available()
     device, dtype = torch.device("cuda" if cuda else "cpu"), torch.bfloat16 if cuda else torch.float32
-    config = SHAPES[shape].config(attn_implementation=register_attention())
+    fewer = {"num_hidden_layers": layers} if layers else {}
+    config = SHAPES[shape].config(attn_implementation=register_attention(), **fewer)
     torch.manual_seed(0)
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)

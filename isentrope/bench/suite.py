@@ -57,6 +57,8 @@ BENCHES = (
           minutes=8),
     Bench("growth", "how a step grows with episodes, turns and context", gpu=(), cpu=("--tiny",),
           quick=("--seconds", "3"), minutes=4),
+    Bench("hardware", "what fits on the card: a step's seconds and memory by model, against the estimate", gpu=(),
+          quick=("--only", "135m", "0.5b, all"), timed=True, minutes=9),
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from isentrope.models.sources.catalogue import Facts
 
 RANK = 16  # of the adapters in the tables
+CACHED = 64 * 4096  # tokens in the engine's cache there
+ITEMS = {
+    "weights": "weights", "copies": "float32 copies", "moments": "moments", "gradients": "gradients",
+    "engine": "the engine's copies", "cache": "cache", "passes": "the engine's passes", "activations": "activations",
+    "layer": "one layer at work, or the head", "base": "CUDA itself",
+}  # fmt: skip
 
 
 def models(
@@ -57,6 +63,9 @@ def models(
     device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     free = free_memory(device)
     console.print(_memory(facts, free))
+    whole = _on_gpu(facts, free if device == "cuda" else None)
+    if whole is not None:
+        console.print(whole)
     console.print(shown(_remarks(facts, free, device)))
 
 
@@ -142,6 +151,7 @@ def _memory(facts: Facts, free: int | None) -> Table:
         (reference, training_need(facts, FLOAT32, reference=True)),
         ("all weights, bfloat16, float32 copies", training_need(facts, BFLOAT16)),
         (reference, training_need(facts, BFLOAT16, reference=True)),
+        ("  with learn.optimiser=adamw8", training_need(facts, BFLOAT16, eight_bits=True)),
     ]
     table = Table("memory")
     for heading in ("weights", "optimiser", "reference", "sum", "here"):
@@ -153,6 +163,45 @@ def _memory(facts: Facts, free: int | None) -> Table:
     return table
 
 
+def _on_gpu(facts: Facts, free: int | None) -> Table | None:
+    """What a training run takes of a GPU, item by item, for models that the native engine and the compiled update know.
+    `free`: of a GPU that is here."""
+    from rich.table import Table
+
+    from isentrope.config.schema import LearnSettings
+    from isentrope.models.memory import BFLOAT16, COMPILED, Need, Wanted
+
+    if facts.architecture not in COMPILED:
+        return None
+
+    def need(rank: int, **settings: Any) -> Need:
+        learn = LearnSettings(kl=0, **settings)
+        return Wanted(facts, BFLOAT16, rank, learn, gpu=True, cache_tokens=CACHED, apart=True).need
+
+    ways: dict[str, tuple[int, dict[str, Any]]] = {
+        "all weights": (0, {}), "adamw8": (0, {"optimiser": "adamw8"}), "on host": (0, {"moments": "host"}),
+        f"LoRA {RANK}": (RANK, {}),
+    }  # fmt: skip
+    table = Table("on a GPU in bfloat16, GiB")
+    for way in ways:
+        table.add_column(way, justify="right", no_wrap=True)
+    plain = [need(rank, **settings) for rank, settings in ways.values()]
+    twice = [need(rank, **settings, gradient_checkpointing=True) for rank, settings in ways.values()]
+    for item, words in ITEMS.items():
+        table.add_row(words, *(_number(getattr(one, item)) for one in plain))
+    for words, needs in (("sum", plain), ("with gradient checkpointing", twice)):
+        table.add_row(
+            words, *(_number(one.total, one.total <= free if free else None) for one in needs), end_section=True
+        )
+    table.add_row("and main memory", *(_number(one.host) for one in plain))
+    return table
+
+
+def _number(count: int, fits: bool | None = None) -> str:
+    color = {None: "", True: "[green]", False: "[red]"}[fits]
+    return f"{color}{count / 2**30:.1f}" if count else ""
+
+
 def _remarks(facts: Facts, free: int | None, device: str) -> str:
     from isentrope.models.memory import activations_per_token, gib
 
@@ -162,5 +211,7 @@ def _remarks(facts: Facts, free: int | None, device: str) -> str:
     return (
         f"To this come, in float32 and per 1,000 tokens: {kept} for activations in training (an estimate; {twice} "
         "with learn.gradient_checkpointing), for learn.micro_tokens of them at a time; and "
-        f"{cache} of cache in sampling, for all tokens of the conversations that are played at once.\n{here}"
+        f"{cache} of cache in sampling, for all tokens of the conversations that are played at once. "
+        f"The table for a GPU is for passes of 16,384 tokens and a cache for {CACHED:,}; on host is learn.moments=host."
+        f"\n{here}"
     )

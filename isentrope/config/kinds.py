@@ -68,15 +68,15 @@ class TorchOptions:
     drafts: int = setting(
         0,
         "tokens that a pass may guess ahead, from what was said before; each is kept only if it is what is drawn "
-        "(0: none; on a CPU alone)",
+        "(0: none; on a CPU, and on a GPU where the engine is the native one)",
         low=0,
         high=64,
     )
 
 
 @dataclass(frozen=True)
-class AutoOptions(TorchOptions, GpuOptions):
-    """Of whichever of the two it becomes."""
+class NativeOptions(TorchOptions, GpuOptions):
+    """Also those of auto, which becomes one of the two."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ KINDS: Mapping[str, Mapping[str, type[Any]]] = {
     "task.sampler": {"in_turn": NoOptions},
     "learn.loss": {"clip": ClipOptions, "sequence": ClipOptions, "policy_gradient": NoOptions},
     "engine": {
-        "auto": AutoOptions,
+        "auto": NativeOptions,
         "torch": TorchOptions,
-        "fast": GpuOptions,
+        "fast": NativeOptions,
         "vllm": GpuOptions,
         "openai": ServerOptions,
     },

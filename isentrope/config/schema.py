@@ -214,6 +214,17 @@ class LearnSettings:
     )
     warmup: float = setting(0.1, "share of the updates in which the learning rate rises", low=0, high=1)
     floor: float = setting(0.2, "the cosine ends at this share of the peak", low=0, high=1)
+    optimiser: str = setting(
+        "adamw",
+        "adamw: float32 moments; adamw8: 8-bit ones, with a scale for every 256, for models that would not fit else",
+        choices=("adamw", "adamw8"),
+    )
+    moments: str = setting(
+        "card",
+        "where AdamW's moments are kept: with the weights, or in the host's memory, from where they come and go in "
+        "every update",
+        choices=("card", "host"),
+    )
     weight_decay: float = setting(0.0, "AdamW's weight decay", low=0)
     beta1: float = setting(0.9, "AdamW's first decay rate", low=0, high=1)
     beta2: float = setting(0.999, "AdamW's second decay rate", low=0, high=1)

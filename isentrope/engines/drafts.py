@@ -105,8 +105,7 @@ class Memory:
 
     def tell(self, responses: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
         """Remember these: the tokens before each response, of which the last few count, and its own."""
-        parts = [[GAP, *prompt[-REACH:], *ids] for prompt, ids in responses]
-        self._append(np.array([token for part in parts for token in part], dtype=np.int32))
+        self._append(said_before(responses))
 
     def _append(self, tokens: NDArray[np.int32]) -> None:
         tokens = tokens[-self._room :]
@@ -183,6 +182,12 @@ class Memory:
         self._note(said, start, max(0, self._oldest + 1 - start))
 
 
+def said_before(responses: Sequence[tuple[Sequence[int], Sequence[int]]]) -> NDArray[np.int32]:
+    """The end of each prompt and its response, one behind the other, with a gap before each."""
+    parts = [[GAP, *prompt[-REACH:], *ids] for prompt, ids in responses]
+    return np.array([token for part in parts for token in part], dtype=np.int32)
+
+
 def _leading(true: NDArray[np.bool_]) -> Array:
     """How many in front are true, along the last axis."""
     return np.asarray(np.cumprod(true, axis=-1).sum(axis=-1), dtype=np.int64)
@@ -196,15 +201,55 @@ def _slot(key: NDArray[np.uint64]) -> NDArray[np.intp]:
     return ((key ^ (key >> np.uint64(31))) * _MIX >> _SHIFT).astype(np.intp)
 
 
-class Drafts:
-    """Drafts responses, up to `longest` tokens ahead, on a kind of device."""
+class Counts:
+    """How often what was drafted was right, up to `longest` tokens ahead."""
 
-    def __init__(self, longest: int, device: str) -> None:
-        self.longest, self.cost, self.memory = longest, COSTS[device], Memory()
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
         # by tokens matched: drafted tokens that were compared with a draw, and those that were right
         self.tried, self.right = np.zeros((2, REACH + 1), dtype=np.int64)
         self.reads, self.gained, self.rested = 0, 0, 0
         self.drafted = self.accepted = 0
+
+    def chances(self) -> Numbers:
+        """[tokens matched, place in the draft]: how often this token and those before it are right, as counted so far.
+        A token that is right makes the match longer."""
+        rate_M = (self.right + PRIOR[0]) / (self.tried + PRIOR[1])
+        grown = np.minimum(np.arange(REACH + 1)[:, None] + np.arange(self.longest), REACH)
+        return np.cumprod(rate_M[grown], axis=1)
+
+    def fade(self) -> None:
+        """The policy has changed: what was counted before counts half."""
+        self.tried //= 2
+        self.right //= 2
+        self.reads //= 2
+        self.gained //= 2
+
+    def notes(self) -> dict[str, float]:
+        """Since it was asked last."""
+        told = {"drafted": float(self.drafted), "accepted": float(self.accepted)}
+        self.drafted = self.accepted = 0
+        return told
+
+    def state_dict(self) -> dict[str, Any]:
+        counts = {"tried": self.tried.tolist(), "right": self.right.tolist()}
+        return counts | {"reads": self.reads, "gained": self.gained, "rested": self.rested}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        counts = np.array([state["tried"], state["right"]], dtype=np.int64)
+        if counts.shape != (2, REACH + 1) or (counts < 0).any() or (counts[1] > counts[0]).any():
+            raise ValueError(f"the counts of drafts are {counts.tolist()!r:.80}")
+        gain = [int(state[name]) for name in ("reads", "gained", "rested")]
+        self.tried, self.right = counts
+        self.reads, self.gained, self.rested = gain
+
+
+class Drafts(Counts):
+    """Drafts responses, up to `longest` tokens ahead, on a kind of device."""
+
+    def __init__(self, longest: int, device: str) -> None:
+        super().__init__(longest)
+        self.cost, self.memory = COSTS[device], Memory()
 
     def begin(self, rows: int) -> bool:
         """Whether to draft the next responses: not before anything was said, nor if what was gained lately is less than
@@ -246,13 +291,6 @@ class Drafts:
                 best, lengths_R = float(worth[most]), (within_RK >= likeliest[most]).sum(axis=1)
         return lengths_R
 
-    def chances(self) -> Numbers:
-        """[tokens matched, place in the draft]: how often this token and those before it are right, as counted so far.
-        A token that is right makes the match longer."""
-        rate_M = (self.right + PRIOR[0]) / (self.tried + PRIOR[1])
-        grown = np.minimum(np.arange(REACH + 1)[:, None] + np.arange(self.longest), REACH)
-        return np.cumprod(rate_M[grown], axis=1)
-
     def judged(self, row: int, guess: Sequence[int], drawn: Sequence[int]) -> None:
         """What was drafted for a row, and what was drawn: up to the first that differs, or that ended the response."""
         self.drafted += len(guess)
@@ -266,29 +304,9 @@ class Drafts:
             if self.tried[at] >= MOST_COUNTED:
                 self.tried[at], self.right[at] = self.tried[at] // 2, self.right[at] // 2
 
-    def fade(self) -> None:
-        """The policy has changed: what was counted before counts half."""
-        self.tried //= 2
-        self.right //= 2
-        self.reads //= 2
-        self.gained //= 2
-
-    def notes(self) -> dict[str, float]:
-        """Since it was asked last."""
-        told = {"drafted": float(self.drafted), "accepted": float(self.accepted)}
-        self.drafted = self.accepted = 0
-        return told
-
     def state_dict(self) -> dict[str, Any]:
-        counts = {"tried": self.tried.tolist(), "right": self.right.tolist()}
-        gain = {"reads": self.reads, "gained": self.gained, "rested": self.rested}
-        return {"memory": self.memory.state_dict(), **counts, **gain}
+        return {"memory": self.memory.state_dict(), **super().state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        counts = np.array([state["tried"], state["right"]], dtype=np.int64)
-        if counts.shape != (2, REACH + 1) or (counts < 0).any() or (counts[1] > counts[0]).any():
-            raise ValueError(f"the counts of drafts are {counts.tolist()!r:.80}")
-        gain = [int(state[name]) for name in ("reads", "gained", "rested")]
+        super().load_state_dict(state)
         self.memory.load_state_dict(state["memory"])
-        self.tried, self.right = counts
-        self.reads, self.gained, self.rested = gain

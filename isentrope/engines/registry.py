@@ -113,5 +113,5 @@ def make_own(policy: Policy | None, config: RunConfig, options: Any) -> Engine:
     from isentrope.engines.torch import TorchEngine
 
     if kind == "fast" or (kind == "auto" and policy.device.type == "cuda" and not why_not(policy)):
-        return fast_engine(policy, config.rollout.batch, config.agent.max_context, options.memory)
+        return fast_engine(policy, config.rollout.batch, config.agent.max_context, options.memory, options.drafts)
     return TorchEngine(policy, options.drafts)

@@ -34,8 +34,8 @@ Sizes = tuple[int, int, int, float]
 ROOM = 0.2
 """Share of a GPU's memory up to which the activations of a pass are kept roomily."""
 HELD = 20
-"""Bytes for each weight, with its gradient, Adam's moments and a float32 copy. The activations of small models, of which
-several may share a GPU, are much larger than that."""
+"""Bytes for each weight, with its gradient, Adam's moments and a float32 copy. The activations of small models are much
+larger than that, and several of them may share a GPU."""
 
 
 def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -90,9 +90,9 @@ def answer(x: Tensor, seen: Tensor, weights: Weights, low: Low, sizes: Sizes, dt
 
 
 def has_room(parts: ModelAdapter, tokens: int, dtype: torch.dtype, memory: int) -> bool:
-    """Whether the activations of this many tokens, no product computed twice, are a small part of the memory and no more
-    than the model takes by itself: per layer about six numbers for each unit of width, two for each of the feed-forward
-    part, and the joined weights."""
+    """Whether the activations of this many tokens, no product computed twice, are a small part of the memory and no
+    more than the model takes by itself: per layer about six numbers for each unit of width, two for each of the
+    feed-forward part, and the joined weights."""
     numbers, weights = 0, parts.embed.numel()
     for own in parts.layers:
         (inner, width), joined = own.gate.shape, (own.q, own.k, own.v, own.gate, own.up)

@@ -35,6 +35,8 @@ class Critic:
             grad_clip=learn.grad_clip,
             max_skips=learn.max_skips,
             master_weights=learn.master_weights,
+            kind=learn.optimiser,
+            moments=learn.moments,
         )
 
     @property

@@ -76,7 +76,7 @@ class Update:
 
     metrics: Metrics  # those of its credit included
     scores: Scores
-    seconds: Metrics  # by what stands before its first change
+    seconds: Metrics  # by what stands before its first change, and `transfer`: updates with moments on the host
 
 
 class Learner:
@@ -134,7 +134,7 @@ class Learner:
             metrics["update/masked"] = 1 - len({s.episode for s in whole}) / max(1, len({s.episode for s in sequences}))
             sequences = whole
         policy_too = self._policy_learns(step)
-        seen: list[Metrics] = []
+        seen, before = list[Metrics](), self._moved()
         weight_N, factor_N = np.zeros_like(tokens.logp_N), np.ones_like(tokens.logp_N)
         loss = hooks.clipped(self.methods, self.loss)
         for epoch in range(self.settings.epochs):
@@ -157,7 +157,12 @@ class Learner:
             "update/skipped": self.optimiser.skipped,
             "update/count": len(seen),
         }
-        return Update(metrics, scores, credited.seconds)
+        moved = self._moved() - before
+        return Update(metrics, scores, credited.seconds | ({"transfer": moved} if moved else {}))
+
+    def _moved(self) -> float:
+        """Seconds of all updates so far whose moments came from the host's memory and went back."""
+        return self.optimiser.seconds + (self.critic.optimiser.seconds if self.critic else 0.0)
 
     def learn(self, step: int, episodes: Sequence[Episode]) -> Update:
         """Credit and update at once."""

@@ -3,12 +3,14 @@
 Weights held in bfloat16 learn through float32 copies (`Masters`). A bfloat16 number has 8 significant bits: a change
 below a 500th of a weight's size rounds to no change at all, and the updates of reinforcement learning are smaller than
 that. So gradients are added up in float32, the copies take the update, and the weights become the copies rounded.
-Weights that are float32 already are their own copies.
+Weights that are float32 already are their own copies. Where copies, gradients and moments would not fit on the card,
+`lean_adamw.py` takes their place (`learn.optimiser`, `learn.moments`).
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -17,10 +19,11 @@ from torch import Tensor, nn
 
 from isentrope.config.schema import LearnSettings
 from isentrope.core.errors import TrainError
+from isentrope.learning.lean_adamw import LeanAdamW
 from isentrope.models.policy import Policy
 
 HOOK = "isentrope_masters"
-"""The attribute under which a weight keeps what moves its gradient to its copy."""
+"""The attribute under which a weight keeps what moves its gradient to where gradients are added up."""
 
 
 def learning_rate(update: int, total: int, peak: float, warmup: float, floor: float) -> float:
@@ -32,6 +35,14 @@ def learning_rate(update: int, total: int, peak: float, warmup: float, floor: fl
     return peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)
 
 
+def after_backward(weight: nn.Parameter, take: Callable[[Tensor], None]) -> None:
+    """Have the weight's gradient taken after each backward pass, by this optimiser and by none before it."""
+    earlier: Any = getattr(weight, HOOK, None)
+    if earlier is not None:
+        earlier.remove()
+    setattr(weight, HOOK, weight.register_post_accumulate_grad_hook(take))
+
+
 class Masters:
     def __init__(self, weights: Sequence[nn.Parameter], wanted: bool = True) -> None:
         self.weights = list(weights)
@@ -40,10 +51,7 @@ class Masters:
         for number, weight in enumerate(self.weights):
             if wanted and weight.dtype != torch.float32:
                 self.copies[number] = nn.Parameter(weight.detach().float())
-                earlier: Any = getattr(weight, HOOK, None)
-                if earlier is not None:  # of an optimiser before this one, which would take the gradients away
-                    earlier.remove()
-                setattr(weight, HOOK, weight.register_post_accumulate_grad_hook(self._taker(number)))
+                after_backward(weight, self._taker(number))
 
     @property
     def learning(self) -> list[nn.Parameter]:
@@ -91,16 +99,30 @@ class Optimiser:
         grad_clip: float = 1.0,
         max_skips: int = 5,
         master_weights: bool = True,
+        kind: str = "adamw",
+        moments: str = "card",
     ) -> None:
         learning = [p for p in parameters if p.requires_grad]
         if not learning:
             raise TrainError("no weight may learn: all are frozen (requires_grad is False), so nothing would change")
-        self.masters = Masters(learning, master_weights)
-        self.parameters = self.masters.learning
-        self.fused = all(p.is_cuda for p in self.parameters)  # one kernel for all weights
-        self.adam = torch.optim.AdamW(
-            self.parameters, lr=0.0, betas=betas, weight_decay=weight_decay, fused=self.fused or None
-        )
+        self.lean = kind == "adamw8" or moments == "host"
+        self.masters = Masters(learning, master_weights and not self.lean)
+        self.parameters: list[Any] = self.masters.learning
+        """What has a gradient; for a lean optimiser what it holds of each weight."""
+        self.fused = not self.lean and all(p.is_cuda for p in self.parameters)  # one kernel for all weights
+        if self.lean:
+            self.adam: Any = LeanAdamW(
+                learning, betas, weight_decay, eight_bits=kind == "adamw8", on_host=moments == "host",
+                master=master_weights,
+            )  # fmt: skip
+            self.parameters = self.adam.held
+            for held in (one for one in self.adam.held if one.rest is not None):
+                after_backward(held.weight, held.take)
+        else:
+            self.adam = torch.optim.AdamW(
+                self.parameters, lr=0.0, betas=betas, weight_decay=weight_decay, fused=self.fused or None
+            )
+        self.seconds = 0.0  # of updates whose moments are on the host: they come and go meanwhile
         self.grad_clip, self.max_skips = grad_clip, max_skips
         self.updates = 0  # attempted, so that the schedule goes on over a skipped one
         self.skipped = 0
@@ -113,7 +135,9 @@ class Optimiser:
         if math.isfinite(loss) and math.isfinite(norm):
             for group in self.adam.param_groups:
                 group["lr"] = rate
+            began = time.perf_counter()
             self.adam.step()
+            self.seconds += time.perf_counter() - began if self.lean and self.adam.travels else 0.0
             self.masters.write()
             self.skipped_in_a_row = 0
             self.adam.zero_grad(set_to_none=True)
@@ -154,9 +178,21 @@ class Optimiser:
     def load_state_dict(self, state: dict[str, object]) -> None:
         self.masters.load(cast("dict[int, Tensor]", state.get("masters", {})))
         adam = cast("dict[str, Any]", state["adam"])
+        if self.lean != ("rest" in adam):
+            raise TrainError(
+                "the checkpoint is of another kind of optimiser; go on with the learn.optimiser and learn.moments that "
+                "it was made with (its settings.toml has them)"
+            )
+        if self.lean:
+            self.adam.load_state_dict(adam)
+            self._load_counts(state)
+            return
         # as it suits this device, not the one that wrote the checkpoint; where counts of steps are put depends on it
         groups = [{**group, "fused": self.fused or None} for group in adam["param_groups"]]
         self.adam.load_state_dict({**adam, "param_groups": groups})
+        self._load_counts(state)
+
+    def _load_counts(self, state: Mapping[str, object]) -> None:
         self.updates, self.skipped = int(state["updates"]), int(state["skipped"])  # type: ignore[call-overload]
         self.skipped_in_a_row = int(state["skipped_in_a_row"])  # type: ignore[call-overload]
 
@@ -169,4 +205,6 @@ def make_optimiser(policy: Policy, settings: LearnSettings) -> Optimiser:
         grad_clip=settings.grad_clip,
         max_skips=settings.max_skips,
         master_weights=settings.master_weights,
+        kind=settings.optimiser,
+        moments=settings.moments,
     )

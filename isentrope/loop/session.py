@@ -17,12 +17,13 @@ from pathlib import Path
 
 import torch
 
+from isentrope.config.convert import parse_choice
 from isentrope.config.schema import RunConfig
 from isentrope.config.validate import trackers_of
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 from isentrope.core.process import usable_cores
-from isentrope.engines.registry import engine_metrics, make_engine
+from isentrope.engines.registry import engine_metrics, engine_options, make_engine
 from isentrope.learning.registry import make_advantage, make_loss, part_problems
 from isentrope.loop.checks import check_installed, check_prompt, check_room
 from isentrope.loop.messages import say_extended, say_start
@@ -36,6 +37,7 @@ from isentrope.metrics.log import MetricsLog
 from isentrope.models.auto import autos, follow_model, plain_defaults
 from isentrope.models.load import choose_device, load_folder, load_policy
 from isentrope.models.lora import reference_of
+from isentrope.models.memory import Plays
 from isentrope.models.policy import Policy, snapshot
 from isentrope.rollout.collector import Collector
 from isentrope.rollout.prefetch import Prefetch
@@ -160,7 +162,9 @@ def _policy(config: RunConfig, folder: RunFolder, checkpoint: Path | None) -> Po
     learn = config.learn if trains else replace(config.learn, kl=0.0)  # imitation has no reference
     critic = config.critic if trains else None
     saved = checkpoint / POLICY if checkpoint else None
-    policy = load_policy(config.policy, config.run, learn, critic, longest, saved)
+    share = getattr(parse_choice(engine_options(config), config.engine, "engine"), "memory", 0.0)
+    plays = Plays(config.rollout.batch, share) if config.engine.kind in ("auto", "fast") else None
+    policy = load_policy(config.policy, config.run, learn, critic, longest, saved, plays)
     if not saved:
         folder.write_start(policy)
         if trains:

@@ -28,10 +28,10 @@ the loop
   resample/missing | groups | Groups that the step had to learn without after the last attempt.
 the rollout
   engine/cached | share | vLLM: share of the prompts' tokens it already held since the step before.
-  engine/drafted | tokens | Torch engine: tokens that were guessed ahead (engine.drafts).
-  engine/accepted | tokens | Torch engine: guessed tokens that were what was drawn, and were kept.
+  engine/drafted | tokens | Tokens that were guessed ahead (engine.drafts), by the torch engine or the native one.
+  engine/accepted | tokens | Guessed tokens that were what was drawn, and were kept.
   engine/rows | responses | Native engine: mean number of responses that a step of the model went on with.
-  engine/steps | steps | Native engine: steps of the model, each a token more for all responses under way.
+  engine/steps | steps | Native engine: steps of the model, each at least a token more for all responses under way.
   engine/prefills | passes | Native engine: passes in which new prompts were read.
   engine/read | tokens | Native engine: prompt tokens that had to be read.
   engine/held | share | Native engine: share of the prompts' tokens that it held already or shared.

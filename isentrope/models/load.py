@@ -16,7 +16,7 @@ from isentrope.core.tokenizer import TAGS, ChatTokenizer
 from isentrope.models.kv_cache import Cache
 from isentrope.models.llama import Llama, Shape
 from isentrope.models.lora import Base, is_adapter, load_adapter, merged, with_adapters
-from isentrope.models.memory import check_memory
+from isentrope.models.memory import Plays, check_memory
 from isentrope.models.policy import Policy
 from isentrope.models.sources.catalogue import Facts, check_folder, check_sizes, read_config, read_facts, weight_shapes
 from isentrope.models.sources.find import POCKET, base_folder, find_folder
@@ -134,9 +134,11 @@ def load_policy(
     critic: CriticSettings | None = None,
     max_context: int = 0,
     checkpoint: Path | None = None,
+    plays: Plays | None = None,
 ) -> Policy:
     """The policy that a run begins with, or goes on with from a checkpoint's folder. With `learn`, its memory is looked
-    at for training, else for sampling; with `max_context`, whether it has so many positions."""
+    at for training, else for sampling; with `max_context`, whether it has so many positions; with `plays`, what the
+    engine's cache will take is counted too."""
     device = choose_device(run.device)
     if settings.model == "new" and checkpoint is None:
         if settings.lora_rank:
@@ -153,7 +155,8 @@ def load_policy(
     facts = read_facts(base)
     check_positions(settings.model, facts, max_context)
     held = _held(run.dtype, run.weights, device, facts.parameters)[1]
-    check_memory(settings.model, facts, device, settings.lora_rank, held, learn, critic)
+    cache = plays.room(facts, max_context, device) if plays else 0
+    check_memory(settings.model, facts, device, settings.lora_rank, held, learn, critic, cache)
     if checkpoint:
         return load_folder(folder, device, run.dtype, run.weights)
     if is_adapter(folder) and not settings.lora_rank:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, fields, replace
+from functools import cache, reduce
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from isentrope.config.schema import CriticSettings, LearnSettings
 from isentrope.core.errors import EngineError
@@ -20,18 +22,37 @@ if TYPE_CHECKING:
 
 FLOAT32, BFLOAT16 = 4, 2
 ADAM = 2 * FLOAT32  # two moments per parameter that learns
+EIGHT_BITS = 2 * (1 + FLOAT32 / 256)  # the same in 8 bits, with a scale for every 256
+ON_THE_WAY = 3 * 2**24  # numbers whose moments are on the card at once, if the others are on the host
+GPU = 700 * 2**20  # what CUDA, its libraries and the kernels take before anything is put on the card
+HEAD_LOGITS = 2**27  # logits that the head holds at once on a GPU: models/token_head.py
+READ_AT_ONCE = 16_384  # prompt tokens of the native engine's largest recorded pass: engines/native/prefill.py
+COMPILED = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")  # as models/model_adapter.py knows them
 CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes. All but the activations are known exactly; those are an estimate."""
+    """Bytes on the device, by what they are for. What comes before the cache is known exactly; the cache may be less
+    than asked for; the rest is computed from the shape and was compared with measurements (docs/hardware.md)."""
 
-    weights: int
-    optimiser: int = 0  # gradients, Adam's moments, float32 copies
+    weights: int  # adapters included
+    copies: int = 0  # float32 copies of bfloat16 weights
+    moments: int = 0  # of Adam
+    gradients: int = 0
     reference: int = 0
     critic: int = 0  # a separate one: its weights, gradients and optimiser
-    activations: int = 0
+    engine: int = 0  # the engine's own copies of weights
+    cache: int = 0  # keys and values of the conversations that are played at once
+    passes: int = 0  # the engine's recorded passes
+    activations: int = 0  # of one forward pass of training, kept for the backward pass
+    layer: int = 0  # beside them, while the backward pass is in a layer or in the head
+    base: int = 0  # what the device's own software takes
+    host: int = 0  # in main memory, beside a GPU: moments (learn.moments = "host"); no part of the sums
+
+    @property
+    def optimiser(self) -> int:
+        return self.copies + self.moments + self.gradients
 
     @property
     def certain(self) -> int:
@@ -39,7 +60,11 @@ class Need:
 
     @property
     def total(self) -> int:
-        return self.certain + self.activations
+        return sum(self.items().values())
+
+    def items(self) -> dict[str, int]:
+        """All on the device."""
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "host"}
 
 
 def training_need(
@@ -51,25 +76,64 @@ def training_need(
     tokens: int = 0,
     compute_twice: bool = False,
     critic: bool = False,
+    eight_bits: bool = False,
+    on_host: bool = False,
 ) -> Need:
+    """Of training with passes of so many tokens, in plain torch. `eight_bits`, `on_host`: learning/lean_adamw.py."""
     count = facts.parameters
     weights, learning = weight_bytes * count, count
     if lora_rank:
         learning = lora_rank * facts.linear_edges
         weights += FLOAT32 * learning  # adapters are float32, whatever the weights are
-    if weight_bytes == FLOAT32 or lora_rank:
-        optimiser = (FLOAT32 + ADAM) * learning
-    elif masters:  # the float32 copy, and its gradient
-        optimiser = (2 * FLOAT32 + ADAM) * learning
-    else:
-        optimiser = 3 * BFLOAT16 * learning
+    plain, lean = weight_bytes == FLOAT32 or lora_rank > 0, eight_bits or on_host
+    number = FLOAT32 if plain or masters else BFLOAT16  # of what the optimiser works with
+    copies = 0 if plain or not masters else (BFLOAT16 if lean else FLOAT32) * learning
+    moments = round(EIGHT_BITS * learning) if eight_bits else (ADAM if lean else 2 * number) * learning
+    moved = min(moments, round(ON_THE_WAY * moments / max(1, learning)))
+    gradients, copied = number * learning, copies + (moved if on_host else moments) + number * learning
     return Need(
         weights=weights,
-        optimiser=optimiser,
+        copies=copies,
+        moments=moved if on_host else moments,
+        gradients=gradients,
         reference=weight_bytes * count if reference and not lora_rank else 0,  # adapters off is the reference
-        critic=weights + optimiser if critic else 0,  # a whole copy of the policy, which learns as it does
+        critic=weights + copied if critic else 0,  # a whole copy of the policy, which learns as it does
         activations=tokens * activations_per_token(facts, compute_twice, weight_bytes),
+        host=moments * (2 if critic else 1) if on_host else 0,
     )
+
+
+def on_gpu(need: Need, facts: Facts, lora_rank: int, tokens: int, compute_twice: bool, cache_tokens: int) -> Need:
+    """The same for a Llama-shaped model in bfloat16 on a GPU, where the native engine plays and training is compiled:
+    sums of what kernels/forward.py, models/token_head.py and the engine hold at once."""
+    q, kv, d, inner, rank = _queries(facts), facts.kv_width, facts.width, facts.inner, lora_rank
+    kept = BFLOAT16 * (d + 2 * q + kv) + FLOAT32 * (facts.heads + 1)  # the stream, attention's four and its normaliser
+    if lora_rank:  # frozen weights leave the compiler no reason to compute the feed-forward part twice
+        kept += BFLOAT16 * (3 * inner + 2 * d + 7 * rank)
+    if compute_twice:
+        kept, within = BFLOAT16 * d, kept
+    else:
+        within = 0
+    around = (BFLOAT16 + BFLOAT16 + 2 * FLOAT32) * d  # behind the last layer: the norm works in float32
+    back = tokens * (within + BFLOAT16 * (5 * inner + 6 * d))  # a layer's backward pass
+    if not lora_rank:  # its joined weights and their gradient, and that of the head, which waits for the words' own
+        back += 2 * BFLOAT16 * 2 * inner * d + BFLOAT16 * facts.vocabulary * d
+    head = (FLOAT32 + BFLOAT16) * HEAD_LOGITS + (0 if lora_rank else 2 * FLOAT32 * facts.vocabulary * d)
+    read = min(READ_AT_ONCE, cache_tokens)
+    return replace(
+        need,
+        engine=BFLOAT16 * rank * facts.linear_edges,
+        cache=BFLOAT16 * facts.layers * kv * cache_tokens,
+        passes=read * BFLOAT16 * (3 * inner + 4 * d + q + kv) if cache_tokens else 0,
+        activations=tokens * (facts.layers * kept + around),
+        layer=max(back, head) if tokens else 0,
+        base=GPU,
+    )
+
+
+def _queries(facts: Facts) -> int:
+    """Numbers of a token's queries."""
+    return facts.heads * facts.head_width or facts.width
 
 
 def activations_per_token(facts: Facts, compute_twice: bool, number_bytes: int = FLOAT32) -> int:
@@ -124,6 +188,55 @@ def gib(count: float) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 / 10 else f"{count / 2**20:.0f} MiB"
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """All that decides how much memory a run takes."""
+
+    facts: Facts
+    held: int  # bytes of a weight
+    lora_rank: int = 0
+    learn: LearnSettings | None = None  # None: the model is only to be sampled from
+    critic: bool = False  # a separate one
+    gpu: bool = False  # the native engine plays and training is compiled; else the sums are those of plain torch
+    cache_tokens: int = 0  # that the engine's cache has room for
+    apart: bool = False  # the device's memory is not the host's
+
+    @property
+    def need(self) -> Need:
+        facts, learn, rank = self.facts, self.learn, self.lora_rank
+        if learn is None:
+            return Need(self.held * facts.parameters)
+        told = (learn.kl > 0, learn.master_weights, learn.micro_tokens, learn.gradient_checkpointing, self.critic)
+        lean = (learn.optimiser == "adamw8", learn.moments == "host")
+        need = training_need(facts, self.held, rank, *told, *lean)
+        if not self.gpu:
+            return need
+        return on_gpu(need, facts, rank, learn.micro_tokens, learn.gradient_checkpointing, self.cache_tokens)
+
+
+def compiled_on_gpu(facts: Facts, device: torch.device, held: int) -> bool:
+    """Whether `on_gpu` counts for a model, as far as can be said before it is loaded."""
+    return device.type == "cuda" and held == BFLOAT16 and facts.architecture in COMPILED
+
+
+@dataclass(frozen=True)
+class Plays:
+    """What the native engine's cache is for."""
+
+    conversations: int  # at once
+    share: float  # of the card that the cache may take
+
+    def room(self, facts: Facts, context: int, device: torch.device) -> int:
+        """Tokens that the cache will have room for: those of all conversations, or as many as its share holds."""
+        wanted = -(-self.conversations // 8) * 8 * (-(-context // 64) * 64)
+        if device.type != "cuda":
+            return wanted
+        import torch
+
+        each = BFLOAT16 * facts.layers * facts.kv_width
+        return min(wanted, int(self.share * torch.cuda.mem_get_info(device)[1]) // max(1, each))
+
+
 def check_memory(
     name: str,
     facts: Facts,
@@ -132,24 +245,39 @@ def check_memory(
     held: torch.dtype,
     learn: LearnSettings | None,
     critic: CriticSettings | None = None,
+    cache_tokens: int = 0,
 ) -> None:
-    """Refuse what cannot fit: weights and optimiser alone over what is free. Warn where activations may not fit.
+    """Refuse what cannot fit: weights and optimiser alone over what is free. Warn where the rest may not fit.
     Without `learn` the model is only to be sampled from; without `critic` there is none, whatever `learn` says."""
     free = free_memory(str(device))
     if free is None:
         return
-    need = Need(held.itemsize * facts.parameters)
-    if learn is not None:
-        separate = learn.advantage.kind == "gae" and critic is not None and critic.kind == "separate"
-        told = (learn.kl > 0, learn.master_weights, learn.micro_tokens, learn.gradient_checkpointing, separate)
-        need = training_need(facts, held.itemsize, lora_rank, *told)
+    separate = learn is not None and learn.advantage.kind == "gae" and critic is not None and critic.kind == "separate"
+    if learn is not None and device.type != "cuda":  # the host's memory is the device's there
+        learn = replace(learn, moments="card")
+    gpu = compiled_on_gpu(facts, device, held.itemsize)
+    wanted = Wanted(facts, held.itemsize, lora_rank, learn, separate, gpu, cache_tokens, device.type == "cuda")
+    need = wanted.need
+    _check_host(name, need)
     if need.certain > free:
-        raise EngineError(f"{_sum(name, need, free, device)}. {_advice(lora_rank, learn, need, held.itemsize)}")
+        over = gib(need.certain - free)
+        raise EngineError(f"{_sum(name, need, free, device)}: {over} too little. {_advice(wanted, free)}")
     if need.total > free:
         print(
             f"warning: {_sum(name, need, free, device)}. That is for passes that fill learn.micro_tokens; if memory "
-            "runs out, set it lower, or learn.gradient_checkpointing=true",
+            f"runs out: {_advice(wanted, free)}",
             file=sys.stderr,
+        )
+
+
+def _check_host(name: str, need: Need) -> None:
+    """Page-locked memory comes in powers of two, so a tenth more may be taken."""
+    free = free_memory("cpu") if need.host else None
+    if free is not None and need.host * 1.1 > free:
+        raise EngineError(
+            f"{name}: learn.moments = host puts {gib(need.host)} of AdamW's moments into main memory, and "
+            f"{gib(free)} are free there: {gib(need.host * 1.1 - free)} too little with what is lost in pages. "
+            "Set learn.optimiser=adamw8, whose moments are a quarter as large, and learn.moments=card if they fit there"
         )
 
 
@@ -158,15 +286,51 @@ def _sum(name: str, need: Need, free: int, device: torch.device) -> str:
     parts += [f"{gib(need.optimiser)} for gradients and optimiser"] if need.optimiser else []
     parts += [f"{gib(need.reference)} for the reference"] if need.reference else []
     parts += [f"{gib(need.critic)} for the critic"] if need.critic else []
-    parts += [f"up to about {gib(need.activations)} for activations"] if need.activations else []
+    engine = need.engine + need.cache + need.passes
+    parts += [f"{gib(engine)} for the engine's cache and passes"] if engine else []
+    kept = need.activations + need.layer
+    parts += [f"up to about {gib(kept)} for activations"] if kept else []
+    parts += [f"{gib(need.base)} for CUDA"] if need.base else []
     return f"{name} takes {', '.join(parts)}: {gib(need.total)}, and {gib(free)} are free on {device}"
 
 
-def _advice(lora_rank: int, learn: LearnSettings | None, need: Need, size: int) -> str:
-    if learn is None:
-        return "Take a smaller model" + (" or run.weights=bfloat16" if size == FLOAT32 else "")
-    # Full training in bfloat16 keeps float32 copies, and gains nothing here.
-    ways = ["policy.lora_rank=16"] if not lora_rank else ["run.weights=bfloat16"] if size == FLOAT32 else []
-    ways += ["learn.kl=0, which needs no reference"] if need.reference else []
-    ways += ["critic.kind=head"] if need.critic else []
-    return f"Try {', '.join([*ways, 'a smaller model'])}; for activations, a lower learn.micro_tokens"
+def _advice(wanted: Wanted, free: int) -> str:
+    """The settings that would fit, as few at once as will do, with what they come to."""
+    changes = _changes(wanted)
+    for count in (1, 2, 3, -1, -2, -3):  # then the least that a lower learn.micro_tokens can do
+        fitting = list[str]()
+        for some in combinations(changes, abs(count)):
+            need = reduce(lambda before, one: changes[one](before), some, wanted).need
+            taken = need.total if count > 0 else need.certain
+            if taken <= free:
+                fitting.append(f"{' with '.join(some)} ({gib(taken)}{'' if count > 0 else ' without activations'})")
+        if fitting and count > 0:
+            return f"These would fit: {'; '.join(fitting[:3])}; or a smaller model"
+        if fitting:
+            return f"Try {'; '.join(fitting[:3])}, and a lower learn.micro_tokens; or a smaller model"
+    return "No setting makes it fit: take a smaller model" if changes else "Take a smaller model"
+
+
+def _changes(wanted: Wanted) -> dict[str, Callable[[Wanted], Wanted]]:
+    """Settings that take less; those first that change least of what is learnt."""
+
+    def learning(**less: Any) -> Callable[[Wanted], Wanted]:
+        return lambda one: replace(one, learn=replace(cast("LearnSettings", one.learn), **less))
+
+    learn, rank, found = wanted.learn, wanted.lora_rank, dict[str, Callable[[Wanted], Wanted]]()
+    if learn is not None:
+        if not learn.gradient_checkpointing:
+            found["learn.gradient_checkpointing=true"] = learning(gradient_checkpointing=True)
+        if not rank and learn.optimiser == "adamw" and learn.moments == "card":
+            found["learn.optimiser=adamw8"] = learning(optimiser="adamw8")
+            if wanted.apart:
+                found["learn.moments=host"] = learning(moments="host")
+        if wanted.critic:
+            found["critic.kind=head"] = lambda one: replace(one, critic=False)
+        if learn.kl > 0 and not rank:
+            found["learn.kl=0"] = learning(kl=0.0)
+        if not rank:
+            found["policy.lora_rank=16"] = lambda one: replace(one, lora_rank=16)
+    if wanted.held == FLOAT32:
+        found["run.weights=bfloat16"] = lambda one: replace(one, held=BFLOAT16)
+    return found

@@ -8,6 +8,7 @@ can be asked without it.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Generator, Mapping, Sequence
@@ -78,8 +79,6 @@ def save_checkpoint(
     """Write the checkpoint of `step` completed steps. `state` may hold tensors at any depth; `alarm` marks it as one
     that was written because of an alarm. With the folder of its `run` it has a copy of the settings and says how far
     the logs had come."""
-    from safetensors.torch import save  # pyright: ignore[reportUnknownVariableType]
-
     final, part = folder / checkpoint_name(step), folder / f".part-{step:06d}"
     with writing(final):
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,8 +87,8 @@ def save_checkpoint(
         (part / POLICY).mkdir(parents=True)
         try:
             policy.save(part / POLICY)
-            tensors, tree = split_tensors(state)
-            (part / TENSORS).write_bytes(save(tensors))
+            tensors, tree = split_tensors(state, copies=False)  # moments on the host fill half of its memory
+            _write_tensors(tensors, part / TENSORS)
             (part / STATE).write_text(json.dumps({"step": step, "success": success, "tree": tree}, indent=1))
             if alarm:
                 (part / ALARM).touch()
@@ -105,6 +104,16 @@ def save_checkpoint(
             shutil.rmtree(part, ignore_errors=True)
             raise
     return final
+
+
+def _write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
+
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:  # how safetensors reports a full disk
+        raise OSError(errno.ENOSPC, str(error)) from error
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
@@ -237,15 +246,20 @@ def remove_old(folder: Path, keep_last: int) -> None:
             shutil.rmtree(checkpoint, ignore_errors=True)
 
 
-def split_tensors(value: Any, path: str = "") -> tuple[dict[str, torch.Tensor], Any]:
-    """A nested state with its tensors taken out: {"tensor": name} stands where each was; integer keys are marked."""
+def split_tensors(value: Any, path: str = "", copies: bool = True) -> tuple[dict[str, torch.Tensor], Any]:
+    """A nested state with its tensors taken out: {"tensor": name} stands where each was; integer keys are marked.
+    Without `copies` tensors that are in main memory are those of the state itself, unless two of them share it."""
     import torch
 
     tensors: dict[str, torch.Tensor] = {}
+    places = set[int]()
 
     def walk(item: Any, path: str) -> Any:
         if isinstance(item, torch.Tensor):
-            tensors[path] = item.detach().cpu().contiguous().clone()
+            there = item.detach().cpu().contiguous()
+            place = there.untyped_storage().data_ptr()
+            tensors[path] = there.clone() if copies or place in places else there
+            places.add(place)
             return {"tensor": path}
         if isinstance(item, dict):
             pairs: dict[Any, Any] = item  # type: ignore[assignment]

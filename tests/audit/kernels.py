@@ -203,7 +203,8 @@ def drawn(logits: np.ndarray, uniforms: np.ndarray, warmth: np.ndarray, device: 
     count = len(logits)
     ints = torch.zeros(count, dtype=torch.int32, device=device)
     rows = Rows(
-        ids=ints.clone(), positions=ints + 7, counts=ints.clone(),
+        ids=ints.clone(), positions=ints + 7, counts=ints.clone(), limits=ints + 100,
+        tail=torch.zeros(count, 8, dtype=torch.int32, device=device),
         temperatures=torch.tensor(warmth, dtype=torch.float32, device=device),
         uniforms=torch.tensor(uniforms[:, None], dtype=torch.float32, device=device), table=ints[:, None],
     )  # fmt: skip

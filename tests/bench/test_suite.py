@@ -34,7 +34,7 @@ def test_what_makes_sense_where() -> None:
     here = {bench.name for bench in BENCHES if not isinstance(arguments(bench, LAPTOP, False), str)}
     there = {bench.name for bench in BENCHES if not isinstance(arguments(bench, SERVER, False), str)}
     assert here == {"update", "cpu", "growth"}
-    assert there == {"rollout", "update", "trl", "growth"}
+    assert there == {"rollout", "update", "trl", "growth", "hardware"}
     assert arguments(by_name("vllm"), Machine(True, True, False, vllm=True), False) == []
     assert "needs vLLM" in str(arguments(by_name("vllm"), SERVER, False))
     assert "measures a GPU" in str(arguments(by_name("vllm"), Machine(False, True, True, vllm=True), False))

@@ -18,6 +18,7 @@ from isentrope.models.memory import (
     BFLOAT16,
     FLOAT32,
     Need,
+    Wanted,
     activations_per_token,
     check_memory,
     free_memory,
@@ -37,20 +38,37 @@ class Size:
     layers: int = 2
     width: int = 8
     inner: int = 16
+    kv_width: int = 4
+    vocabulary: int = 32
+    heads: int = 2
+    head_width: int = 4
+    architecture: str = "LlamaForCausalLM"
 
 
 def test_a_trained_parameter_takes_sixteen_bytes_and_its_reference_four() -> None:
     """Weight, gradient and two moments, four bytes each; bfloat16 adds two for the weight that is computed with."""
-    assert training_need(Size(), FLOAT32) == Need(weights=4000, optimiser=12000)
+    assert training_need(Size(), FLOAT32) == Need(weights=4000, moments=8000, gradients=4000)
     assert training_need(Size(), FLOAT32, reference=True).certain == 20000
     assert training_need(Size(), BFLOAT16).certain == 18000
     assert training_need(Size(), BFLOAT16, reference=True).certain == 20000
     assert training_need(Size(), BFLOAT16, masters=False).certain == 8000
+    assert training_need(Size(), BFLOAT16) == Need(weights=2000, copies=4000, moments=8000, gradients=4000)
+
+
+def test_eight_bits_and_moments_on_the_host_are_counted() -> None:
+    """Copies are then the 16 bits that a weight lacks; 8-bit moments have a scale of four bytes for 256 of them."""
+    million = Size(parameters=256 * 10**6)
+    lean = training_need(million, BFLOAT16, eight_bits=True)
+    assert lean == Need(weights=512 * 10**6, copies=512 * 10**6, moments=520 * 10**6, gradients=1024 * 10**6)
+    away = training_need(million, BFLOAT16, on_host=True)
+    assert away.host == 2048 * 10**6
+    assert away.moments == 8 * memory.ON_THE_WAY  # what is on its way
+    assert away.total == 2048 * 10**6 + away.moments
 
 
 def test_adapters_are_counted_by_the_edges_of_linear_layers_and_need_no_reference() -> None:
     need = training_need(Size(), BFLOAT16, lora_rank=4, reference=True)
-    assert need == Need(weights=2000 + 4 * 200, optimiser=12 * 200)
+    assert need == Need(weights=2000 + 4 * 200, moments=8 * 200, gradients=4 * 200)
 
 
 def test_the_optimiser_really_holds_that_much() -> None:
@@ -67,12 +85,12 @@ def test_the_optimiser_really_holds_that_much() -> None:
 def test_a_separate_critic_is_one_more_model_that_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = training_need(Size(), FLOAT32)
     assert training_need(Size(), FLOAT32, critic=True).certain == 2 * alone.certain
-    monkeypatch.setattr(memory, "free_memory", lambda _: 20 * 2**30)
+    monkeypatch.setattr(memory, "free_memory", lambda _: 21 * 2**30)
     big = Size(parameters=2**30)
     gae = LearnSettings(advantage=Choice("gae"))
     for learn, critic in ((gae, None), (gae, CriticSettings(kind="head")), (LearnSettings(), CriticSettings())):
         check_memory("big", big, CPU, 0, torch.float32, learn, critic)
-    with pytest.raises(EngineError, match=r"16.0 GiB for the critic.*critic.kind=head"):
+    with pytest.raises(EngineError, match=r"16.0 GiB for the critic.*15.0 GiB too little.*critic.kind=head"):
         check_memory("big", big, CPU, 0, torch.float32, gae, CriticSettings())
 
 
@@ -140,8 +158,14 @@ def test_too_little_is_refused_with_the_numbers_and_what_to_change(monkeypatch: 
     big = Size(parameters=2**30, linear_edges=2**20)
     with pytest.raises(EngineError, match=r"4.0 GiB for weights, 12.0 GiB .* and 10.0 GiB are free on cpu") as caught:
         check_memory("big", big, CPU, 0, torch.float32, LearnSettings(kl=0.01))
-    assert "policy.lora_rank=16" in str(caught.value)
+    assert "10.0 GiB too little. These would fit: policy.lora_rank=16 (4.3 GiB); or" in str(caught.value)
+    monkeypatch.setattr(memory, "free_memory", lambda _: 17 * 2**30)
+    with pytest.raises(EngineError) as caught:
+        check_memory("big", big, CPU, 0, torch.float32, LearnSettings(kl=0.01))
     assert "learn.kl=0" in str(caught.value)
+    assert "learn.optimiser=adamw8 (14" in str(caught.value)
+    assert "learn.moments" not in str(caught.value)  # there is no other memory
+    monkeypatch.setattr(memory, "free_memory", lambda _: 10 * 2**30)
     check_memory("big", big, CPU, 0, torch.float32, None)  # to sample it fits
     with pytest.raises(EngineError, match=r"run\.weights=bfloat16"):
         check_memory("huge", Size(parameters=2**32), CPU, 0, torch.float32, None)
@@ -158,6 +182,54 @@ def test_activations_that_may_not_fit_are_a_warning(
     assert "learn.micro_tokens" in said
     check_memory("m", size, CPU, 0, torch.float32, LearnSettings(micro_tokens=64))
     assert capsys.readouterr().err == ""
+
+
+SEVEN = Size(7_615_616_512, 10**6, 28, 3584, 18_944, 1024, 152_064, 28, 128, "Qwen2ForCausalLM")
+H200, CUDA = 139 * 2**30, torch.device("cuda")
+
+
+def test_on_a_gpu_every_item_is_counted() -> None:
+    """Seven billion weights by hand, in passes of 16,384 tokens. Kept for each token in each of 28 layers: the stream,
+    queries, what attention saw, keys and values, 2 · (3584 + 2 · 3584 + 1024) bytes, and in float32 the normalisers of
+    28 heads and of the norm, 4 · 29; behind the last layer 12 · 3584."""
+    need = Wanted(SEVEN, BFLOAT16, 0, LearnSettings(kl=0), gpu=True, cache_tokens=65_536).need
+    assert need.cache == 65_536 * 28 * 1024 * 2
+    assert need.activations == 16_384 * (28 * (2 * 11_776 + 4 * 29) + 12 * 3584)
+    assert need.layer >= 6 * 2**27 + 8 * 152_064 * 3584  # the head's logits and its gradient in float32, twice
+    assert need.total == need.certain + sum(
+        (need.engine, need.cache, need.passes, need.activations, need.layer, need.base)
+    )
+    twice = Wanted(SEVEN, BFLOAT16, 0, LearnSettings(kl=0, gradient_checkpointing=True), gpu=True).need
+    assert twice.activations == 16_384 * (28 * 2 * 3584 + 12 * 3584)
+    adapted = Wanted(SEVEN, BFLOAT16, 16, LearnSettings(kl=0), gpu=True).need
+    assert adapted.activations > need.activations + 16_384 * 28 * 6 * 18_944
+
+
+def test_seven_billion_on_one_card(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What does not fit says by how much, and what would."""
+    monkeypatch.setattr(memory, "free_memory", lambda device: H200 if device == "cuda" else 100 * 2**30)
+    check_memory("seven", SEVEN, CUDA, 0, torch.bfloat16, LearnSettings(kl=0), None, 65_536)
+    said = capsys.readouterr().err
+    assert "learn.optimiser=adamw8 (" in said
+    assert "learn.moments=host (" in said
+    for less in ({"optimiser": "adamw8"}, {"moments": "host"}):
+        check_memory("seven", SEVEN, CUDA, 0, torch.bfloat16, LearnSettings(**less), None, 65_536)
+        assert capsys.readouterr().err == ""  # with a reference too
+    with pytest.raises(EngineError, match=r"GiB too little\. These would fit: learn\.optimiser=adamw8"):
+        check_memory("seven", SEVEN, CUDA, 0, torch.bfloat16, LearnSettings(), None, 65_536)
+
+
+def test_too_little_main_memory_is_said_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "free_memory", lambda device: H200 if device == "cuda" else 60 * 2**30)
+    with pytest.raises(
+        EngineError, match=r"56\.7 GiB .* main memory, and 60\.0 GiB are free there: 2\.4 GiB too little"
+    ):
+        check_memory("seven", SEVEN, CUDA, 0, torch.bfloat16, LearnSettings(moments="host"))
+    both = LearnSettings(moments="host", optimiser="adamw8")
+    check_memory("seven", SEVEN, CUDA, 0, torch.bfloat16, both)
+    monkeypatch.setattr(memory, "free_memory", lambda _: H200)  # on a CPU there is one memory, and it is counted once
+    with pytest.raises(EngineError, match=r"85\.1 GiB for gradients and optimiser"):
+        check_memory("seven", SEVEN, CPU, 0, torch.float32, LearnSettings(moments="host"))
 
 
 def test_bytes_are_readable() -> None:

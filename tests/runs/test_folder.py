@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
 
 from isentrope.config.load import load_config
 from isentrope.core.errors import IsentropeError, RunError, TaskError
@@ -19,7 +20,6 @@ from isentrope.models.load import load_folder
 from isentrope.models.sources.find import find_folder
 from isentrope.runs.checkpoints import CheckpointRetention, best_checkpoint, join_tensors, split_tensors
 from isentrope.runs.episodes import read_episodes
-from isentrope.runs.layout import TENSORS
 from isentrope.runs.writer import RunFolder, differences
 from tests.builders.toy_runs import make_model, toy_config
 
@@ -122,17 +122,18 @@ def test_a_folder_that_cannot_be_made(model: Path, tmp_path: Path) -> None:
 def test_a_full_disk_in_a_checkpoint_leaves_the_older_ones_and_can_be_resumed(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, calls = Path.write_bytes, 0
+    original, calls = safetensors.torch.save_file, 0
 
-    def full(path: Path, data: bytes) -> int:
+    def full(tensors: dict[str, torch.Tensor], path: Path) -> None:
         nonlocal calls
-        calls += path.name == TENSORS
-        if calls == 2 and path.name == TENSORS:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return original(path, data)
+        calls += 1
+        original(tensors, path)
+        if calls == 2:
+            path.write_bytes(path.read_bytes()[:100])
+            raise SafetensorError("I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(RunError, match=r"No space left on device; free some space, then continue with --resume"):
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    with pytest.raises(RunError, match=r"No space left on device.*; free some space, then continue with --resume"):
         run(model, tmp_path / "a")
     assert [p.name for p in sorted((tmp_path / "a" / "checkpoints").glob("*-*"))] == ["step-000002"]
     run(model, tmp_path / "a", resume=True)
@@ -176,6 +177,16 @@ def test_tensors_survive_the_split() -> None:
     assert torch.equal(again["a"][1]["b"], torch.arange(3))
     assert torch.equal(again[7], torch.ones(2))
     assert again["none"] is None
+
+
+def test_a_checkpoint_copies_no_tensor_that_is_in_main_memory_alone() -> None:
+    """AdamW's moments on the host may fill half of it. Two that share memory would be refused as one."""
+    whole = torch.arange(6.0)
+    tensors, _ = split_tensors({"a": whole, "b": whole[:3], "c": torch.ones(2)}, copies=False)
+    assert tensors["/a"].data_ptr() == whole.data_ptr()
+    assert tensors["/b"].data_ptr() != whole.data_ptr()
+    assert torch.equal(tensors["/b"], whole[:3])
+    assert split_tensors({"a": whole})[0]["/a"].data_ptr() != whole.data_ptr()
 
 
 def test_differences_are_told_one_by_one(model: Path) -> None:

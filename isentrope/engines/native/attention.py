@@ -37,8 +37,9 @@ def _mix(
         k, v = tl.load(at_key), tl.load(at_value)
         score = tl.dot(q, k, input_precision=PRECISION) * scale
     higher = tl.maximum(best, tl.max(score, 1))
-    p = tl.exp2(score - higher[:, None])
-    fade = tl.exp2(best - higher)
+    least = tl.where(higher == -float("inf"), 0.0, higher) if MASKED else higher  # a query that has seen nothing yet
+    p = tl.exp2(score - least[:, None])
+    fade = tl.exp2(best - least)
     total = total * fade + tl.sum(p, 1)
     mixed = tl.dot(p.to(v.dtype), v, mixed * fade[:, None], input_precision=PRECISION)
     return higher, total, mixed
@@ -175,10 +176,12 @@ def precision(size: int) -> str:
     return IN_PARTS if size <= HALVED else EXACT
 
 
-def make_splits(rows: int, kv_heads: int, size: int, length: int, most: int, device: torch.device) -> Splits:
+def make_splits(
+    rows: int, kv_heads: int, size: int, length: int, most: int, device: torch.device, queries: int = ROWS
+) -> Splits:
     count = rows * kv_heads
-    parts = torch.empty(count * most * ROWS * size if most > 1 else 1, dtype=torch.float32, device=device)
-    sums = torch.empty(count * most * ROWS * 2 if most > 1 else 1, dtype=torch.float32, device=device)
+    parts = torch.empty(count * most * queries * size if most > 1 else 1, dtype=torch.float32, device=device)
+    sums = torch.empty(count * most * queries * 2 if most > 1 else 1, dtype=torch.float32, device=device)
     return Splits(length, most, parts, sums, arrived=torch.zeros(count, dtype=torch.int32, device=device))
 
 
@@ -198,6 +201,92 @@ def decode_attention(
         math.log2(math.e) / math.sqrt(size), table.shape[1], qkv.stride(0), splits.length, splits.most,
         KV=kv, SHARE=heads // kv, ROWS=ROWS, SIZE=size, PAGE=page, BLOCK=min(32 if crowded else 64, page),
         WHOLE=splits.most == 1, PRECISION=precision(size), num_warps=max(1, size // 64), num_stages=3 if crowded else 2,
+    )  # fmt: skip
+    return out
+
+
+@partial(jit, do_not_specialize=["split_length", "splits"])
+def _verify(
+    q, out, keys, values, table, positions, first, count, parts, sums, arrived, scale, table_width,
+    split_length, splits,
+    KV: tl.constexpr, SHARE: tl.constexpr, ROWS: tl.constexpr, SIZE: tl.constexpr,
+    PAGE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    row, kv, split = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    new = tl.load(count + row)  # tokens of this row's run, whose keys and values are written already; 0: none
+    start = tl.load(positions + row)
+    length = start + new
+    last = (length - 1) // split_length
+    if (new <= 0) | (split > last):
+        return
+    member, d, n = tl.arange(0, ROWS), tl.arange(0, SIZE), tl.arange(0, BLOCK)
+    ours = (member < new * SHARE)[:, None]
+    token = tl.minimum(member // SHARE, new - 1)  # so that none of the tile sees nothing
+    place = tl.load(first + row).to(tl.int64) + token
+    place = ((place * KV + kv) * SHARE + member % SHARE)[:, None] * SIZE + d[None, :]
+    mine, pages = tl.load(q + place), table + row * table_width
+    best = tl.full([ROWS], -float("inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    mixed = tl.zeros([ROWS, SIZE], tl.float32)
+    if WHOLE:
+        begin, end = 0, length
+    else:
+        begin = split * split_length
+        end = tl.minimum(begin + split_length, length)
+    whole = begin + tl.maximum(tl.minimum(start, end) - begin, 0) // BLOCK * BLOCK  # blocks up to here are seen by all
+    for at in range(begin, whole, BLOCK):
+        page = tl.load(pages + at // PAGE).to(tl.int64)
+        offset = (page * KV + kv) * PAGE * SIZE + (at % PAGE + n) * SIZE
+        best, total, mixed = _mix(mine, keys, values, offset, n, n, scale, best, total, mixed, d, False, PRECISION)
+    for at in range(whole, end, BLOCK):
+        page = tl.load(pages + at // PAGE).to(tl.int64)
+        offset = (page * KV + kv) * PAGE * SIZE + (at % PAGE + n) * SIZE
+        seen = (at + n)[None, :] <= (start + token)[:, None]
+        best, total, mixed = _mix(
+            mine, keys, values, offset, at + n < end, seen, scale, best, total, mixed, d, True, PRECISION
+        )
+    if WHOLE:  # noqa: SIM114
+        tl.store(out + place, (mixed / total[:, None]).to(out.dtype.element_ty), mask=ours)
+    elif last == 0:
+        tl.store(out + place, (mixed / total[:, None]).to(out.dtype.element_ty), mask=ours)
+    else:
+        begins = (row * KV + kv) * splits
+        part = (begins + split) * ROWS + member
+        tl.store(parts + part[:, None] * SIZE + d[None, :], mixed)
+        tl.store(sums + part * 2, best)
+        tl.store(sums + part * 2 + 1, total)
+        tl.debug_barrier()  # as in _decode
+        if tl.atomic_add(arrived + row * KV + kv, 1) == last:
+            joined = _join(parts, sums, begins, last, member, d, SIZE, ROWS)
+            tl.store(out + place, joined.to(out.dtype.element_ty), mask=ours)
+            tl.store(arrived + row * KV + kv, 0)
+
+
+MOST_QUERIES = 64  # rows of the tile in which the query heads that share keys stand, for all tokens of a run
+
+
+def run_queries(sharing: int, longest: int) -> int:
+    """Rows of a tile for runs of up to so many tokens."""
+    return max(ROWS, 1 << (sharing * longest - 1).bit_length())
+
+
+def verify_attention(
+    q: Tensor, cache: Tensor, table: Tensor, positions: Tensor, first: Tensor, count: Tensor, heads: int,
+    splits: Splits, queries: int,
+) -> Tensor:  # fmt: skip
+    """Attend from runs of a few new tokens, whose keys and values are already written, to all before them.
+
+    Row r has count[r] of them, from place first[r] of the packed ones and from its position on. Keys and values are
+    read once for all of a run's tokens and heads, of which there are up to `queries` together.
+    """
+    kv, page, size = cache.shape[2:]
+    out = torch.empty_like(q)
+    block, stages = prefill_tiles(size, q.dtype)
+    _verify[(len(count), kv, splits.most)](
+        q, out, cache[0], cache[1], table, positions, first, count, splits.parts, splits.sums, splits.arrived,
+        math.log2(math.e) / math.sqrt(size), table.shape[1], splits.length, splits.most,
+        KV=kv, SHARE=heads // kv, ROWS=queries, SIZE=size, PAGE=page, BLOCK=min(block, page), WHOLE=splits.most == 1,
+        PRECISION=precision(size), num_warps=2 if queries <= 32 and size <= 64 else 4, num_stages=stages,
     )  # fmt: skip
     return out
 

@@ -46,7 +46,7 @@ def why_not(policy: Policy) -> str:
     return ""
 
 
-def fast_engine(policy: Policy, rows: int, context: int, memory: float) -> FastEngine:
+def fast_engine(policy: Policy, rows: int, context: int, memory: float, drafts: int = 0) -> FastEngine:
     reason = why_not(policy)
     if reason:
         raise EngineError(f'engine.kind = "fast" cannot be used: {reason}; use engine.kind=torch')
@@ -55,4 +55,4 @@ def fast_engine(policy: Policy, rows: int, context: int, memory: float) -> FastE
 
     parts = adapt_model(policy.model)
     assert parts is not None
-    return FastEngine(policy, parts, rows, context, memory)
+    return FastEngine(policy, parts, rows, context, memory, drafts)

@@ -40,8 +40,9 @@ def _scan(logits, row_of, positions, temperatures, parts, words, BLOCK: tl.const
 
 @jit
 def _pick(
-    logits, row_of, temperatures, parts, words, uniforms, width, ids, positions, counts, out, rows,
+    logits, row_of, further, temperatures, parts, words, uniforms, width, ids, positions, counts, tail, out, rows,
     BLOCK: tl.constexpr, BLOCKS: tl.constexpr, PADDED: tl.constexpr, STEP: tl.constexpr, COMMIT: tl.constexpr,
+    PLACES: tl.constexpr, TAIL: tl.constexpr,
 ):  # fmt: skip
     place = tl.program_id(0).to(tl.int64)
     row = tl.load(row_of + place)
@@ -50,6 +51,8 @@ def _pick(
     t = tl.load(temperatures + row)
     warmth = tl.where(t > 0, t, 1.0)
     count = tl.load(counts + row)
+    if PLACES:
+        count += tl.load(further + place)
     u = tl.load(uniforms + row.to(tl.int64) * width + tl.minimum(count, width - 1))
     i = tl.arange(0, PADDED)
     mine = parts + (place * BLOCKS + i) * 4
@@ -76,14 +79,18 @@ def _pick(
     token = block * BLOCK + tl.where(t > 0, inside, tl.argmax(z, 0))
     token = tl.maximum(0, tl.minimum(token, words - 1))  # whatever the logits were
     logp = tl.load(logits + place * words + token) / warmth - log_total
-    tl.store(out + row, token.to(tl.float32))
-    tl.store(out + rows + row, logp)
-    tl.store(out + 2 * rows + row, log_total - mean)
+    at = out + (place if PLACES else row)
+    tl.store(at, token.to(tl.float32))
+    tl.store(at + rows, logp)
+    tl.store(at + 2 * rows, log_total - mean)
     if COMMIT:
         tl.store(ids + row, token)
         tl.store(counts + row, count + 1)
+        position = tl.load(positions + row)
         if STEP:
-            tl.store(positions + row, tl.load(positions + row) + 1)
+            position += 1
+            tl.store(positions + row, position)
+        tl.store(tail + row.to(tl.int64) * TAIL + position % TAIL, token)
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,9 @@ class Rows:
     ids: Tensor  # the token last drawn
     positions: Tensor  # where it stands: so many are before it; -1: nobody is in this row
     counts: Tensor  # tokens drawn so far
+    limits: Tensor  # most tokens that may be drawn
     temperatures: Tensor
+    tail: Tensor  # the last tokens of each conversation, the one at position p in column p modulo their number
     uniforms: Tensor  # [rows, most tokens of a response]
     table: Tensor  # pages of each conversation
 
@@ -103,6 +112,18 @@ def draw(logits: Tensor, row_of: Tensor, rows: Rows, out: Tensor, *, step: bool,
 
     With `commit` they become the rows' newest tokens; with `step` the rows' positions move on too.
     """
+    _draw(logits, row_of, row_of, rows, out, step, commit, False)
+
+
+def draw_at(logits: Tensor, row_of: Tensor, further: Tensor, rows: Rows, out: Tensor) -> None:
+    """Draw behind each place of a pass, whose rows (-1: none) may have several: token number counts + `further` of the
+    row. Results go to `out` [3, places]; the rows stay as they are."""
+    _draw(logits, row_of, further, rows, out, False, False, True)
+
+
+def _draw(
+    logits: Tensor, row_of: Tensor, further: Tensor, rows: Rows, out: Tensor, step: bool, commit: bool, places: bool
+) -> None:
     count, words = logits.shape
     blocks = -(-words // BLOCK)
     parts = torch.empty(count, blocks, 4, dtype=torch.float32, device=logits.device)
@@ -110,7 +131,8 @@ def draw(logits: Tensor, row_of: Tensor, rows: Rows, out: Tensor, *, step: bool,
         logits, row_of, rows.positions, rows.temperatures, parts, words, BLOCK=BLOCK, BLOCKS=blocks, num_warps=4
     )  # fmt: skip
     _pick[(count,)](
-        logits, row_of, rows.temperatures, parts, words, rows.uniforms, rows.uniforms.shape[1],
-        rows.ids, rows.positions, rows.counts, out, out.shape[1],
-        BLOCK=BLOCK, BLOCKS=blocks, PADDED=triton.next_power_of_2(blocks), STEP=step, COMMIT=commit, num_warps=8,
+        logits, row_of, further, rows.temperatures, parts, words, rows.uniforms, rows.uniforms.shape[1],
+        rows.ids, rows.positions, rows.counts, rows.tail, out, out.shape[1],
+        BLOCK=BLOCK, BLOCKS=blocks, PADDED=triton.next_power_of_2(blocks), STEP=step, COMMIT=commit, PLACES=places,
+        TAIL=rows.tail.shape[1], num_warps=8,
     )  # fmt: skip

@@ -9,7 +9,8 @@ Responses whose temperatures follow a rule need the host between two tokens; whi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 from isentrope.agent.context import continues
 from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import EngineError
-from isentrope.engines.native.device import PAGE, Device, Drawn
+from isentrope.engines.native.device import PAGE, Device, Drawn, Guessed, Launched
+from isentrope.engines.native.drafting import Guesses, PassCost, Plan, longest_guess
 from isentrope.engines.native.host_state import Held, HostState, Pages, Vocabulary
 from isentrope.engines.native.prefill import MOST_RECORDED, Piece, fill
 from isentrope.engines.native.weights import Weights
@@ -27,13 +29,15 @@ from isentrope.models.policy import Policy
 
 PATIENCE = 8  # steps that a request waits for others, so that several are read in one pass
 AHEAD = 3  # steps that are under way when responses are handed out
-
-
-_Launched = tuple[NDArray[np.int64], NDArray[np.int64], Drawn]  # rows, their serial numbers then, and what is drawn
+# With guesses a step gives several tokens, and who waits for some of them waits for a good part of a response.
+PATIENCE_GUESSING, AHEAD_GUESSING = 2, 2
+SHARE, SHARE_GUESSING = 8, 8  # no more are waited for once so large a part of those who are being answered waits
 
 
 class FastEngine:
-    def __init__(self, policy: Policy, model: ModelAdapter, rows: int, context: int, memory: float = 0.4) -> None:
+    def __init__(
+        self, policy: Policy, model: ModelAdapter, rows: int, context: int, memory: float = 0.4, drafts: int = 0
+    ) -> None:
         self.policy, self.tokenizer = policy, policy.tokenizer
         self.weights = Weights(model, policy.dtype)
         self._rows, self._context, self._memory = -(-rows // 8) * 8, -(-context // PAGE) * PAGE, memory
@@ -41,8 +45,11 @@ class FastEngine:
         self._device: Device | None = None
         self._held: dict[int, Held] = {}  # by slot
         self._queue: deque[tuple[int, Request]] = deque()  # (step at which it came, request)
-        self._launched: deque[_Launched] = deque()
+        self._launched: deque[Launched] = deque()
         self._left: set[int] = set()  # rows that the device does not know yet to be empty
+        longest = longest_guess(drafts, model.heads // model.kv_heads)
+        self._guesses = Guesses(longest, policy.device, PassCost.of(self.weights)) if longest > 0 else None
+        self._guessing = False  # whether the step before was one with guesses
         self._steps = 0
         self._seen = dict.fromkeys(("rows", "steps", "prefills", "read", "held"), 0.0)
 
@@ -67,13 +74,24 @@ class FastEngine:
         """The weights have changed: what was computed with the old ones is forgotten."""
         self.weights.refresh()
         self._drop_all()
+        if self._guesses is not None:
+            self._guesses.fade()
 
     def notes(self) -> dict[str, float]:
         seen, self._seen = self._seen, dict.fromkeys(self._seen, 0.0)
+        drafts = {} if self._guesses is None else self._guesses.notes()
         if not seen["steps"]:
-            return {}
+            return drafts
         prompts = seen["read"] + seen["held"]
-        return seen | {"rows": seen["rows"] / seen["steps"], "held": seen["held"] / prompts if prompts else 0.0}
+        seen |= {"rows": seen["rows"] / seen["steps"], "held": seen["held"] / prompts if prompts else 0.0}
+        return seen | drafts
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self._guesses is None else {"drafts": self._guesses.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if self._guesses is not None and "drafts" in state:
+            self._guesses.load_state_dict(state["drafts"])
 
     def close(self) -> None:
         self._drop_all()
@@ -112,6 +130,8 @@ class FastEngine:
         done: dict[int, Sampled] = {}
         while not done and self.waiting:
             self._advance(done)
+        if self._guesses is not None:
+            self._guesses.remember()
         if done:
             self._run_ahead()
         return done
@@ -129,18 +149,34 @@ class FastEngine:
             self._settle(done)
         rows, ruled = self._host.rows, sorted(self._host.ruled)
         if len(rows) and not done:
-            self._decode(rows, ruled)
+            self._decode(rows, ruled, self._plan())
         self._settle(done, ahead=1 if len(rows) and not ruled else 0)
 
     def _run_ahead(self) -> None:
-        """Steps for those who are still being answered, as long as no row can leave its pages."""
+        """Steps for those who are still being answered, as long as no row can leave its pages: a row of a pass with
+        guesses ends by itself."""
         rows = self._host.rows
         if not len(rows) or self._host.ruled:
             return
         self._empty_rows()
-        room = self._host.room - len(self._launched)  # the next step that is needed has to fit as well
-        for _ in range(min(AHEAD - len(self._launched), room)):
-            self._decode(rows, [])
+        while len(self._launched) < (AHEAD_GUESSING if self._guessing else AHEAD):
+            plan = self._plan()
+            if plan is None and self._host.room <= self._under_way:  # the next step that is needed has to fit as well
+                break
+            self._decode(rows, [], plan)
+
+    @property
+    def _under_way(self) -> int:
+        """Tokens that a row may have from passes whose results are not written down yet."""
+        return sum(launched.most for launched in self._launched)
+
+    def _plan(self) -> Plan | None:
+        """How the next pass is to guess; None if it is not to."""
+        rows = self._host.rows
+        if self._guesses is None or not len(rows) or self._host.ruled:
+            return None
+        unit = self._unit
+        return self._guesses.plan(len(rows), unit.size_for(int(rows[-1]) + 1), unit.most_tokens, self._host.total)
 
     def _empty_rows(self) -> None:
         if self._left:
@@ -151,12 +187,17 @@ class FastEngine:
         while len(self._launched) > ahead:
             self._take(self._launched.popleft(), done)
 
-    def _decode(self, rows: NDArray[np.int64], ruled: list[int]) -> None:
+    def _decode(self, rows: NDArray[np.int64], ruled: list[int], plan: Plan | None) -> None:
         self._steps += 1
         self._seen["steps"] += 1
         self._seen["rows"] += len(rows)
         used = int(rows[-1]) + 1
-        longest = self._host.longest + 1 + max(1, len(self._launched))
+        longest, self._guessing = self._host.longest + 1 + max(1, self._under_way), plan is not None
+        if plan is not None:
+            most = 1 + max(plan.reach)
+            drawn = self._unit.draft(used, longest + most, plan.tokens, plan.reach)
+            self._launched.append(Launched(rows, self._host.serial[rows], drawn, most))
+            return
         if not ruled:
             self._unit.decode(used, longest, draws=True)
         else:
@@ -190,13 +231,16 @@ class FastEngine:
         self._unit.warm(at, self._host.warmth[at])
 
     def _launch(self, rows: NDArray[np.int64]) -> None:
-        self._launched.append((rows, self._host.serial[rows], self._unit.drawn()))
+        self._launched.append(Launched(rows, self._host.serial[rows], self._unit.drawn()))
 
-    def _take(self, launched: _Launched, done: dict[int, Sampled]) -> None:
+    def _take(self, launched: Launched, done: dict[int, Sampled]) -> None:
         """Write down what a step has drawn."""
-        rows, serial, drawn = launched
-        values = drawn.wait()
-        for row, stop in self._host.add(rows[self._host.serial[rows] == serial], values).items():
+        rows = launched.rows[self._host.serial[launched.rows] == launched.serial]
+        if isinstance(launched.drawn, Drawn):
+            ended = self._host.add(rows, launched.drawn.wait())
+        else:
+            ended = self._take_runs(rows, launched.drawn)
+        for row, stop in ended.items():
             request = self._host.requests[row]
             held = self._held[request.slot]
             sampled = self._host.end(row, stop)
@@ -207,14 +251,26 @@ class FastEngine:
             self._pages.give(spare)
             held.pages = held.pages[: len(held.pages) - len(spare)]
             done[request.slot] = sampled
+            if self._guesses is not None:
+                self._guesses.heard(request.prompt, sampled.ids.tolist())
+
+    def _take_runs(self, rows: NDArray[np.int64], guessed: Guessed) -> dict[int, str]:
+        assert self._guesses is not None
+        values, info = guessed.wait()
+        rows = rows[info[4, rows] > 0]  # others had all their tokens already
+        match, found, first, count, taken = info[:, rows]
+        ended, kept = self._host.add_runs(rows, first, taken, values)
+        self._guesses.judged(match, found, count - 1, taken, kept)
+        return ended
 
     # Conversations that join
 
     def _should_admit(self) -> bool:
         if not self._queue:
             return False
-        busy = len(self._host.requests)
-        return not busy or len(self._queue) >= busy / 8 or self._steps - self._queue[0][0] >= PATIENCE
+        busy, guessing = len(self._host.requests), self._guessing
+        patience, share = (PATIENCE_GUESSING, SHARE_GUESSING) if guessing else (PATIENCE, SHARE)
+        return not busy or len(self._queue) >= busy / share or self._steps - self._queue[0][0] >= patience
 
     def _admit(self) -> bool:
         """Read the prompts of as many waiting requests as rows, pages and one pass have room for; says if of any."""
@@ -303,7 +359,8 @@ class FastEngine:
                 f"agent.max_context = {self._context}; raise the one or lower the other"
             )
         answer = min(self._context, max(64, 1 << (answer - 1).bit_length()))  # so that this happens a few times at most
-        self._device = Device(self.weights, self._rows, pages, self._context, answer, place)
+        memory, longest = (self._guesses.memory, self._guesses.longest) if self._guesses is not None else (None, 0)
+        self._device = Device(self.weights, self._rows, pages, self._context, answer, place, memory, longest)
         self._pages = Pages(pages, PAGE)
         self._host = HostState(self._rows, answer, self._vocabulary)
         self._held = {slot: Held() for slot in self._held}

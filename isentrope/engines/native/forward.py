@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from isentrope.engines.native.attention import Splits, decode_attention, prefill_attention
+from isentrope.engines.native.attention import Splits, decode_attention, prefill_attention, verify_attention
 from isentrope.engines.native.draw import Rows
 from isentrope.engines.native.small_kernels import add_norm, head_norm, rotate_write, swiglu
 from isentrope.engines.native.small_model import is_small, small_pass
+from isentrope.engines.native.verify import Run
 from isentrope.engines.native.weights import Weights, rotation
 from isentrope.models.token_head import logits
 
@@ -63,6 +64,19 @@ class Forward:
         if self.small:
             return small_pass(self.weights, p.ids, attend, p.last)
         return self._logits(*self._layers(p.ids, attend, p.last))
+
+    def verify(self, run: Run, splits: Splits, queries: int) -> Tensor:
+        """Logits after every token of the runs."""
+        heads, table, positions = self.weights.model.heads, self.rows.table, self.rows.positions
+
+        def attend(i: int, qkv: Tensor) -> Tensor:
+            self._norm_heads(i, qkv)
+            q = rotate_write(qkv, self.cache[i], table, run.row_of, run.positions, self.angles, heads)
+            return verify_attention(q, self.cache[i], table, positions, run.first, run.count, heads, splits, queries)
+
+        if self.small:
+            return small_pass(self.weights, run.ids, attend)
+        return self._logits(*self._layers(run.ids, attend))
 
     def _layers(
         self, ids: Tensor, attend: Callable[[int, Tensor], Tensor], last: Tensor | None = None

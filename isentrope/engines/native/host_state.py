@@ -157,6 +157,11 @@ class HostState:
         return int((self.prompt + self.count).max())
 
     @property
+    def total(self) -> int:
+        """Tokens of all prompts and what was written behind them."""
+        return int((self.prompt + self.count).sum())
+
+    @property
     def room(self) -> int:
         """Tokens that every response that is being written may still have."""
         rows = self.rows
@@ -186,18 +191,46 @@ class HostState:
         found: dict[int, str] = {}
         for i in maybe:
             row = int(rows[i])
-            stop = self._stop(row, int(ending[i])) or ("length" if full[i] else "")
+            stop = self._stop(row, int(ending[i]), int(at[i])) or ("length" if full[i] else "")
             if stop:
                 found[row] = stop
         return found
 
-    def _stop(self, row: int, ending: int) -> str:
+    def add_runs(
+        self, rows: NDArray[np.int64], first: NDArray[np.int32], taken: NDArray[np.int32], values: NDArray[np.float32]
+    ) -> tuple[dict[int, str], NDArray[np.int64]]:
+        """In each of these rows the next tokens, `taken` of them from place `first` of the values on; gives the rows
+        that are complete, and why, and how many tokens of each row belong to its response."""
+        ends = taken.cumsum()
+        within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - taken, taken)
+        row_N = np.repeat(rows, taken)
+        drawn, at_N = values[:, np.repeat(first, taken) + within].T, np.repeat(self.count[rows], taken) + within
+        self.drawn[row_N, :, at_N] = drawn
+        self.count[rows] += taken
+        ending = self.vocabulary.endings[self.ending[row_N], drawn[:, 0].astype(np.int64)]
+        full = at_N + 1 == self.limit[row_N]
+        found: dict[int, str] = {}
+        kept = taken.astype(np.int64)
+        maybe: list[int] = (ending | full).nonzero()[0].tolist()
+        for i in maybe:
+            row, count = int(row_N[i]), int(at_N[i]) + 1
+            if row in found:
+                continue  # drawn after it had ended
+            stop = self._stop(row, int(ending[i]), count) or ("length" if full[i] else "")
+            if stop:
+                found[row] = stop
+                self.count[row] = count
+                kept[int(np.searchsorted(ends, i, side="right"))] = within[i] + 1
+        return found, kept
+
+    def _stop(self, row: int, ending: int, count: int) -> str:
         if ending == ENDS:
             return "eos"
         if ending != ASKS:
             return ""
         pieces = self.vocabulary.pieces
-        tail = b"".join([pieces[word] for word in self._words(row)[-TAIL_BYTES:]])
+        last: list[int] = self.drawn[row, 0, max(0, count - TAIL_BYTES) : count].astype(np.int32).tolist()
+        tail = b"".join([pieces[word] for word in last])
         return "tag" if self.requests[row].stop(tail[-TAIL_BYTES:]) else ""
 
     def _words(self, row: int) -> list[int]:

@@ -3,7 +3,8 @@
 The array holds, one after the other: for every new token its row, for every block of tokens its row, for every
 conversation that is read its row, and the rows that were left; all of these are -1 where there is none. Then tokens,
 their positions, the first token and the length of every block, and where the last token of every conversation stands;
-these are 0 where there is none. At the end, for every admitted conversation, its temperature, pages and random numbers.
+these are 0 where there is none. At the end, for every admitted conversation, its temperature, the most tokens of its
+response, the last tokens of its prompt, its pages and its random numbers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isentrope.core.engine import Request
+from isentrope.engines.drafts import GAP, REACH
 from isentrope.engines.native.attention import NEW_TOKENS
 from isentrope.engines.native.forward import Packed
 
@@ -63,7 +65,7 @@ class Layout:
 
     @cached_property
     def admission(self) -> int:
-        return 1 + self.table + self.answer
+        return 2 + REACH + self.table + self.answer
 
     @cached_property
     def blocks(self) -> int:
@@ -100,9 +102,10 @@ class PrefillPacket:
         self.row_of, self.block_row, self.last_row, self.left = (whole[cut] for cut in cuts[:4])
         self.ids, self.positions, self.block_first, self.block_count, self.last = (whole[cut] for cut in cuts[4:])
         rest = whole[cuts[-1].stop :].reshape(admitted, layout.admission)
-        self.temperatures = rest[:, 0].view(np.float32)
-        self.table = rest[:, 1 : 1 + layout.table]
-        self.uniforms = rest[:, 1 + layout.table :].view(np.float32)
+        temperatures, self.limits, self.tail, self.table, uniforms = np.split(
+            rest, np.cumsum([1, 1, REACH, layout.table]), axis=1
+        )
+        self.temperatures, self.uniforms = temperatures[:, 0].view(np.float32), uniforms.view(np.float32)
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,9 @@ def fill(packet: PrefillPacket, pieces: Sequence[Piece], warmth: NDArray[np.floa
     for i, piece in enumerate(pieces):
         ids.extend(piece.request.prompt[piece.start :])
         packet.table[i, : len(piece.pages)] = piece.pages
+        packet.limits[i] = len(piece.request.uniforms)
+        end = piece.request.prompt[-REACH:]
+        packet.tail[i] = [GAP] * (REACH - len(end)) + list(end)
         packet.uniforms[i, : len(piece.request.uniforms)] = piece.request.uniforms
     starts = np.array([piece.start for piece in pieces])
     counts = np.array([len(piece.request.prompt) for piece in pieces]) - starts

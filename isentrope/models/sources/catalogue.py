@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -205,10 +205,23 @@ class Facts:
     chat_template: bool
     licence: str
     learned_positions: bool = False  # one vector for each: there is none beyond the last
+    heads: int = 1  # of queries
+    head_width: int = 0
 
 
 def read_facts(folder: Path) -> Facts:
     config, shapes = read_config(folder), weight_shapes(folder)
+    return replace(
+        facts_of(config, shapes),
+        folder=folder,
+        disk=sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+        chat_template=has_chat_template(folder),
+        licence=_licence(folder),
+    )
+
+
+def facts_of(config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Facts:
+    """What settings and shapes of the weights say, without a folder."""
     heads = _number(config, "num_attention_heads", "n_head") or 1
     width = _number(config, "hidden_size", "n_embd", "d_model")
     head_width = _number(config, "head_dim") or width // heads
@@ -216,20 +229,22 @@ def read_facts(folder: Path) -> Facts:
     linear = [s for name, s in shapes.items() if len(s) == 2 and not any(part in name for part in vocabulary)]
     parts = {part for name in shapes for part in name.split(".")}
     return Facts(
-        folder=folder,
+        folder=Path(),
         architecture=", ".join(architectures(config)) or str(config.get("model_type", "unknown")),
         parameters=sum(math.prod(shape) for shape in shapes.values()),
         linear_edges=sum(sum(shape) for shape in linear),
-        disk=sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+        disk=0,
         layers=_number(config, "num_hidden_layers", "n_layer"),
         width=width,
         inner=_number(config, "intermediate_size", "n_inner") or 4 * width,
         kv_width=2 * (_number(config, "num_key_value_heads") or heads) * head_width,
         vocabulary=_number(config, "vocab_size"),
         context=_number(config, "max_position_embeddings", "n_positions"),
-        chat_template=has_chat_template(folder),
-        licence=_licence(folder),
+        chat_template=False,
+        licence="",
         learned_positions=bool(parts & {"wpe", "embed_positions", "position_embeddings"}),
+        heads=heads,
+        head_width=head_width,
     )
 
 

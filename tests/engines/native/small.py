@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isentrope.engines.drafts import GAP, REACH
 from isentrope.engines.native.attention import NEW_TOKENS
 from isentrope.engines.native.draw import Rows
 from isentrope.engines.native.forward import Forward, Packed
@@ -85,7 +86,9 @@ def make_forward(
         ids=ints.clone(),
         positions=ints - 1,
         counts=ints.clone(),
+        limits=ints + 32,
         temperatures=torch.ones(rows, device=DEVICE),
+        tail=torch.full((rows, REACH), GAP, dtype=torch.int32, device=DEVICE),
         uniforms=torch.from_numpy(np.random.default_rng(1).random((rows, 32), dtype=np.float32)).to(DEVICE),
         table=table.to(DEVICE),
     )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from isentrope.core.engine import Request
+from isentrope.engines.drafts import GAP, REACH
 from isentrope.engines.native import device as native_device
 from isentrope.engines.native.attention import NEW_TOKENS
 from isentrope.engines.native.device import FEW, Device, admit
@@ -46,7 +47,9 @@ def known_rows(answer: int) -> Rows:
         ids=count(100, ROWS),
         positions=count(200, ROWS),
         counts=count(300, ROWS),
+        limits=count(450, ROWS),
         temperatures=count(400, ROWS).float(),
+        tail=count(9000, ROWS, REACH),
         uniforms=count(500, ROWS, answer).float(),
         table=count(5000, ROWS, PAGES),
     )
@@ -102,6 +105,10 @@ def test_a_case_worked_out_by_hand() -> None:
     assert rows.positions.tolist() == [2 * NEW_TOKENS + 3, 201, -1, 203, 3, 9, -1, 207]
     assert rows.counts.tolist() == [0, 301, 302, 303, 0, 0, 306, 307]
     assert rows.temperatures.tolist() == [0.0, 401, 402, 403, 0.5, 1.25, 406, 407]
+    assert rows.limits.tolist() == [4, 451, 452, 453, 2, 1, 456, 457]
+    assert rows.tail[4].tolist() == [1000, 1001, 1002, GAP, GAP, GAP, GAP, GAP]
+    assert rows.tail[5].tolist() == [1008, *range(1001, 1008)]
+    assert rows.tail[6].tolist() == list(range(9048, 9056))
     assert rows.table[0].tolist() == [1, 8, 15, 22, 29]
     assert rows.table[4].tolist() == [1, 0, 0, 0, 0]
     assert rows.table[7].tolist() == [5035, 5036, 5037, 5038, 5039]
@@ -150,6 +157,9 @@ def test_the_kernel_does_what_plain_assignment_does(drawn: tuple[list[Case], lis
         for name, values in (("table", one.pages), ("uniforms", one.request.uniforms)):
             expected[name][case.row] = 0
             expected[name][case.row, : len(values)] = values
+        expected["limits"][case.row] = len(one.request.uniforms)
+        for at in range(case.prompt - REACH, case.prompt):  # the end of the prompt, each token where its position says
+            expected["tail"][case.row, at % REACH] = one.request.prompt[at] if at >= 0 else GAP
     expected["positions"][left] = -1
     packet = filled(found, left, answer)
     admit(*packet.layout.parts(packet.memory.to(DEVICE)), rows)
@@ -197,7 +207,7 @@ def test_everything_that_travels_begins_where_kernels_like_it(tokens: int) -> No
     assert all(cut.start % 4 == 0 for cut in cuts)  # 16 bytes
     assert all(before.stop == after.start for before, after in pairwise(cuts))
     assert cuts[-1].stop == layout.size(0)
-    assert layout.size(3) - layout.size(0) == 3 * (1 + PAGES + 7)
+    assert layout.size(3) - layout.size(0) == 3 * (2 + REACH + PAGES + 7)
 
 
 @pytest.mark.parametrize("count", [1, FEW, FEW + 1, 16])

@@ -23,6 +23,8 @@ def rows_of(uniforms: np.ndarray, temperatures: np.ndarray) -> Rows:
         ids=ints.clone(),
         positions=ints + 7,
         counts=ints.clone(),
+        limits=ints + 100,
+        tail=torch.zeros(count, 8, dtype=torch.int32, device=DEVICE),
         temperatures=torch.tensor(temperatures, dtype=torch.float32, device=DEVICE),
         uniforms=torch.tensor(uniforms, dtype=torch.float32, device=DEVICE),
         table=ints[:, None],

@@ -197,3 +197,36 @@ def test_new_weights_are_used_at_once_without_a_copy():
     reference.open(range(2))
     for found, expected in zip(engine.sample(asked), reference.sample(asked), strict=True):
         same(found, expected)
+
+
+@pytest.mark.slow(8)
+def test_what_is_said_again_is_guessed_and_is_what_the_torch_engine_says():
+    """Once more in other slots, of which one stops inside a run; then on from what the cache holds."""
+    of, rng = policy(), np.random.default_rng(8)
+    reference, engine = TorchEngine(of), fast(of, drafts=3)
+    asked = requests(rng, [3, 66], answer=6)
+    for one in (reference, engine):
+        one.open(range(4))
+    first = engine.sample(asked)
+    assert engine.notes()["drafted"] == 0  # nothing was said before
+    for found, expected in zip(first, reference.sample(asked), strict=True):
+        same(found, expected)
+    mark = of.tokenizer.pieces(first[0].ids[3:4].tolist())[0]
+    again = [
+        replace(asked[0], slot=2, stop=lambda tail: tail.endswith(mark), closings=(mark,)),
+        replace(asked[1], slot=3),
+    ]
+    second = engine.sample(again)
+    for found, expected in zip(second, reference.sample(again), strict=True):
+        same(found, expected)
+    assert second[0].stop == "tag"
+    prompts = [[*r.prompt, *s.ids.tolist(), *words(rng, 2)] for r, s in zip(again, second, strict=True)]
+    more = [Request(2 + i, prompt, rng.random(3, dtype=np.float32), 0.9, never) for i, prompt in enumerate(prompts)]
+    for found, expected in zip(engine.sample(more), reference.sample(more), strict=True):
+        same(found, expected)
+    notes = engine.notes()
+    assert notes["drafted"] >= notes["accepted"] >= 6
+    other = fast(of, drafts=3)
+    other.load_state_dict(engine.state_dict())
+    assert repr(other.state_dict()) == repr(engine.state_dict())
+    assert fast(of).state_dict() == {}

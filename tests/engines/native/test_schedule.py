@@ -20,7 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from isentrope.core.engine import Request, Sampled
-from isentrope.engines.native.device import Drawn, Landing
+from isentrope.engines.drafts import Counts
+from isentrope.engines.native.device import Drawn, Guessed, Landing
+from isentrope.engines.native.drafting import Guesses, Plan
 from isentrope.engines.native.engine import AHEAD, FastEngine
 from isentrope.engines.native.host_state import Pages
 from isentrope.engines.native.prefill import Layout, PrefillPacket, bucket, padded
@@ -49,18 +51,31 @@ class Contexts(dict[int, list[int]]):
 class Paper:
     """Keeps the interface of `Device`."""
 
-    def __init__(self, weights: object, rows: int, pages: int, context: int, answer: int, place: object) -> None:
+    def __init__(
+        self,
+        weights: object,
+        rows: int,
+        pages: int,
+        context: int,
+        answer: int,
+        place: object,
+        memory: object = None,
+        longest: int = 0,
+    ) -> None:
+        self.longest, self.most_tokens, self.random = longest, rows * (1 + longest), random.Random(pages)
         ints = np.zeros(rows, dtype=np.int64)
         self.rows: Any = SimpleNamespace(
             ids=ints.copy(),
             positions=ints - 1,
             counts=ints.copy(),
+            limits=ints.copy(),
             temperatures=np.ones(rows, dtype=np.float32),
             uniforms=np.zeros((rows, answer), dtype=np.float32),
             table=np.zeros((rows, context // PAGE), dtype=np.int64),
         )
         self.count, self.everyone = rows, np.arange(rows)
         self.cache = np.full((pages, PAGE), -1)
+        self.ends = ints.copy()  # where each row's pages end, about
         self.out = np.zeros((3, rows), dtype=np.float32)
 
     def upload(self, values: Any) -> Any:
@@ -77,6 +92,8 @@ class Paper:
         self.rows.positions[at] = packet.positions[packet.last[: packet.admitted]] + 1
         self.rows.counts[at], self.rows.temperatures[at] = 0, packet.temperatures
         self.rows.table[at], self.rows.uniforms[at] = packet.table, packet.uniforms
+        self.rows.limits[at] = packet.limits[:, 0]
+        self.ends[at] = self.rows.positions[at] + self.rows.limits[at]
 
     def warm(self, at: Any, temperatures: Any) -> None:
         self.rows.temperatures[at] = temperatures
@@ -85,6 +102,7 @@ class Paper:
         self.rows.positions[at] = -1
 
     def _write(self, row: int, position: int, token: int) -> None:
+        assert position < self.ends[row], "it may have no page for this token"
         self.cache[self.rows.table[row, position // PAGE], position % PAGE] = token
 
     def _context(self, row: int, length: int) -> list[int]:
@@ -101,8 +119,36 @@ class Paper:
             self.draw(logits, None, step=False, commit=True)
         return logits
 
+    def size_for(self, used: int) -> int:
+        return min(bucket(used), self.count)
+
+    def draft(self, used: int, longest: int, tokens: int, reach: tuple[int, ...]) -> Guessed:
+        """Guesses that are right more often than not; all of them stay in the cache."""
+        count, state, out, first = self.size_for(used), self.rows, np.zeros((3, tokens), dtype=np.float32), 0
+        info = np.zeros((5, count), dtype=np.int32)
+        live = [row for row in range(count) if state.positions[row] >= 0 and state.counts[row] < state.limits[row]]
+        for left, row in zip(range(len(live) - 1, -1, -1), live, strict=True):
+            at, counted, token = int(state.positions[row]), int(state.counts[row]), int(state.ids[row])
+            most = min(reach[-1], int(state.limits[row]) - counted - 1, tokens - first - left - 1)
+            guesses, taken, right = self.random.randint(0, most), 0, True
+            for i in range(guesses + 1):
+                assert at + i < longest
+                self._write(row, at + i, token)
+                drawn = word(self._context(row, at + i + 1), state.uniforms[row, counted + i], state.temperatures[row])
+                out[:, first + i] = drawn
+                taken += right
+                token = drawn[0] if self.random.random() < 0.7 else 9
+                right = right and token == drawn[0]
+            info[:, row] = (8, most, first, guesses + 1, taken)
+            state.ids[row] = out[0, first + taken - 1]
+            state.counts[row] += taken
+            state.positions[row] = -1 if state.counts[row] == state.limits[row] else at + taken
+            first += guesses + 1
+        whole = np.concatenate([out.ravel(), info.ravel().view(np.float32)])
+        return Guessed(Drawn(Landing(torch.from_numpy(whole), None), []), tokens)
+
     def decode(self, used: int, longest: int, draws: bool) -> Contexts:
-        rows = [row for row in range(min(bucket(used), self.count)) if self.rows.positions[row] >= 0]
+        rows = [row for row in range(self.size_for(used)) if self.rows.positions[row] >= 0]
         for row in rows:
             self._write(row, self.rows.positions[row], self.rows.ids[row])
         logits = Contexts({row: self._context(row, self.rows.positions[row] + 1) for row in rows})
@@ -153,6 +199,7 @@ class Story:
 
     def __init__(self, engine: FastEngine, seed: int) -> None:
         self.engine, self.random = engine, random.Random(seed)
+        self.rules = [None] * 4 + [Rule(False), Rule(True)] * (seed % 2)  # with which nothing runs ahead
         self.asked: dict[int, Request] = {}
         self.said: dict[int, list[int]] = {}  # slot -> prompt and response so far
         engine.open(range(SLOTS))
@@ -170,7 +217,7 @@ class Story:
         count = r.choice((1, 2, 3, 5, 8, 8, 8, 12))
         numbers = np.array([r.random() for _ in range(count)], dtype=np.float32)
         ends = r.choice((0, 0, 7))
-        rule = r.choice((None, None, None, None, Rule(False), Rule(True)))
+        rule = r.choice(self.rules)
         stop = (lambda tail: zlib.crc32(tail[-1:]) % ends == 0) if ends else (lambda tail: False)
         return Request(slot, self.prompt(slot, CONTEXT - count), numbers, r.choice((0.5, 1.0)), stop, rule)
 
@@ -210,10 +257,10 @@ class Story:
         assert self.engine._device is None or self.engine._pages.free == self.engine._pages.count
 
 
-def on_paper(monkeypatch: pytest.MonkeyPatch) -> FastEngine:
+def on_paper(monkeypatch: pytest.MonkeyPatch, drafts: int = 0) -> FastEngine:
     monkeypatch.setattr(f"{HOME}.PAGE", PAGE)
     monkeypatch.setattr(f"{HOME}.Device", Paper)
-    return fast(OF, ROWS, CONTEXT)
+    return fast(OF, ROWS, CONTEXT, drafts=drafts)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -227,6 +274,44 @@ def test_whatever_happens_around_it_a_response_comes_from_its_prompt(
     for _ in range(40):
         story.go_on()
     story.end()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32))
+def test_guesses_change_no_response_whatever_happens_around_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes with guesses and without in any order, of any size."""
+    monkeypatch.setattr(f"{HOME}.MOST_RECORDED", 24)
+    monkeypatch.setattr(f"{HOME}.Pages", lambda count, size: Pages(min(count, FEW_PAGES), size))
+    monkeypatch.setattr(f"{HOME}.Guesses", Whims)
+    engine = on_paper(monkeypatch, drafts=6)
+    story = Story(engine, seed)
+    for _ in range(40):
+        story.go_on()
+    story.end()
+    assert engine._guesses is not None
+    told = engine.notes()
+    assert told["accepted"] <= told["drafted"]
+
+
+class Whims(Guesses):
+    """Guesses now and then."""
+
+    def __init__(self, longest: int, device: torch.device, cost: object) -> None:
+        Counts.__init__(self, longest)
+        self.found, self.random = np.zeros((9, longest), dtype=np.int64), random.Random(longest)
+        self.memory = self.told = []  # type: ignore[assignment]
+
+    def heard(self, prompt: Sequence[int], ids: Sequence[int]) -> None:
+        self.told.append(ids)
+
+    def remember(self) -> None:
+        """Nothing is looked up."""
+
+    def plan(self, rows: int, count: int, most: int, held: int) -> Plan | None:
+        assert rows <= count <= most
+        if self.random.random() < 0.3:
+            return None
+        return Plan(self.random.randint(count, most), (0,) + (self.random.randint(1, self.longest),) * 8)
 
 
 def test_the_device_has_work_while_responses_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
