@@ -31,8 +31,9 @@ Low = tuple[tuple[Tensor, Tensor, float] | None, ...]
 """What adapters add to weights: down, up and scale of each, in the weights' order; None: nothing."""
 Sizes = tuple[int, int, int, float]
 """Heads, heads of keys, size of a head, and the norm's ε."""
-ROOM = 0.2
-"""Share of a GPU's memory up to which the activations of a pass are kept roomily."""
+ROOM = 0.5
+"""Share of a GPU's memory that what learns and its activations may take if these are kept roomily: the rest is for a
+reference, the engine's cache and whatever else."""
 HELD = 20
 """Bytes for each weight, with its gradient, Adam's moments and a float32 copy. The activations of small models are much
 larger than that, and several of them may share a GPU."""
@@ -90,16 +91,17 @@ def answer(x: Tensor, seen: Tensor, weights: Weights, low: Low, sizes: Sizes, dt
 
 
 def has_room(parts: ModelAdapter, tokens: int, dtype: torch.dtype, memory: int) -> bool:
-    """Whether the activations of this many tokens, no product computed twice, are a small part of the memory and no
-    more than the model takes by itself: per layer about six numbers for each unit of width, two for each of the
-    feed-forward part, and the joined weights."""
+    """Whether the activations of this many tokens, no product computed twice, leave room on the card and are no more
+    than the model takes by itself: per layer about six numbers for each unit of width, two for each of the feed-forward
+    part, and the joined weights."""
     numbers, weights = 0, parts.embed.numel()
     for own in parts.layers:
         (inner, width), joined = own.gate.shape, (own.q, own.k, own.v, own.gate, own.up)
         joint = sum(weight.numel() for weight in joined)
         numbers += tokens * (6 * width + 2 * inner) + joint
         weights += joint + own.o.numel() + own.down.numel()
-    return numbers * dtype.itemsize <= min(ROOM * memory, HELD * weights)
+    kept, held = numbers * dtype.itemsize, HELD * weights
+    return kept <= held and kept + held <= ROOM * memory
 
 
 def at_rest(layer: Layer) -> Layer:

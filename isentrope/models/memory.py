@@ -151,8 +151,7 @@ def memory_of(device: torch.device) -> int:
 
     if device.type != "cuda":
         return 0
-    card: Any = torch.cuda.get_device_properties(device)
-    return int(card.total_memory)
+    return int(cast(Any, torch.cuda.get_device_properties(device)).total_memory)
 
 
 def free_memory(device: str) -> int | None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 CHUNK_VALUES = {"cpu": 1 << 24, "cuda": 1 << 27}
 """Logits held at once, in float32: 64 MiB; on a GPU, which needs more to be busy, 512 MiB."""
-LEARNING_ROWS, CARD_SHARE, TILE = 4096, 256, 128
+LEARNING_ROWS, CARD_SHARE, TILE = 2048, 256, 128
 """While a model learns on a GPU, chunks have up to so many rows if the GPU has so many bytes for each logit of a chunk:
 the gradient of the head's weight, as large as the head, is read and written once a chunk. A product takes so many rows
 at once."""

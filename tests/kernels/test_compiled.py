@@ -139,6 +139,7 @@ def test_layers_at_rest_are_the_same_numbers_in_the_same_place() -> None:
         (QWEN_15, 32_768, 139, False),
         (QWEN_15, 16_384, 79, False),
         (QWEN_15, 4_096, 79, True),
+        (QWEN_15, 16_384, 100, False),
         (QWEN_15, 1, 0, False),
         (QWEN_7, 16_384, 139, False),
         (SMOL, 16_384, 139, False),
