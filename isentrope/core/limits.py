@@ -44,6 +44,7 @@ PAGES = 50_000  # of all columns together; a page has a megabyte unless the file
 
 STUDY_RUNS = 10_000  # of a study: cells times seeds
 COMPACT_BYTES = 512 * MIB  # of a study's compact form, unpacked: the largest of ours has 60 MB
+RUN_BYTES = 128 * MIB  # of one run in it, which is a line: 8 million numbers of 16 characters
 
 
 class Unreadable(OSError):

@@ -33,6 +33,7 @@ from isentrope.core.limits import (
     LOG_NUMBERS,
     LOG_ROWS,
     PLAN_BYTES,
+    RUN_BYTES,
     STUDY_RUNS,
     open_plain,
     parse_json,
@@ -249,8 +250,10 @@ def _lines(path: Path) -> Iterator[Any]:
     size = 0
     try:
         with open_plain(path, found=False) as packed, lzma.open(packed, "rb") as file:
-            while line := file.readline(COMPACT_BYTES - size + 1):
+            while line := file.readline(RUN_BYTES + 1):
                 size += len(line)
+                if len(line) > RUN_BYTES:
+                    raise RunError(f"{path} has a run of more than {RUN_BYTES:,} bytes; that is no study of ours")
                 if size > COMPACT_BYTES:
                     raise RunError(f"{path} unpacks to more than {COMPACT_BYTES:,} bytes; that is no study of ours")
                 yield parse_json(line)

@@ -50,6 +50,16 @@ def test_runs_that_the_plan_does_not_have_once_are_refused(
         read_study(changed(tmp_path, change))
 
 
+@pytest.mark.parametrize(("limit", "told"), [("RUN_BYTES", "has a run of more than"), ("COMPACT_BYTES", "unpacks to")])
+def test_what_unpacks_to_more_than_a_study_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, told: str
+) -> None:
+    """A kilobyte may be gigabytes, also in a single line."""
+    monkeypatch.setattr(f"isentrope.study.read.{limit}", 5000)
+    with pytest.raises(RunError, match=told):
+        read_study(changed(tmp_path, lambda lines: lines[-1]["events"].append({"text": "x" * 5000})))
+
+
 def test_a_cell_may_be_tagged_with_its_warm_up(tmp_path: Path) -> None:
     make_study(tmp_path, [cell("short", (0,), warmup="short")])
     whole_run(tmp_path, "short", 0, 0.5)
