@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any, cast
@@ -28,11 +26,11 @@ from isentrope.models.sources.cache import cache_folder, library
 from isentrope.models.sources.small_files import MODEL_FILES, Files, laid_out
 from isentrope.runs.atomic import write_atomically
 from isentrope.sandbox.base import Limits, Outcome
-from isentrope.sandbox.limits import run_bounded
+from isentrope.sandbox.own_child import run_module
 
 VERSION = 1  # of what is tried: what another version found good is tried again
 LIMITS = Limits(seconds=300.0, memory=1536 * MIB, output=16 * MIB)
-START = "import sys; sys.path[:] = {path!r}; from isentrope.models.trial_child import main; main()"
+CHILD = "isentrope.models.trial_child"
 ADVICE = "take the model from a place that you trust, or tell its maker"
 Answer = dict[str, Any]
 _known: dict[str, Answer] = {}
@@ -102,14 +100,13 @@ def _larger(limits: Limits, size: int) -> Limits:
 def in_child(trials: Sequence[Trial], limits: Limits = LIMITS) -> list[Answer]:
     """What a child says of each, up to the first that is refused, or why it said nothing."""
     library("transformers", "Hugging Face models")
-    command = [sys.executable, "-P", "-c", START.format(path=_import_path())]
     with ExitStack() as stack:
         places = [str(stack.enter_context(laid_out(trial.files))) for trial in trials]
         told = [
             {"what": trial.what, "folder": place, "memory": limits.memory, **trial.options}
             for trial, place in zip(trials, places, strict=True)
         ]
-        outcome = run_bounded(command, json.dumps(told).encode(), limits, partial(_watch, limits.memory))
+        outcome = run_module(CHILD, json.dumps(told).encode(), limits)
     lines = outcome.output.decode("utf-8", "replace").splitlines()
     with suppress(ValueError, IndexError):
         answers: Any = json.loads(lines[-1])
@@ -117,13 +114,6 @@ def in_child(trials: Sequence[Trial], limits: Limits = LIMITS) -> list[Answer]:
             return cast("list[Answer]", answers)
     stage = next((line.removeprefix("stage ") for line in reversed(lines) if line.startswith("stage ")), "it")
     return [{"refused": f"{stage} was tried in a process of its own, which {_end(outcome, limits)}; {ADVICE}"}]
-
-
-def _import_path() -> list[str]:
-    """Where packages are. The current folder is none of it: somebody may work in the folder of the model."""
-    here, own = Path.cwd(), Path(__file__).parents[2]
-    places = [Path(place or ".").absolute() for place in sys.path]
-    return [str(own), *(str(place) for place in places if place != here and place.parent != here)]
 
 
 def _end(outcome: Outcome, limits: Limits) -> str:
@@ -139,14 +129,6 @@ def _end(outcome: Outcome, limits: Limits) -> str:
         return f"was ended by signal {-outcome.code}, as by a lack of memory"
     last = (outcome.output.decode("utf-8", "replace").strip().splitlines() or [""])[-1]
     return f"broke off ({last[:200]})"
-
-
-def _watch(memory: int, process: int) -> str:
-    """Linux alone says here what a process takes; elsewhere its own limits hold."""
-    with suppress(OSError, ValueError, IndexError):
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-        return "memory" if pages * os.sysconf("SC_PAGE_SIZE") > memory else ""
-    return ""
 
 
 @cache

@@ -1,23 +1,28 @@
 """Report and diagnosis of a run as pages of the live page's server, made when somebody asks for them.
 
-One is made at a time, the last ones are kept, and runs whose logs are very long are refused. A page has a policy of its
-own: its script and style by their hash, nothing else, in an origin without rights, so that it cannot ask this server.
+One is made at a time, in a process of its own with limits: the server stays quick and as small as it is. The last ones
+are kept, and runs whose logs are very long are refused. A page has a policy of its own: its script and style by their
+hash, nothing else, in an origin without rights, so that it cannot ask this server.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from pathlib import Path
 
 from isentrope.charts.text import visible
 from isentrope.core.errors import RunError
-from isentrope.report import diagnosis, page
 from isentrope.report.shell import policy
-from isentrope.runs.folder import Run as Folder
 from isentrope.runs.layout import EVENTS, METRICS, TIMINGS
+from isentrope.sandbox.base import Limits
+from isentrope.sandbox.own_child import run_module
+from isentrope.watch.page_child import PAGE, REFUSED
 from isentrope.watch.runs import Run, Runs
 
+CHILD = "isentrope.watch.page_child"
+LIMITS = Limits(seconds=100.0, memory=1 << 30, output=64 << 20)
 _KEPT = 8  # pages
 _MOST_BYTES = 256 << 20  # of a run's logs
 _PATIENCE = 120.0  # seconds to wait while another page is made
@@ -36,12 +41,12 @@ class Pages:
         self._making = threading.Lock()
 
     def report(self, name: str) -> bytes:
-        return self._page("report", name, lambda run: page.page(run, self._warmup(run)))
+        return self._page("report", name)
 
     def doctor(self, name: str) -> bytes:
-        return self._page("doctor", name, diagnosis.page)
+        return self._page("doctor", name)
 
-    def _page(self, kind: str, name: str, make: Callable[[Folder], str]) -> bytes:
+    def _page(self, kind: str, name: str) -> bytes:
         run = self._runs.get(name)
         if run is None:
             raise RunError("there is no such run (any more); go back to the live page")
@@ -53,16 +58,28 @@ class Pages:
                 _check_size(run)
                 for older in [known for known in self._kept if known[:2] == key[:2]]:
                     del self._kept[older]  # of a run that has come further since: nobody asks for it again
-                self._kept[key] = make(Folder.open(run.path)).encode("utf-8", "replace")
+                self._kept[key] = _made(kind, run, [str(place) for place in self._runs.places])
                 while len(self._kept) > _KEPT:
                     self._kept.popitem(last=False)
             return self._kept[key]
         finally:
             self._making.release()
 
-    def _warmup(self, run: Folder) -> Folder | None:
-        """The warm-up that it came from, if it lies in a folder that is watched: a run's settings may name any."""
-        return run.warmup(lambda path: any(path.resolve().is_relative_to(place) for place in self._runs.places))
+
+def _made(kind: str, run: Run, places: list[str]) -> bytes:
+    told = {"kind": kind, "run": str(run.path), "places": places, "here": str(Path.cwd())}
+    outcome = run_module(CHILD, json.dumps(told).encode(), LIMITS)
+    if outcome.ended == "exit" and outcome.code == 0:
+        if outcome.output.startswith(PAGE):
+            return outcome.output[len(PAGE) :]
+        if outcome.output.startswith(REFUSED):
+            raise RunError(outcome.output[len(REFUSED) :].decode("utf-8", "replace"))
+    why = f"its limit of {outcome.ended}" if outcome.ended != "exit" else f"an error, {outcome.code}"
+    raise RunError(f"making this page ended with {why}; type {_command(kind, run)}")
+
+
+def _command(kind: str, run: Run) -> str:
+    return f"isentrope {kind} {visible(str(run.path))}"
 
 
 def _check_size(run: Run) -> None:
@@ -71,5 +88,5 @@ def _check_size(run: Run) -> None:
         path = run.path / name
         size += path.stat().st_size if path.is_file() else 0
     if size > _MOST_BYTES:
-        told = f"isentrope report {visible(str(run.path))}"
-        raise RunError(f"the logs of this run have {size >> 20} MiB, more than a page is made of here; type {told}")
+        more = f"the logs of this run have {size >> 20} MiB, more than a page is made of here"
+        raise RunError(f"{more}; type {_command('report', run)}")

@@ -23,6 +23,7 @@ from isentrope.models.chat.template import PLAIN
 from isentrope.models.chat.tokenizer import ChatTokens
 from isentrope.models.load import load_folder, load_policy
 from isentrope.models.sources.small_files import LIMITS, laid_out, read_small
+from isentrope.sandbox import own_child
 from isentrope.sandbox.base import Limits
 from tests.builders import hostile_models
 from tests.builders.hostile_models import add_code, change, make_model, put, read
@@ -109,7 +110,7 @@ def test_what_becomes_of_a_child_is_said(monkeypatch: pytest.MonkeyPatch, real_t
         ("print('x' * 300_000)", "passed its limit of output"),
         ("print('[]'); raise SystemExit(3)", "broke off"),
     ):
-        monkeypatch.setattr(trial, "START", program.replace("{", "{{").replace("}", "}}"))
+        monkeypatch.setattr(own_child, "START", program.replace("{", "{{").replace("}", "}}"))
         [answer] = trial.in_child(one, Limits(seconds=2.0, memory=100 << 20, output=200_000))
         assert re.search(ended, answer["refused"]), answer
 
@@ -118,7 +119,7 @@ def test_what_becomes_of_a_child_is_said(monkeypatch: pytest.MonkeyPatch, real_t
 def test_what_libraries_map_to_themselves_does_not_count(folder: Path) -> None:
     """Torch with CUDA maps more addresses than a trial may take."""
     request = {"what": "model", "folder": str(folder), "memory": 600 * MIB, "parameters": 10_000_000}
-    command = [sys.executable, "-P", "-c", trial.START.format(path=trial._import_path())]
+    command = [sys.executable, "-P", "-c", own_child.START.format(path=own_child.import_path(), module=trial.CHILD)]
     ended = subprocess.run(command, input=json.dumps([request]).encode(), capture_output=True, timeout=120)
     assert "numbers" in ended.stdout.decode().splitlines()[-1], ended.stdout
 

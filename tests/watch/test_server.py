@@ -18,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isentrope.core.errors import ConfigError
+from isentrope.sandbox.base import Limits
+from isentrope.watch import pages
 from isentrope.watch.answers import Answers, wanted_from
 from isentrope.watch.pages import Pages
 from isentrope.watch.runs import Runs
@@ -142,17 +144,36 @@ def test_pages_are_made_on_demand_in_an_origin_without_rights(address: str, ids:
 def test_one_page_of_a_run_is_kept_however_often_it_came_further(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", 12, warmup=False)
     runs = Runs([tmp_path])
-    pages = Pages(runs)
+    made = Pages(runs)
     (name,) = [one.id for one in runs.refresh()]
     lengths: list[int] = []
     for step in range(13, 17):
         with (run / "metrics.jsonl").open("a") as file:
             file.write(json.dumps({"step": step, "kind": "train", "entropy/token": 0.4}) + "\n")
         runs.refresh()
-        assert pages.report(name) is pages.report(name)
-        assert pages.doctor(name) is pages.doctor(name)
-        lengths.append(len(vars(pages)["_kept"]))
+        assert made.report(name) is made.report(name)
+        assert made.doctor(name) is made.doctor(name)
+        lengths.append(len(vars(made)["_kept"]))
     assert lengths == [2, 2, 2, 2]
+
+
+def test_a_page_that_takes_too_much_is_refused_and_the_server_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(tmp_path / "run", 12, warmup=False)
+    with serving(tmp_path) as where:
+        (name,) = [run["id"] for run in ask(where, "runs")["runs"]]
+        for limits, why in (
+            (Limits(memory=20 << 20), "memory"),
+            (Limits(seconds=0.01), "time"),
+            (Limits(output=9), "output"),
+        ):
+            monkeypatch.setattr(pages, "LIMITS", limits)
+            status, _, told = send(where, f"/report/{name}")
+            assert status == 404
+            assert f"its limit of {why.replace('seconds', 'time')}; type isentrope report".encode() in told
+        monkeypatch.setattr(pages, "LIMITS", Limits(output=64 << 20))
+        assert send(where, f"/report/{name}")[0] == 200
 
 
 def test_a_report_shows_a_warmup_only_from_the_watched_folders(tmp_path: Path) -> None:
