@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "isentrope"
 # which names what is public and loads it when it is asked for. Nobody imports `api`.
 ORDER = (
     "core", "config", "runs", "net", "sandbox", "worlds", "agent", "models", "kernels", "engines", "rollout",
-    "learning", "methods", "metrics", "diagnosis", "analysis", "loop", "study", "charts", "report", "watch",
+    "learning", "methods", "metrics", "diagnosis", "imports", "analysis", "loop", "study", "charts", "report", "watch",
     "serving", "papers", "bench", "cli",
 )  # fmt: skip
 SEE_EVERYTHING = {"", "loop", "cli", "api", "__main__"}

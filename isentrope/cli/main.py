@@ -111,6 +111,10 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "isentrope metrics --find entropy\n\n"
         "isentrope metrics runs/first\n\n"
         "isentrope metrics runs/first --find success --csv"),
+    "import": ("Look at runs", "import_run:import_run",
+        "isentrope import trl-output/checkpoint-500 --out runs/trl\n\n"
+        "isentrope import tensorboard_log/project/run --map success/all=val/solved\n\n"
+        "isentrope import wandb/offline-run-20261119_185316-d19xkljc --set rollout.group_size=8"),
     "analyze": ("Look at runs", "analyze:analyze",
         "isentrope analyze runs/first\n\n"
         "isentrope analyze runs/first --out again.jsonl\n\n"

@@ -36,6 +36,12 @@ KEY_CHARS = 400
 TEXT_CHARS = 10_000  # of an entry in a log: events are sentences
 LARGEST = 1e100  # a metric; of larger ones sums and squares are no numbers. float32 ends at 3e38
 
+IMPORT_BYTES = 256 * MIB  # of one file of another program: TensorBoard takes 60 bytes a number
+IMPORT_FILES = 1000  # event files of one run: each restart begins another
+IMPORT_RECORDS = 4_000_000  # of one file, whether or not a number is in them
+RECORD_BYTES = MIB  # of one record; larger ones are pictures, tables and models
+STATE_TEXT_BYTES = 128 * MIB  # trainer_state.json: 1.3 kB a step
+
 EPISODE_ROWS = 100_000  # turns in a file: 128 episodes of 50 turns are 6,400; about 3 kB each as records
 EPISODE_BYTES = 512 * MIB  # of the file itself
 DECODED_BYTES = 320 * MIB  # of its columns in memory: 6,400 turns with prompts of 8,000 tokens take 205 MB

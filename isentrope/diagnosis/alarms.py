@@ -124,10 +124,11 @@ class Collapse(Rule):
         if not (near_zero or lost) or (success.count == 0 and not near_zero):
             return None
         solved = f"; success went from {percent(before)} to {percent(after)}" if success.count else ""
+        known = {"success_start": before, "success": after} if success.count else dict[str, float]()
         return (
             f"Entropy collapsed: {start:.3g} nats a token in the first steps, {now:.2g} now{solved}.",
             "an entropy_bonus, or the methods epo, aem or higher_temperature; a smaller learn.lr; more learn.kl",
-            {"entropy_start": start, "entropy": now, "success_start": before, "success": after},
+            {"entropy_start": start, "entropy": now} | known,
         )
 
 

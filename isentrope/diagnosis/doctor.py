@@ -18,7 +18,7 @@ from isentrope.diagnosis.alarms import replay
 from isentrope.diagnosis.causes import answers, credit, signal, updates
 from isentrope.diagnosis.causes.suspect import NAMED, STRENGTH
 from isentrope.diagnosis.facts import Facts
-from isentrope.diagnosis.findings import eruptions, others, success
+from isentrope.diagnosis.findings import eruptions, imported, others, success
 from isentrope.diagnosis.remedies import Finding, in_order, reconciled, slower_first
 from isentrope.diagnosis.words import explained
 from isentrope.runs.folder import Run
@@ -107,6 +107,8 @@ def diagnose(course: Run) -> Diagnosis:
     alarms, given = replay(course.records)
     facts = Facts(course, alarms.phases)
     named = named_causes(facts)
+    if course.imported is not None:
+        named = [finding for finding in named if imported.may_be_named(finding, facts)]
     known = [*eruptions.entropy_findings(course, alarms.phases), *others.alarm_findings(course, given)]
     known = [_harmless(finding) for finding in known] if facts.fine else known
     trouble = bool(named) or any(finding.severity in ("warning", "bad") for finding in known)
@@ -120,7 +122,10 @@ def diagnose(course: Run) -> Diagnosis:
     found = [slower_first(course, finding, facts.times_rate) for finding in found]
     found += [*success.unexplained(facts, trouble), *others.length_findings(course), *others.episode_findings(course)]
     found += [] if any(finding.name == "cause/failures" for finding in named) else others.failure_findings(course)
-    return Diagnosis(course.name, course.kind, reconciled(course, (*named, *found), facts.stands))
+    found += imported.imported_findings(facts)
+    told = reconciled(course, (*named, *found), facts.stands)
+    told = told if course.imported is None else imported.in_their_words(told, course.imported)
+    return Diagnosis(course.name, course.kind, told)
 
 
 HARMLESS = ("alarm/gradient_spike", "alarm/no_signal", "eruption")  # where success rose or was there from the start

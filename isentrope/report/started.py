@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from isentrope.charts.text import safe
-from isentrope.runs.origin import Start, starts_of
+from isentrope.runs.origin import Imported, Start, imported_of, starts_of
 
 STARTED = "How it was run"  # the section's title
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -15,19 +15,33 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 def started(about: Mapping[str, Any]) -> str:
     """A card with every start; empty for a folder that is older than these entries."""
+    if (imported := imported_of(about)) is not None:
+        return _imported(imported)
     starts = starts_of(about)
     if not starts:
         return ""
     first, *later = starts
     body = _start(first, None)
     if later:
-        body += "".join(f"<h4>Resumed {safe(_when(one))}</h4>{_start(one, first)}" for one in later)
+        body += "".join(f"<h4>Resumed {safe(_when(one.at))}</h4>{_start(one, first)}" for one in later)
     return f'<div class="card started">{body}</div>'
+
+
+def _imported(imported: Imported) -> str:
+    """Where and how it ran is not known."""
+    rows = {
+        "imported": _when(imported.at),
+        "from": f"{imported.source} ({imported.what} of {imported.program})",
+        "not read": "; ".join(imported.problems),
+    }
+    told = "".join(f"<div><dt>{name}</dt><dd>{safe(value)}</dd></div>" for name, value in rows.items() if value)
+    command = f"<pre>{safe(imported.command)}</pre>" if imported.command else ""
+    return f'<div class="card started">{command}<dl class="facts-row">{told}</dl></div>'
 
 
 def _start(start: Start, first: Start | None) -> str:
     """`first`: what the run began with; of a later start only what is new is told."""
-    rows = {"started": _when(start)} if first is None else {}
+    rows = {"started": _when(start.at)} if first is None else {}
     if first is None or start.machine != first.machine:
         rows["machine"] = start.machine_words
     if first is None or start.versions != first.versions:
@@ -37,6 +51,6 @@ def _start(start: Start, first: Start | None) -> str:
     return command + (f'<dl class="facts-row">{told}</dl>' if told else "")
 
 
-def _when(start: Start) -> str:
+def _when(at: str) -> str:
     """`2026-11-19 04:12 UTC`; a time that is not written as ours is left as it is."""
-    return f"{start.at[:10]} {start.at[11:16]} UTC" if _TIME.fullmatch(start.at) else start.at
+    return f"{at[:10]} {at[11:16]} UTC" if _TIME.fullmatch(at) else at

@@ -36,6 +36,7 @@ from isentrope.runs.layout import (
 )
 from isentrope.runs.lock import held_locks, is_alive
 from isentrope.runs.log import CLOCK, Record, read_log
+from isentrope.runs.origin import Imported, imported_of
 
 LOG = logging.getLogger("isentrope")
 
@@ -73,6 +74,9 @@ class Run:
         text, config = read_config(path)
         metrics, events, timings = (read_log(path / name) for name in (METRICS, EVENTS, TIMINGS))
         records, (about, about_problem) = metrics.records, _about(path)
+        imported = imported_of(about)
+        if imported is not None and not text:
+            config = dict(imported.settings)
         kind = kind_of(about, any(record.get("kind") == "sft" for record in records))
         for problem in _damage(path):
             LOG.warning("%s: its numbers may be wrong", problem)
@@ -161,6 +165,11 @@ class Run:
         methods = self.setting("methods")
         named = [str(name) for name in cast("list[Any]", methods)] if isinstance(methods, list | tuple) else []
         return (*named, *(str(event.get("name")) for event in self.events if event.get("kind") == "switch"))
+
+    @property
+    def imported(self) -> Imported | None:
+        """Where it came from, if another program made it."""
+        return imported_of(self.about)
 
     @property
     def last_step(self) -> int:

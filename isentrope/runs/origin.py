@@ -21,6 +21,7 @@ from isentrope import __version__
 from isentrope.core.process import memory_gib, processor, usable_cores
 
 STARTS = "starts"  # the entry's name in run.json
+IMPORTED = "imported"  # likewise, of a run that another program made
 _MOST_STARTS = 20  # that are kept: the first, and the last ones
 _MOST_LETTERS = 2000  # of a command
 _PACKAGES = ("torch", "transformers", "numpy", "vllm", "triton")
@@ -62,6 +63,47 @@ class Start:
     @property
     def version_words(self) -> str:
         return ", ".join(f"{name} {version}" for name, version in self.versions.items())
+
+
+@dataclass(frozen=True)
+class Imported:
+    """Where a run came from that another program made. Untrusted, as all of run.json."""
+
+    source: str = ""
+    what: str = "a log"  # such as `TensorBoard event files`
+    program: str = "another program"
+    names: str = "none"  # the map by which its metrics have our names: trl, verl, isentrope or none
+    at: str = ""
+    command: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what the importer was told of them
+    problems: tuple[str, ...] = ()
+
+
+def imported_of(about: Mapping[str, Any]) -> Imported | None:
+    """None for a run of our own."""
+    entry = about.get(IMPORTED)
+    if not isinstance(entry, dict):
+        return None
+    told = cast("dict[str, Any]", entry)
+    texts = {name: str(told[key])[:200] for key, name in _IMPORTED_TEXTS.items() if isinstance(told.get(key), str)}
+    settings, problems = told.get("settings"), told.get("problems")
+    return Imported(
+        **texts,
+        settings=cast("dict[str, Any]", settings) if isinstance(settings, dict) else {},
+        problems=tuple(str(text)[:500] for text in cast("list[Any]", problems)[:20])
+        if isinstance(problems, list)
+        else (),
+    )
+
+
+_IMPORTED_TEXTS = {
+    "from": "source",
+    "what": "what",
+    "program": "program",
+    "names": "names",
+    "at": "at",
+    "command": "command",
+}
 
 
 def start_entry(at: str) -> dict[str, Any]:
