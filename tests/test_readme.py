@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, study in smaller.items():
         (place / "docs" / "runs" / name).symlink_to(ROOT / "docs" / "runs" / study)
     make_folder(place / "FOLDER")
+    (place / "trl-output").mkdir()
+    shutil.copy(ROOT / "tests" / "imports" / "data" / "trainer_state.json", place / "trl-output")
     rules = (ROOT / "Makefile").read_text().replace("\\\n", " ").replace("$(DEMO)", "runs/demo-0").replace("$$", "$")
     rules = rules.replace("$(SEED)", "0").replace("$((6 * 0))", "0")
     steps = re.findall(r"^\t\$\(BIN\)/(isentrope (?:sft|train|report) .*)$", rules, re.MULTILINE)
