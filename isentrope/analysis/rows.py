@@ -19,10 +19,11 @@ from isentrope.core.errors import ConfigError, RunError
 from isentrope.core.stats import Share, wilson
 from isentrope.core.types import CUTS
 from isentrope.runs.episodes import read_episodes
-from isentrope.runs.folder import read_about, read_config
+from isentrope.runs.folder import about_or_nothing, read_about, read_config
 from isentrope.runs.layout import METRICS, eval_path, names_a_file
 from isentrope.runs.log import Record as Line
 from isentrope.runs.log import read_records
+from isentrope.runs.origin import imported_of
 
 _SUCCESS = re.compile(r"eval/([^/]+)/success")
 _MEANS = ("valid_ratio", "return", "turns")  # those that runs record
@@ -76,12 +77,21 @@ def _local(model: str) -> str:
         return model
 
 
+def _tells_games(line: Line) -> bool:
+    return any(key.endswith("/games") for key in line)
+
+
 def _read_run(path: Path) -> Source:
     log = path / METRICS
     if not log.is_file():
         told = f"{path} is not a run folder: it has no {METRICS}"
         raise RunError(f"{told}; give a run folder or a file of isentrope eval")
     lines = read_records(log, "eval")
+    if imported_of(about_or_nothing(path)) is not None and not any(_tells_games(line) for line in lines):
+        raise RunError(
+            f"{path} was imported, and its log has no evaluation with a number of games; import it again with "
+            "--set eval.games=NUMBER, and with --map eval/SPLIT/success=NAME where success has a name of its own"
+        )
     found = {int(line["step"]): _evaluation(line, log) for line in lines}
     evaluations = tuple(found[step] for step in sorted(found) if found[step].splits)
     if not evaluations:

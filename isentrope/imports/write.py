@@ -55,7 +55,8 @@ def write_run(
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         try:
-            steps = _write_logs(place, series, names, found, say)
+            games = settings.get("eval", {}).get("games")
+            steps = _write_logs(place, series, names, found, games, say)
             renamed = {theirs: ours for theirs, ours in found.items() if theirs != ours}
             problems = [*source.notes, *notes, *series.problems]
             entry: dict[str, Any] = {
@@ -87,13 +88,16 @@ def check_is_free(out: Path) -> None:
         raise RunError(f"{out} is there already; choose another folder with --out, or delete it")
 
 
-def _write_logs(place: Path, series: Series, names: Names, found: Mapping[str, str], say: Callable[[int], None]) -> int:
+def _write_logs(
+    place: Path, series: Series, names: Names, found: Mapping[str, str], games: int | None, say: Callable[[int], None]
+) -> int:
     """Both logs; how many steps they have."""
     alarms, size, steps = Alarms(), 0, 0
     with (place / METRICS).open("w") as metrics, (place / EVENTS).open("w") as events:
         for step, values in series.rows(found):
             train = {key: value for key, value in values.items() if not key.startswith("eval/")}
             evaluated = {key: value for key, value in values.items() if key.startswith("eval/")}
+            evaluated = _with_games(evaluated, games) if games else evaluated
             size += _write(metrics, step, train, "train") + _write(metrics, step, evaluated, "eval")
             if train:
                 given = alarms.look(step, train)
@@ -105,6 +109,13 @@ def _write_logs(place: Path, series: Series, names: Names, found: Mapping[str, s
                 series.cut = f"the run is larger than a log may be; its numbers end with step {step}"
                 break
     return steps
+
+
+def _with_games(evaluated: Mapping[str, float], games: int) -> dict[str, float]:
+    """An evaluation with the number of its games, which the user knows where the log does not say it."""
+    parts = [key.split("/") for key in evaluated]
+    splits = [part[1] for part in parts if len(part) == 3 and part[2] == "success"]
+    return {f"eval/{split}/games": float(games) for split in splits} | dict(evaluated)
 
 
 def _event(event: Mapping[str, Any], names: Names) -> str:

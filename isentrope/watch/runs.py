@@ -35,6 +35,7 @@ from isentrope.runs.folder import about_or_nothing, kind_of, leaves, read_config
 from isentrope.runs.layout import CONFIG, EVENTS, MARKS, METRICS, NOT_RUNS, TIMINGS
 from isentrope.runs.lock import Locks, is_alive
 from isentrope.runs.log import Tail
+from isentrope.runs.origin import imported_of
 from isentrope.watch.pace import Pace
 
 pa: Any = pyarrow  # it comes without type information
@@ -147,6 +148,8 @@ class Run:
             return "stalled" if now - self.written > _QUIET and self.columns.rows else "running"
         wanted = self.config.get("run.steps")
         if self.kind == "train" and isinstance(wanted, int) and self.columns.last_step >= wanted:
+            return "finished"
+        if imported_of(about_or_nothing(self.path)) is not None:  # nobody writes to it any more
             return "finished"
         if now - self.written < _RECENT:  # by a trainer on another machine
             return "running"

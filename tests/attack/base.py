@@ -10,6 +10,7 @@ from isentrope.cli.main import app
 from isentrope.config.text import config_to_toml
 from isentrope.loop.train import train
 from isentrope.study.read import read_study, write_compact
+from tests.builders.hostile_logs import make_logs
 from tests.builders.run_folders import cell, make_study, whole_run
 from tests.builders.toy_runs import WARM_MODEL, toy_config
 
@@ -32,6 +33,7 @@ def make(folder: Path) -> None:
         standalone_mode=False,
     )
     write_compact(read_study(folder / "study"), folder / "compact")
+    make_logs(folder / "logs")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Hostile folders against every command: no traceback, no hang, no more than a gigabyte, no file outside of the folder
 shown or overwritten.
 
-    python -m tests.attack.folders                          # every family, with 7 seeds: 308 folders, every command
+    python -m tests.attack.folders                          # every family, with 7 seeds: 329 folders, every command
     python -m tests.attack.folders --seeds 1 --only bomb --commands report,watch
 
 Commands are forked from two processes that have imported what they need: one without torch, which commands that read
@@ -30,13 +30,14 @@ from pathlib import Path
 from random import Random
 
 from tests.builders.hostile import FAMILIES, SECRET, copy_base
+from tests.builders.hostile_logs import LOGS
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 7
 CPU_SECONDS, WALL_SECONDS, MEGABYTES = 10, 45, 1000
 ADDRESSES = 3 << 30  # that a child may map beyond its parent: a bomb must not take the machine along
 
-# What a user types in a folder that holds run/, study/, compact/, eval.json and recipe.toml
+# What a user types in a folder that holds run/, study/, compact/, logs/, eval.json and recipe.toml
 LIGHT: dict[str, tuple[str, ...]] = {
     "report": ("report", "run"),
     "report-two": ("report", "run", "study/a/seed-0", "--out", "two.html"),
@@ -52,6 +53,7 @@ LIGHT: dict[str, tuple[str, ...]] = {
     "compact-tables": ("study", "compact", "--tables"),
     "watch": ("watch", "."),
     "completion": ("report", "r"),
+    **{f"import-{log}": ("import", f"logs/{name}", "--out", "imported") for log, name in LOGS.items()},
 }
 HEAVY: dict[str, tuple[str, ...]] = {
     "models": ("models", "run"),
@@ -120,6 +122,17 @@ def look_through(place: Path) -> None:
             ask(lambda where=where: answers.difference(where[0], where[1], where[2], 0))
 
 
+def import_and_look(words: Sequence[str]) -> None:
+    """A log as a run folder, and what is said of that."""
+    from isentrope.cli.main import main
+
+    for command in (words, ("doctor", "imported"), ("report", "imported")):
+        if command is words or Path("imported").is_dir():
+            sys.argv = ["isentrope", *command]
+            with suppress(SystemExit):
+                main()
+
+
 def run_command(name: str, words: Sequence[str]) -> None:
     from isentrope.cli.completion import complete_run
     from isentrope.net.server import Server
@@ -127,6 +140,8 @@ def run_command(name: str, words: Sequence[str]) -> None:
     Server.run_until_interrupted = lambda *_: None  # type: ignore[method-assign]
     if name == "watch":
         return look_through(Path.cwd())
+    if name.startswith("import-"):
+        return import_and_look(words)
     if name == "completion":
         return print([*complete_run("r"), *complete_run("run/"), *complete_run("")])
     from isentrope.cli.main import main

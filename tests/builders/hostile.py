@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from isentrope.config.text import table_to_toml
 from isentrope.runs.episodes import _SCHEMA, _scores_schema, pa, pq  # pyright: ignore[reportPrivateUsage]
+from tests.builders import hostile_logs
 from tests.builders.bombs import write_bomb
 
 SECRET = "the-secret-of-somebody-else"
@@ -671,7 +672,8 @@ def hostile_result(random: Random, place: Path) -> None:
 
 
 FAMILIES: dict[str, Callable[[Random, Path], None]] = {
-    function.__name__: function
+    **hostile_logs.FAMILIES,
+    **{function.__name__: function
     for function in (
         whole, fifo, fifo_of_each, device, link_out, link_in_the_way, loop, folder_for_a_file, file_for_a_folder,
         unreadable, circles, many_files, sparse, long_line, many_lines, many_keys, new_keys_in_every_line,
@@ -679,5 +681,5 @@ FAMILIES: dict[str, Callable[[Random, Path], None]] = {
         great_numbers, strange_steps, a_long_run, settings, model_elsewhere, hostile_model, checkpoint_state, bomb,
         lying_page, text_bomb, other_columns, strange_episodes, damaged_episodes, hostile_plan, hostile_compact,
         hostile_result, foreign_code,
-    )
+    )},
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -186,16 +187,20 @@ def test_the_other_commands_work_on_it(tmp_path: Path, monkeypatch: pytest.Monke
     assert "trainer_state.json of TRL" in page
     assert "machine" not in page.split("How it was run")[-1]  # where it ran nobody knows
     assert list(Path("figures").iterdir())
-    # a table is made of evaluations, and there are none
-    assert "Traceback" not in (done := invoke("table", "run")).output
-    assert done.exit_code in (0, 2)
+    done = invoke("table", "run")  # which is made of evaluations, and there are none
+    assert done.exit_code == 2
+    assert "--set eval.games=NUMBER" in done.stderr
+    imported(DATA / "verl.jsonl", Path("verl"), "--set", "eval.games=100")
+    assert "50" in invoke("table", "verl").stdout
+    assert "with 100 games" in diagnose(Run.open("verl")).words()
+    shutil.rmtree("verl")
     from isentrope.watch.answers import Answers
     from isentrope.watch.runs import Runs
 
     answers = Answers(Runs([tmp_path]))
     (shown,) = answers.runs()["runs"]
     assert "entropy/token" in {entry["key"] for entry in answers.keys()["keys"]}
-    assert shown["id"]
+    assert shown["status"] == "finished"  # though its log was written a moment ago
 
 
 # -- what the doctor says, and does not say
