@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.attack.folders import HEAVY, LIGHT, problems_of
+from tests.builders import hostile_logs
 from tests.builders.hostile import FAMILIES, SECRET
+from tests.builders.hostile_logs import LOGS
 from tests.builders.sizes import EXPLORE
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +37,13 @@ def test_no_folder_breaks_a_command_that_looks_at_it(base: Path) -> None:
     every = ("--seeds", "7") if EXPLORE else ("--seeds", "1", "--rotate", "1")
     said = attacked(base, "--kind", "light", *every)
     assert f"{len(FAMILIES) * (7 if EXPLORE else 1)} folders" in said
+
+
+@pytest.mark.slow(5)
+def test_no_log_of_another_program_breaks_its_import(base: Path) -> None:
+    logs = ",".join(f"import-{log}" for log in LOGS)
+    every = ("--seeds", "7") if EXPLORE else ("--seeds", "1", "--rotate", "3")
+    attacked(base, "--kind", "light", *every, "--only", ",".join(hostile_logs.FAMILIES), "--commands", logs)
 
 
 @pytest.mark.slow(11)
