@@ -1,8 +1,8 @@
 """Reads the scalars of TensorBoard's event files.
 
 A file is a row of records: length (8 bytes), its checksum (4), an Event as protobuf, its checksum (4); checksums are
-CRC-32C, masked. A wrong length ends the reading, a wrong event is left out. TensorBoard's own reader takes as much
-memory as a length asks for, and some of its parts raise where a file is damaged; so this one is ours.
+CRC-32C, masked. A wrong length ends the reading, a wrong event is left out. A length is held against the size of the
+file before anything is read, which a reader made for files of one's own need not do; so this one is ours.
 """
 
 from __future__ import annotations
