@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from isentrope.cli.main import app
 from isentrope.diagnosis.doctor import Diagnosis, diagnose
+from isentrope.imports.names import TRL, VERL
 from isentrope.runs.folder import Run
 from tests.imports.logs import DATA, trl_logs, verl_logs
 
@@ -287,8 +290,6 @@ def test_responses_that_are_cut(tmp_path: Path) -> None:
 
 def test_no_rule_raises_on_any_one_metric_alone(tmp_path: Path) -> None:
     """Each metric that a map can give, alone, with numbers at the ends of what it may be."""
-    from isentrope.imports.names import TRL, VERL
-
     keys = sorted({*TRL.table.values(), *VERL.table.values(), "success/all", "valid_ratio", "verdict/too_long"})
     for place, key in enumerate(keys):
         for ends in (0.0, 1.0), (1.0, 0.0):
@@ -299,6 +300,41 @@ def test_no_rule_raises_on_any_one_metric_alone(tmp_path: Path) -> None:
             diagnosis = diagnose(Run.open(folder))
             assert diagnosis.causes == [], (key, diagnosis.words())
             assert "state/imported" in names_of(diagnosis)
+
+
+def test_a_critic_is_not_judged_without_the_spread_of_returns(tmp_path: Path) -> None:
+    """Rewards of 1 and -1 have a mean near zero, and a value of 0.5 is no wonder then. verl logs no spread."""
+    columns = {"critic/score/mean": [0.01, -0.01] * 15, "critic/values/mean": [0.5] * 30}
+    run = imported(jsonl(tmp_path / "log.jsonl", columns), tmp_path / "run")
+    assert len(run.curve("critic/value")) == 30
+    assert diagnose(run).causes == []
+    columns["spread"] = [0.1] * 30
+    run = imported(jsonl(tmp_path / "log.jsonl", columns), tmp_path / "again", "--map", "return/std=spread")
+    assert diagnose(run).causes == []  # 0.5 is within twice 0.01 + 3 × 0.1
+    columns["critic/values/mean"] = [90.0] * 30
+    run = imported(jsonl(tmp_path / "log.jsonl", columns), tmp_path / "far", "--map", "return/std=spread")
+    assert [cause.name for cause in diagnose(run).causes] == ["cause/critic"]
+
+
+def test_no_rule_raises_or_guesses_on_any_mix_of_metrics(tmp_path: Path) -> None:
+    keys = sorted({*TRL.table.values(), *VERL.table.values(), "success/all", "valid_ratio", "stop/turn_limit"})
+    ours = re.compile(r"--resume|isentrope |\b(?:learn|rollout|task|agent|policy|engine|critic|eval)\.[a-z_]+")
+    for seed in range(60):
+        random = Random(seed)
+        columns: dict[str, list[float]] = {}
+        for key in random.sample(keys, random.randrange(1, len(keys))):
+            a, b, noise = random.random(), random.random(), random.choice((0.0, 0.1))
+            turn = random.randrange(60)
+            columns[key] = [max(0.0, (a if n < turn else b) + noise * random.gauss(0, 1)) for n in range(60)]
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        jsonl(folder / "metrics.jsonl", columns)
+        (folder / "run.json").write_text('{"imported": {"names": "trl"}}')
+        diagnosis = diagnose(Run.open(folder))
+        assert {cause.name for cause in diagnosis.causes} <= {"cause/critic", "cause/stale_sampler"}, seed
+        for finding in diagnosis.findings:
+            assert not any(ours.search(remedy) for remedy in finding.remedy), finding
+            assert "success" not in finding.claim or "success/all" in columns, finding
 
 
 def test_a_damaged_note_of_the_origin_is_no_harm(tmp_path: Path) -> None:

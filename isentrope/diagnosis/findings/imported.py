@@ -22,7 +22,12 @@ from isentrope.runs.origin import Imported
 _BY_NUMBERS_ALONE = ("cause/stale_sampler", "cause/critic", "cause/not_finite")
 # Whether a rate fits is told by the size of the model, which no log has.
 _BY_SIZE = ("cause/rate_low", "cause/rate_high", "cause/frozen")
-_BY_GROUPS = ("cause/small_group", "cause/temperature_low")  # they say in how many groups all did equally well
+# What a claim takes for zero where it was not measured.
+_MEASURED: Mapping[str, tuple[str, ...]] = {
+    "cause/critic": ("return/std",),
+    "cause/small_group": ("advantage/zero_groups",),
+    "cause/temperature_low": ("advantage/zero_groups",),
+}
 _CUT = ("completions/clipped_ratio", "train/completions/clipped_ratio", "response_length/clip_ratio")
 _MANY_CUT = 0.5
 _LAST = 5
@@ -53,11 +58,11 @@ _IN_BRACKETS = re.compile(r" \((?:learn\.resample=3, or algorithm dapo|rollout\.
 
 def may_be_named(cause: Finding, facts: Facts) -> bool:
     """Whether all that a cause rests on was logged."""
+    if any(not len(facts.course.curve(key)) for key in _MEASURED.get(cause.name, ())):
+        return False
     if cause.name in _BY_NUMBERS_ALONE:
         return True
-    if facts.outcome is None or cause.name in _BY_SIZE:
-        return False
-    return cause.name not in _BY_GROUPS or len(facts.course.curve("advantage/zero_groups")) > 0
+    return facts.outcome is not None and cause.name not in _BY_SIZE
 
 
 def imported_findings(facts: Facts) -> list[Finding]:
