@@ -93,15 +93,19 @@ def _success(run: Path, step: int, config: RunConfig) -> list[str]:
     found = [r for r in records if r.get("kind") == "eval" and r.get("step") == step]
     if not found:
         return [f"No evaluation was made at step {step} of the run.", ""]
-    rows = [_row(found[-1], split) for split in config.eval.splits if f"eval/{split}/success" in found[-1]]
+    # a log has None for what is no number
+    last = {key: value for key, value in found[-1].items() if isinstance(value, int | float)}
+    rows = [_row(last, split) for split in config.eval.splits if f"eval/{split}/success" in last]
+    if not rows:
+        return [f"The evaluation at step {step} of the run tells no success.", ""]
     table = markdown_table(("split", "games", "success", "95 % interval"), rows)
     return [f"Measured in the run at step {step}, temperature {config.eval.temperature:g}:", "", table, ""]
 
 
-def _row(record: dict[str, Any], split: str) -> list[str]:
+def _row(record: dict[str, float], split: str) -> list[str]:
     base = f"eval/{split}"
-    low, high = (100 * float(record.get(f"{base}/{end}", float("nan"))) for end in ("low", "high"))
-    games = str(round(float(record.get(f"{base}/games", 0))) or "")
+    low, high = (100 * record.get(f"{base}/{end}", float("nan")) for end in ("low", "high"))
+    games = str(round(record.get(f"{base}/games", 0)) or "")
     return [_plain(split), games, f"{100 * record[f'{base}/success']:.1f} %", f"{low:.1f} to {high:.1f}"]
 
 
