@@ -16,6 +16,7 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import config_to_toml
 from isentrope.core.errors import EngineError, RunError, writing
+from isentrope.core.limits import real
 from isentrope.models.load import load_folder
 from isentrope.models.lora import Base, is_adapter, merged
 from isentrope.models.policy import Policy
@@ -47,11 +48,11 @@ read this folder, other programs have to be given token ids.
 
 def model_card(source: Path, folder: Path, made: Path, dtype: str, parameters: int, has_tokenizer: bool) -> str:
     """`source` is what the user named, `folder` the model folder in it, `made` the new one."""
-    run = folder.resolve().parents[2] if len(folder.resolve().parents) > 2 else None
+    run = real(folder).parents[2] if len(real(folder).parents) > 2 else None
     if run is None or checkpoint_step(folder.parent.name) is None or not recorded_config(run):
         run = None  # it is not the policy of a run's checkpoint
     header = ["---", "library_name: transformers", "pipeline_tag: text-generation", "tags: [isentrope]", "---"]
-    lines = [*header, "", f"# {source.resolve().name}", ""]
+    lines = [*header, "", f"# {real(source).name}", ""]
     kind = json.loads((made / "config.json").read_text()).get("model_type", "unknown")
     lines += [f"A {kind} model of {parameters:,} parameters, {dtype}, exported by Isentrope.", ""]
     lines += _training(run, folder) if run else [f"Made of the model folder `{_plain(str(folder))}`.", ""]
@@ -147,7 +148,7 @@ def export(source: Path, out: Path, dtype: str = "bfloat16", step: int | None = 
             share_as(part / "README.md")
             flush_folder(part)
             part.rename(out)
-            flush_folder(out.parent.resolve(), deep=False)
+            flush_folder(real(out.parent), deep=False)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
@@ -170,7 +171,7 @@ def _chosen(source: Path, step: int | None) -> Path:
 
 def _check_space(out: Path, wanted: int) -> None:
     """Of the weights and a little for the rest."""
-    parent = out.resolve().parent
+    parent = real(out).parent
     while not parent.exists():
         parent = parent.parent
     wanted += 64 << 20
