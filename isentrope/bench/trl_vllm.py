@@ -1,8 +1,8 @@
 """One GRPO step of 128 household episodes, ours against TRL's GRPOTrainer with vLLM in its process, on one card.
 
-    python -m isentrope.bench.trl_vllm                          # Qwen2.5-1.5B's shape: about 4 minutes of an H200
-    python -m isentrope.bench.trl_vllm --seconds 180 --steps 1 --json trl_vllm.json
-    python -m isentrope.bench.trl_vllm --sides trl --micro 2    # one side alone, its log-probs and gradients by pairs
+    python -m isentrope.bench.trl_vllm                          # Qwen2.5-1.5B's shape: at most 5 minutes of a GPU
+    python -m isentrope.bench.trl_vllm --seconds 240 --steps 1 --json trl_vllm.json
+    python -m isentrope.bench.trl_vllm --sides trl --micro 2    # TRL alone, with less memory
     python -m isentrope.bench.trl_vllm --model small --device cpu --groups 2 --turns 2 --response 8 --sides ours
 
 The work is that of bench/trl.py: the same games, forced lengths, random weights, one update a step. TRL samples by
@@ -36,6 +36,7 @@ from isentrope.bench.sampling import SHAPES
 from isentrope.bench.trl_peer import Colocated, TrlPeer, missing
 from isentrope.bench.work import CONTROLS, Ours, Spent, Work, device_named, write_model
 from isentrope.core.needs import is_here
+from isentrope.engines.vllm import vllm_module
 
 BAR = 2.5
 WORK = Work("qwen2.5-1.5b", device="auto", groups=16, group_size=8, turns=24, response=64, context=4096)
@@ -46,10 +47,11 @@ OURS = 0.45  # of the time: TRL's side has vLLM to start
 
 @dataclass(frozen=True)
 class Measured:
-    """One side: its counted steps, seconds until the first of them began, and what it has to say of itself."""
+    """One side: its counted steps, seconds until the first of them began, who it is and what it has to say."""
 
     spent: list[Spent] = field(default_factory=list[Spent])
     start: float = 0.0
+    name: str = ""
     told: str = ""
     failed: str = ""
 
@@ -58,7 +60,7 @@ class Measured:
         """As the process wrote it; a side that was ended later has measured all the same."""
         if not found or not found["spent"]:
             return cls(failed=failed or "no step was counted")
-        return cls([Spent(**step) for step in found["spent"]], found["start"], found["told"])
+        return cls(**{**found, "spent": [Spent(**step) for step in found["spent"]]})
 
 
 def with_model_in(work: Work, folder: Path) -> Work:
@@ -83,10 +85,10 @@ class Report:
     def warmed(self) -> None:
         self.start = time.monotonic() - self.began
 
-    def write(self, spent: list[Spent], told: str) -> None:
+    def write(self, spent: list[Spent], name: str, told: str) -> None:
         if torch.cuda.is_initialized():
-            told += f", at most {torch.cuda.max_memory_reserved() / 2**30:.0f} GiB"
-        self.file.write_text(json.dumps(asdict(Measured(spent, self.start, told))), "utf-8")
+            told += f"; at most {torch.cuda.max_memory_reserved() / 2**30:.0f} GiB"
+        self.file.write_text(json.dumps(asdict(Measured(spent, self.start, name, told))), "utf-8")
 
 
 def measure_ours(work: Work, given: argparse.Namespace, until: float, report: Report) -> None:
@@ -95,7 +97,7 @@ def measure_ours(work: Work, given: argparse.Namespace, until: float, report: Re
     report.warmed()
     for step in range(1, given.steps + 1):
         spent.append(ours.step(step))
-        report.write(spent, "ours")
+        report.write(spent, "ours", type(ours.collector.engine).__name__)
         if time.monotonic() + spent[-1].step > until:
             return
 
@@ -110,9 +112,9 @@ def measure_trl(work: Work, given: argparse.Namespace, until: float, report: Rep
         if not step:
             return report.warmed()
         generating.append(peer.generating)
-        seconds = "/".join(f"{one:.1f}" for one in generating)
-        told = f"TRL {version('trl')}, transformers {version('transformers')}; in vLLM {seconds} s of a rollout"
-        return report.write(peer.spent, told)
+        seconds = ", ".join(f"{one:.1f}" for one in generating)
+        told = f"transformers {version('transformers')}; of the rollouts in vLLM {seconds} s"
+        return report.write(peer.spent, f"TRL {version('trl')}, vLLM {vllm_module('vllm').__version__}", told)
 
     peer.run(given.steps, min(given.warm_turns, work.turns), between, until)
 
@@ -160,8 +162,7 @@ def rows_of_sides(found: Mapping[str, Measured], work: Work, bar: float | None) 
     if not ours.spent or not theirs.spent:
         return [*notes, *ready], False
     compared = Compared(ours.spent, theirs.spent, in_turn=False)
-    peer = f"TRL with vLLM {version('vllm')}" if is_here("vllm") else "TRL with vLLM"
-    return [*rows_of(compared, work.model, bar, work, peer), *notes, *ready], compared.apart <= CLOSE
+    return [*rows_of(compared, work.model, bar, work, theirs.name), *notes, *ready], compared.apart <= CLOSE
 
 
 def options() -> argparse.ArgumentParser:
@@ -172,7 +173,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--uncorrected", action="store_true", help="TRL without its second log-probs (not its default): quicker"
     )
-    parser.add_argument("--seconds", type=float, default=260, help="for all; steps that would end later are left out")
+    parser.add_argument("--seconds", type=float, default=300, help="for all; no step that would end later")
     parser.add_argument("--alone", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     return parser
