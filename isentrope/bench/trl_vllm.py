@@ -60,7 +60,8 @@ class Measured:
         """As the process wrote it; a side that was ended later has measured all the same."""
         if not found or not found["spent"]:
             return cls(failed=failed or "no step was counted")
-        return cls(**{**found, "spent": [Spent(**step) for step in found["spent"]]})
+        spent = [Spent(**step) for step in found["spent"]]
+        return cls(spent, found["start"], found["name"], found["told"])
 
 
 def with_model_in(work: Work, folder: Path) -> Work:
@@ -158,7 +159,9 @@ def rows_of_sides(found: Mapping[str, Measured], work: Work, bar: float | None) 
         Row(f"{work.model}: {side}, a step", one.step, "s", note=f"rollout {one.rollout:.3g}, update {one.update:.3g}")
         for side, each in found.items() for one in each.spent
     ]  # fmt: skip
-    ready = [Row(f"{side}: until counted", each.start, "s", note=each.told) for side, each in found.items()]
+    ready = [
+        Row(f"{side}: until counted", each.start, "s", note=each.told) for side, each in found.items() if each.spent
+    ]
     if not ours.spent or not theirs.spent:
         return [*notes, *ready], False
     compared = Compared(ours.spent, theirs.spent, in_turn=False)

@@ -41,7 +41,11 @@ _TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-CONTROLS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}  # as `_write_tokenizer` counts them
+CONTROLS: dict[str, Any] = {
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}  # of its tokenizer
 SEED = 40_000_000  # first of the games that the tokenizer is made from
 _TOKENS = 2000  # of the tokenizer, control tokens included
 
