@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,10 +75,12 @@ class Station:
     lost: int = 0  # in a row
 
 
-class ClusterEngine:
-    """`transport`: how samplers are started, child processes unless something else is given."""
+OpenTransport = Callable[[int | None, bool], Transport]
+"""From the open file of the shared weights, if there is one, and whether samplers need the script that was started."""
 
-    def __init__(self, policy: Policy, config: RunConfig, transport: Transport | None = None) -> None:
+
+class ClusterEngine:
+    def __init__(self, policy: Policy, config: RunConfig, open_transport: OpenTransport = Processes) -> None:
         check_training(config)
         check_installed(config)
         self.policy, self.config, self.tokenizer = policy, config, policy.tokenizer
@@ -88,7 +90,7 @@ class ClusterEngine:
         probe = probe_request(self.tokenizer, config.agent.max_context, config.agent.max_response)
         self._checks = Checks(policy, tensors, self._moving, probe, capabilities(config).exact)
         own_main = config.engine.kind.startswith("__main__:")
-        self._transport: Transport = transport or Processes(self._weights.fileno(), own_main)
+        self._transport = open_transport(self._weights.fileno(), own_main)
         self._version = self._numbers = 0
         self._queue: deque[Asked] = deque()
         self._answers: dict[int, Sampled] = {}  # by slot
@@ -326,7 +328,7 @@ class ClusterEngine:
         station.asked, station.slots, station.tells = {}, set(), False
         self._queue.extendleft(reversed(moved))
         renewed = station.lost < MOST_LOST
-        then = "a new one is started" if renewed else f"the {station.lost}th in a row: there is no new one"
+        then = "a new one is started" if renewed else f"{MOST_LOST} in a row: there is no new one"
         LOG.warning(f"{name} {words}; {_requests(len(moved))}{then}")
         if renewed:
             station.version, station.begun, station.link = -1, self._version, self._start()

@@ -149,9 +149,10 @@ class ProcessLink:
 
 
 class Processes:
-    """The transport. `fd`: the shared memory that each process is given."""
+    """The transport. `fd`: the shared memory that each process is given; `own_main`: each of them imports the script
+    that was started, where a class is that it needs."""
 
-    def __init__(self, fd: int | None, own_main: bool = False) -> None:
+    def __init__(self, fd: int | None, own_main: bool) -> None:
         self._handed, self._own_main, self._number = Handed(fd), own_main, 0
         self._heard: queue.SimpleQueue[Heard] = queue.SimpleQueue()
         self.links: list[ProcessLink] = []
