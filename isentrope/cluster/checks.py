@@ -94,7 +94,7 @@ class Checks:
 
     def _difference(self, probe: Sampled) -> str:
         ids = probe.ids
-        if not len(ids) or ids.min() < 0 or ids.max() >= self._policy.tokenizer.size:
+        if not len(ids) or ids.min() < 0 or ids.max() >= self._policy.model.head_weight().shape[0]:
             return "its response to the probe has no tokens of this model"
         key = ids.tobytes()
         if key not in self._scored:

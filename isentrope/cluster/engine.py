@@ -91,6 +91,7 @@ class ClusterEngine:
         self._checks = Checks(policy, tensors, self._moving, probe, capabilities(config).exact)
         own_main = config.engine.kind.startswith("__main__:")
         self._transport = open_transport(self._weights.fileno(), own_main)
+        self._words = policy.model.head_weight().shape[0]  # perhaps more than the tokenizer has
         self._version = self._numbers = 0
         self._queue: deque[Asked] = deque()
         self._answers: dict[int, Sampled] = {}  # by slot
@@ -288,7 +289,7 @@ class ClusterEngine:
     def _answered(self, station: Station, asked: Asked, answer: Answer) -> None:
         request, sampled = asked.request, answer.sampled
         ids: list[int] = sampled.ids.tolist()
-        fine = 0 < len(ids) <= len(request.uniforms) and min(ids) >= 0 and max(ids) < self.tokenizer.size
+        fine = 0 < len(ids) <= len(request.uniforms) and min(ids) >= 0 and max(ids) < self._words
         if not fine and sampled.stop != "error":
             raise BadReply(f"a response of {len(ids)} tokens, or with tokens that do not exist")
         if request.temperature_of is not None:  # a rule may keep what it is told, and its copy there was told it

@@ -91,22 +91,31 @@ def _obey(pipe: Connection, orders: queue.SimpleQueue[bytes], handed: Handed) ->
 
 
 class ProcessLink:
-    """To one process."""
+    """To one process, which `begin` starts: whoever is interrupted meanwhile has a link that can be ended."""
 
     def __init__(self, number: int, handed: Handed, heard: queue.SimpleQueue[Heard], own_main: bool) -> None:
         # spawn, not fork: the trainer has threads, and a fork copies their locks in whatever state they are
         context = multiprocessing.get_context("spawn")
-        self._pipe, child_end = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=serve, args=(child_end, handed), daemon=True)
-        with nullcontext() if own_main else another_main():
-            self.process.start()
-        child_end.close()  # so that the child's death closes the pipe
-        self.name = f"sampler {number}, process {self.process.pid}"
+        self._pipe, self._child_end = context.Pipe()
+        self.process: SpawnProcess = context.Process(target=serve, args=(self._child_end, handed), daemon=True)
+        self._number, self._own_main, self._ended = number, own_main, False
         self._heard, self._orders = heard, queue.SimpleQueue[bytes | None]()
-        self._ended = False
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._send, self._listen)]
+
+    def begin(self) -> None:
+        with nullcontext() if self._own_main else another_main():
+            self.process.start()
+        self._child_end.close()  # so that the child's death closes the pipe
         for thread in self._threads:
             thread.start()
+
+    @property
+    def name(self) -> str:
+        return f"sampler {self._number}, process {self.process.pid}"
+
+    @property
+    def alive(self) -> bool:
+        return self.process.pid is not None and self.process.is_alive()
 
     def send(self, order: bytes) -> None:
         self._orders.put(order)
@@ -142,9 +151,12 @@ class ProcessLink:
         self._ended = True
         self._orders.put(LEAVE)
         self._orders.put(None)
-        end_child(self.process, patience)
+        if self.process.pid is not None:
+            end_child(self.process, patience)
         for thread in self._threads:  # both have seen the end of the pipe
-            thread.join(5)
+            if thread.is_alive():
+                thread.join(5)
+        self._child_end.close()
         self._pipe.close()
 
 
@@ -162,9 +174,10 @@ class Processes:
 
     def start(self) -> ProcessLink:
         self._number += 1
-        self.links = [link for link in self.links if link.process.is_alive()]
-        self.links.append(ProcessLink(self._number, self._handed, self._heard, self._own_main))
-        return self.links[-1]
+        link = ProcessLink(self._number, self._handed, self._heard, self._own_main)
+        self.links = [*(old for old in self.links if old.alive), link]
+        link.begin()
+        return link
 
     def hear(self, seconds: float) -> Heard | None:
         try:

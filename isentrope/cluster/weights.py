@@ -144,8 +144,8 @@ class SharedMemory:
 class CardMemory:
     """The learner's side on a card: its own tensors, opened by others."""
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._tensors = tensors
+    def __init__(self, tensors: Sequence[Tensor], device: torch.device) -> None:
+        self._tensors, self._device = tensors, device
 
     def fileno(self) -> int | None:
         return None
@@ -158,7 +158,7 @@ class CardMemory:
 
     def publish(self) -> None:
         """Others read from streams of their own, which do not wait for this one."""
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(self._device)
 
     def close(self) -> None:
         """Nothing is held here."""
@@ -166,7 +166,7 @@ class CardMemory:
 
 def share(policy: Policy, tensors: Sequence[Tensor], moving: Sequence[int]) -> SharedMemory | CardMemory:
     if policy.device.type == "cuda":
-        return CardMemory(tensors)
+        return CardMemory(tensors, policy.device)
     if policy.device.type != "cpu":
         raise EngineError(
             f"the policy is on {policy.device}: weights reach sampler processes on CPUs and CUDA cards alone; set "
@@ -193,8 +193,8 @@ def take_over(tensors: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
     for mine, source in zip(tensors, sources, strict=True):
         if mine.data_ptr() != source.data_ptr():
             mine.copy_(source)
-    if any(source.is_cuda for source in sources):
-        torch.cuda.synchronize()
+    for device in {source.device for source in sources if source.is_cuda}:
+        torch.cuda.synchronize(device)  # before anybody hears that they are there
 
 
 def _mapped(memory: mmap.mmap, places: Sequence[Place]) -> list[Tensor]:

@@ -207,7 +207,7 @@ def test_without_any_sampler_it_ends() -> None:
 
 def test_an_engine_that_cannot_be_made_is_said_and_samplers_are_ended() -> None:
     transport = Inline()
-    with pytest.raises(EngineError, match="sampler 0: .*it needs a GPU with CUDA"):
+    with pytest.raises(EngineError, match=r"sampler 0: .*it needs a GPU with CUDA"):
         inline_cluster(small_policy(), 1, transport, "engine.kind=fast")
     assert transport.closed
 

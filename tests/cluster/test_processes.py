@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -128,6 +130,34 @@ def test_ten_steps_of_training_are_those_of_one_process(tmp_path: Path) -> None:
     assert all(one["engine/samplers"] == 2 and one["engine/samplers_lost"] == 0 for one in others)
     moved = sum(abs(float(record["grad_norm"] or 0)) for record in records)
     assert moved > 0  # it did learn
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.skipif(not EXPLORE, reason="half a minute: ISENTROPE_EXPLORE=1")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("moment", ["start", "step"])
+def test_every_end_of_a_command_ends_its_samplers(number: signal.Signals, moment: str, tmp_path: Path) -> None:
+    out, settings = tmp_path / "run", ("run.steps=1000", "run.grace=1", *kills.CLUSTER)
+    sets = [part for one in settings for part in ("--set", one)]
+    command = [sys.executable, "-m", "isentrope", "train", "demo", "--out", str(out), "--set", "eval.games=4", *sets]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        if moment == "start":
+            assert wait_until(lambda: len(children_of(run.pid)) >= 2)
+        else:
+            assert wait_until(lambda: (out / "episodes").exists())
+            time.sleep(1.0)
+        children = children_of(run.pid)
+        assert len(children) >= 2
+        run.send_signal(number)
+        assert run.wait(PATIENCE) != 0
+    finally:
+        run.kill()
+        run.wait()
+    assert all(wait_until(lambda pid=pid: gone(pid)) for pid in children)
 
 
 @pytest.mark.skipif(not EXPLORE, reason="some minutes: ISENTROPE_EXPLORE=1, or python -m tests.cluster.kills")
