@@ -77,8 +77,9 @@ def agreement(ours: Sequence[Sampled], theirs: Sequence[Sampled]) -> tuple[float
 @torch.no_grad()
 def change(policy: Policy, times: float) -> None:
     """Powers of two are exact, so there and back again the weights are what they were."""
-    for parameter in policy.module.parameters():
-        parameter.mul_(times)
+    tensors = take_apart(policy)[1]
+    for number in moving_tensors(policy, tensors):
+        tensors[number].mul_(times)
 
 
 def syncs(engine: ClusterEngine, policy: Policy, rounds: int) -> float:

@@ -25,6 +25,8 @@ from isentrope.cluster.messages import (
 )  # fmt: skip
 from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import EngineError
+from isentrope.core.types import RolloutPlan
+from isentrope.methods.actre import ActRe
 from isentrope.models.sources.pocket import PocketTokens
 
 SAMPLED = Sampled(
@@ -131,3 +133,13 @@ def test_orders_leave_the_tokenizer_where_it_is() -> None:
 def test_what_has_no_name_cannot_be_sent() -> None:
     with pytest.raises(EngineError, match="must stand at the top of a module"):
         order_to_bytes(lambda: 0, None)
+
+
+def test_a_rule_of_actre_does_not_carry_what_all_others_were_told() -> None:
+    tokenizer = PocketTokens([])
+    plan = ActRe().plan(1, RolloutPlan())
+    assert plan.temperature_rule is not None
+    rule = plan.temperature_rule(tokenizer, None, 1.0, ("action",))
+    empty = len(order_to_bytes(rule, tokenizer))
+    rule.heat.entropies += [0.5] * 10_000  # type: ignore[union-attr]
+    assert len(order_to_bytes(rule, tokenizer)) == empty
