@@ -209,7 +209,7 @@ class ClusterSettings:
         "process of its own",
         choices=("local", "processes"),
     )
-    engines: int = setting(1, "processes: how many engines sample", low=1, high=256)
+    engines: int = setting(1, "processes: how many engines sample", low=1, high=64)
     seconds: float = setting(
         600.0, "processes: a sampler that is asked something and says nothing for so long is ended and renewed", above=0
     )

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from isentrope.cluster import engine
+from isentrope.core.errors import IsentropeError
 from isentrope.loop.train import train
 from isentrope.runs.episodes import read_episodes
 from isentrope.runs.layout import EPISODES, METRICS
@@ -30,7 +31,7 @@ NOT_COMPARED = ("engine/", "cores/")
 KEYS = ("samplers_lost", "requests_moved")
 Result = tuple[list[Record], list[list[int]]]
 SETTINGS = ("run.steps=8", "rollout.groups=4", "eval.games=8")
-CLUSTER = ("cluster.kind=processes", "cluster.engines=2", "cluster.seconds=3")
+CLUSTER = ("cluster.kind=processes", "cluster.engines=2", "cluster.seconds=8")
 KINDS: tuple[tuple[str, ...], ...] = (
     (),
     ("methods=['actre', 'entropy_bonus']", "method.actre.branching=entropy", "method.actre.switch=3"),
@@ -102,11 +103,15 @@ def disturbed(chance: random.Random, place: Path, number: int, calm: dict[int, R
     disturber = Disturber(chance, out)
     disturber.start()
     begin = time.monotonic()
-    records, tokens = run_of(out, *SETTINGS, *CLUSTER, *KINDS[kind])
+    problems, records = list[str](), list[Record]()
+    try:
+        records, tokens = run_of(out, *SETTINGS, *CLUSTER, *KINDS[kind])
+        problems += differences(calm[kind][0], records, 1e-4)
+        problems += [] if tokens == calm[kind][1] else ["other tokens"]
+    except IsentropeError as error:
+        problems.append(str(error))
     disturber.done.set()
     disturber.join()
-    problems = differences(calm[kind][0], records, 1e-4)
-    problems += [] if tokens == calm[kind][1] else ["other tokens"]
     left = len(multiprocessing.active_children())
     problems += [f"{left} processes are left"] if left else []
     lost, moved = (sum(float(one.get(f"engine/{key}") or 0) for one in records) for key in KEYS)
@@ -118,7 +123,7 @@ def disturbed(chance: random.Random, place: Path, number: int, calm: dict[int, R
 
 def main(runs: int = 30, seed: int = 0) -> int:
     chance, failed = random.Random(seed), 0
-    engine.START_SECONDS = 30.0
+    engine.START_SECONDS = 120.0  # of one that is stopped while it starts
     with tempfile.TemporaryDirectory() as place:
         calm: dict[int, Result] = {}
         for number in range(runs):

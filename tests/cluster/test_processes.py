@@ -70,7 +70,7 @@ def no_other_children() -> Iterator[None]:
 def test_processes_that_are_killed_and_stopped_give_the_same_tokens(caplog: pytest.LogCaptureFixture) -> None:
     torch.set_num_threads(1)
     before = set(pids())
-    engine = processes(2, "cluster.seconds=3")
+    engine = processes(2, "cluster.seconds=8")
     try:
         first, second = sorted(set(pids()) - before)
         wanted = play(TorchEngine(engine.policy))
@@ -84,8 +84,8 @@ def test_processes_that_are_killed_and_stopped_give_the_same_tokens(caplog: pyte
             os.kill(second, signal.SIGSTOP)
             check_same(play(engine), wanted)
         assert "was ended by SIGKILL" in caplog.text
-        assert "kept silent for 3 s and was ended" in caplog.text
-        assert engine.notes()["samplers_lost"] == 2
+        assert "kept silent for 8 s and was ended" in caplog.text
+        assert engine.notes()["samplers_lost"] >= 2  # more where other programs keep all cores
         ours = set(pids()) - before
     finally:
         engine.close()
@@ -123,7 +123,8 @@ def test_ten_steps_of_training_are_those_of_one_process(tmp_path: Path) -> None:
     settings = ("run.steps=10", "run.eval_every=5", "rollout.groups=3", "methods=['actre']")
     settings += ("method.actre.branching=entropy", "method.actre.switch=6")
     records, tokens = kills.run_of(tmp_path / "local", *settings)
-    others, same = kills.run_of(tmp_path / "processes", *settings, *kills.CLUSTER)
+    two = ("cluster.kind=processes", "cluster.engines=2")
+    others, same = kills.run_of(tmp_path / "processes", *settings, *two)
     assert kills.differences(records, others, 1e-4) == []
     assert len(others) == 10
     assert tokens == same
@@ -165,5 +166,5 @@ def test_every_end_of_a_command_ends_its_samplers(number: signal.Signals, moment
 def test_runs_whose_samplers_are_killed_at_random_end_with_the_same_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "START_SECONDS", 30.0)
+    monkeypatch.setattr(engine_module, "START_SECONDS", 120.0)
     assert kills.main(30, random.randrange(1 << 30)) == 0
