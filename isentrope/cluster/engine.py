@@ -99,6 +99,7 @@ class ClusterEngine:
         self._notes: dict[int, dict[str, float]] = {}  # by station
         self._happened = dict.fromkeys(SAMPLERS_LOST, 0)
         self._stations: list[Station] = []
+        self._closed = False
         try:
             self._stations += [Station(i, self._start(), 0) for i in range(config.cluster.engines)]
             while any(station.version < 0 for station in self._stations):
@@ -153,8 +154,10 @@ class ClusterEngine:
         return means | {"samplers": float(len(self._stations)), **{key: float(n) for key, n in happened.items()}}
 
     def close(self) -> None:
-        self._transport.close()
-        self._weights.close()
+        if not self._closed:
+            self._closed = True
+            self._transport.close()
+            self._weights.close()
 
     def sample(self, requests: Sequence[Request]) -> list[Sampled]:
         self.submit(requests)
@@ -282,8 +285,7 @@ class ClusterEngine:
             self._checked(station, reply)
         elif isinstance(reply, Told):
             station.tells, self._notes[station.number] = False, reply.notes
-        else:
-            assert isinstance(reply, Failed)
+        elif isinstance(reply, Failed):
             raise EngineError(f"{station.link.name}: {reply.words}")
 
     def _answered(self, station: Station, asked: Asked, answer: Answer) -> None:
@@ -348,7 +350,8 @@ class ClusterEngine:
         link = self._transport.start()
         threads = max(1, torch.get_num_threads() // self.config.cluster.engines)
         handles, moving = self._weights.handles(), tuple(self._moving)
-        begin = Begin(self._alone(), self._skeleton, handles, moving, self._version, threads)
+        beat = self.config.cluster.seconds / 4
+        begin = Begin(self._alone(), self._skeleton, handles, moving, self._version, threads, beat)
         link.send(order_to_bytes(begin, None))
         return link
 

@@ -49,6 +49,7 @@ class Begin:
     moving: tuple[int, ...]  # numbers of the tensors that learn
     version: int  # of the weights
     threads: int
+    beat: float  # seconds between two words of a sampler that is at work
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,12 @@ class Failed:
     words: str
 
 
-Reply = Answer | Checked | Told | Failed
+@dataclass(frozen=True)
+class Working:
+    """The engine has drawn tokens since the last word, and is not done."""
+
+
+Reply = Answer | Checked | Told | Failed | Working
 
 
 def reply_to_bytes(reply: Reply) -> bytes:
@@ -172,7 +178,7 @@ def reply_to_bytes(reply: Reply) -> bytes:
         arrays = [] if reply.probe is None else _sampled_arrays(reply.probe)
     elif isinstance(reply, Told):
         head |= {"number": reply.number, "notes": reply.notes}
-    else:
+    elif isinstance(reply, Failed):
         head |= {"words": reply.words[:MAX_WORDS]}
     head["arrays"] = [[array.dtype.str[1:], len(array)] for array in arrays]
     line = json.dumps(head, separators=(",", ":")).encode()
@@ -196,6 +202,8 @@ def reply_from_bytes(data: bytes) -> Reply:
             return Told(_whole(head["number"]), notes)
         if kind == "Failed":
             return Failed(str(head["words"])[:MAX_WORDS])
+        if kind == "Working":
+            return Working()
     except (KeyError, TypeError, ValueError) as error:
         raise BadReply(
             f"a reply of the kind {kind!r:.40} is not whole: {type(error).__name__}: {error}"[:300]

@@ -8,23 +8,26 @@ does, so it ends with the learner, however that one ends.
 from __future__ import annotations
 
 import atexit
-import io
 import multiprocessing
 import os
 import pickle
 import queue
 import threading
+import time
 from contextlib import nullcontext, suppress
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from isentrope.cluster.messages import MAX_REPLY, Failed, order_from_bytes, reply_to_bytes
+from isentrope.cluster.messages import MAX_REPLY, Begin, Failed, Reply, Working, order_from_bytes, reply_to_bytes
 from isentrope.cluster.transport import Heard
 from isentrope.core.children import another_main, begin_child, end_child, end_own_group
 from isentrope.core.errors import IsentropeError
 from isentrope.core.process import signal_name
+
+if TYPE_CHECKING:
+    from isentrope.cluster.sampler import Sampler
 
 LEAVE = b""  # the last thing that is sent
 UNGUARDED = "; a script of your own must start everything below `if __name__ == '__main__':`"
@@ -52,7 +55,7 @@ def serve(pipe: Connection, handed: Handed) -> None:
     orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, orders), daemon=True).start()
     try:
-        _obey(pipe, orders, handed)
+        _obey(Speaker(pipe), orders, handed)
     except OSError:
         pass  # the learner is gone
     except (Exception, SystemExit) as error:
@@ -70,13 +73,36 @@ def _listen(pipe: Connection, orders: queue.SimpleQueue[bytes]) -> None:
         end_own_group()
 
 
-def _obey(pipe: Connection, orders: queue.SimpleQueue[bytes], handed: Handed) -> None:
+class Speaker:
+    """The pipe to the learner, for two threads: while an engine works for long, another says that it does."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._one = pipe, threading.Lock()
+
+    def say(self, reply: Reply) -> None:
+        with self._one:
+            self._pipe.send_bytes(reply_to_bytes(reply))
+
+    def beat(self, sampler: Sampler, seconds: float) -> None:
+        """Say that the engine works, as long as it draws tokens: not if it hangs."""
+        before = sampler.moved
+        with suppress(OSError):  # the learner is gone, which others hear too
+            while True:
+                time.sleep(seconds)
+                if sampler.moved != before:
+                    before = sampler.moved
+                    self.say(Working())
+
+
+def _obey(speaker: Speaker, orders: queue.SimpleQueue[bytes], handed: Handed) -> None:
     from isentrope.cluster.sampler import Sampler  # torch, which takes seconds: the pipe is read meanwhile
 
-    sampler = Sampler(pickle.load(io.BytesIO(orders.get())), handed.take())
+    begin: Begin = pickle.loads(orders.get())
+    sampler = Sampler(begin, handed.take())
+    threading.Thread(target=speaker.beat, args=(sampler, begin.beat), daemon=True).start()
     while True:
         for reply in sampler.replies:
-            pipe.send_bytes(reply_to_bytes(reply))
+            speaker.say(reply)
         sampler.replies.clear()
         if sampler.busy and orders.empty():
             sampler.work()

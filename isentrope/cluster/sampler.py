@@ -9,7 +9,7 @@ Orders come in any order and number; a transport hands on what `replies` holds a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,15 +34,25 @@ class Recorded:
         return self.rule(response, entropy)
 
 
+class Counted:
+    """A stop rule that counts how often it was asked: an engine that still asks it does not hang."""
+
+    def __init__(self, stop: Callable[[bytes], bool], sampler: Sampler) -> None:
+        self.stop, self.sampler = stop, sampler
+
+    def __call__(self, tail: bytes) -> bool:
+        self.sampler.moved += 1
+        return self.stop(tail)
+
+
 class Sampler:
     def __init__(self, begin: Begin, fd: int | None) -> None:
         torch.set_num_threads(begin.threads)
-        self._sources = received(begin.handles, fd)
-        self._tensors = list(self._sources)
+        self._tensors = received(begin.handles, fd)
         self.policy = put_together(begin.skeleton, self._tensors)
         torch.use_deterministic_algorithms(self.policy.device.type == "cpu", warn_only=True)
         # an engine may give a parameter other memory: what was received stays where it is
-        self._sources = [tensor.detach() for tensor in self._sources]
+        self._sources = [tensor.detach() for tensor in self._tensors]
         self.engine = make_engine(begin.config, self.policy)
         agent = begin.config.agent
         self._probe = probe_request(self.policy.tokenizer, agent.max_context, agent.max_response)
@@ -51,6 +61,7 @@ class Sampler:
         self._asked: dict[int, tuple[int, Request]] = {}  # slot -> what it has
         self._homed: tuple[int, ...] = ()  # all slots that are this sampler's
         self.replies: list[Reply] = []
+        self.moved = 0  # grows while the engine draws tokens
         self._moving = begin.moving
         self._check(begin.version, whole=True)
 
@@ -63,7 +74,8 @@ class Sampler:
             self._homed = order.slots
             for number, request in order.requests:
                 rule = request.temperature_of
-                request = request if rule is None else replace(request, temperature_of=Recorded(rule))
+                rule = None if rule is None else Recorded(rule)
+                request = replace(request, temperature_of=rule, stop=Counted(request.stop, self))
                 self._waiting[request.slot] = (number, request)
         elif isinstance(order, Open):
             self._drop()

@@ -211,7 +211,9 @@ class ClusterSettings:
     )
     engines: int = setting(1, "processes: how many engines sample", low=1, high=64)
     seconds: float = setting(
-        600.0, "processes: a sampler that is asked something and says nothing for so long is ended and renewed", above=0
+        600.0,
+        "processes: a sampler that is asked something and draws no token for so long is ended and renewed",
+        above=0,
     )
 
 

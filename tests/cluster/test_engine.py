@@ -311,3 +311,12 @@ def test_a_request_that_no_sampler_survives_ends_the_run(monkeypatch: pytest.Mon
     engine = inline_cluster(small_policy(), 2, Inline(lambda link, order: "dies" if isinstance(order, Ask) else ""))
     with pytest.raises(EngineError, match="5 samplers were lost with the same request"):
         play(engine)
+
+
+def test_an_engine_at_work_is_seen_to_work() -> None:
+    transport = Inline()
+    engine = inline_cluster(small_policy(), 1, transport)
+    play(engine)
+    sampler = transport.links[0].sampler
+    assert sampler is not None
+    assert sampler.moved >= SLOTS * 6  # a draw each

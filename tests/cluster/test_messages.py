@@ -18,6 +18,7 @@ from isentrope.cluster.messages import (
     Failed,
     Reply,
     Told,
+    Working,
     order_from_bytes,
     order_to_bytes,
     reply_from_bytes,
@@ -42,6 +43,7 @@ REPLIES: list[Reply] = [
     Checked(0, False, [], None),
     Told(4, {"steps": 3.0, "held": 0.25}),
     Failed("no memory"),
+    Working(),
 ]
 
 

@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +21,10 @@ import torch
 
 from isentrope.cluster import engine as engine_module
 from isentrope.cluster.engine import ClusterEngine
-from isentrope.core.engine import Request
+from isentrope.core.engine import Request, Sampled
 from isentrope.engines.torch import TorchEngine
 from isentrope.loop.session import open_engine
+from isentrope.models.policy import Policy
 from tests.builders.sizes import EXPLORE
 from tests.builders.toy_runs import WARM_MODEL, toy_config
 from tests.cluster import kills
@@ -131,6 +134,31 @@ def test_ten_steps_of_training_are_those_of_one_process(tmp_path: Path) -> None:
     assert all(one["engine/samplers"] == 2 and one["engine/samplers_lost"] == 0 for one in others)
     moved = sum(abs(float(record["grad_norm"] or 0)) for record in records)
     assert moved > 0  # it did learn
+
+
+class Slow(TorchEngine):
+    """Draws a token now and then."""
+
+    def __init__(self, policy: Policy, config: object, options: object) -> None:
+        super().__init__(policy)
+
+    def sample(self, requests: Sequence[Request]) -> list[Sampled]:
+        return super().sample([replace(one, stop=partial(slowly, one.stop)) for one in requests])
+
+
+def slowly(stop: Callable[[bytes], bool], tail: bytes) -> bool:
+    time.sleep(0.1)
+    return stop(tail)
+
+
+@pytest.mark.skipif(not EXPLORE, reason="its time limit is short: ISENTROPE_EXPLORE=1")
+def test_an_engine_that_takes_longer_than_the_limit_but_goes_on_is_left_alone() -> None:
+    engine = processes(1, "cluster.seconds=3", "engine.kind=tests.cluster.test_processes:Slow")
+    try:
+        check_same(play(engine), play(TorchEngine(engine.policy)))
+        assert engine.notes()["samplers_lost"] == 0
+    finally:
+        engine.close()
 
 
 def children_of(pid: int) -> list[int]:
