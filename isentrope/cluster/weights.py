@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,14 @@ class Place:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
+def nothing(*_: Any, **__: Any) -> None:
+    """A hook that gives None changes nothing."""
+
+
+def _no_hook() -> Any:
+    return nothing
+
+
 def _cached(function: Callable[..., Any], size: int | None) -> Any:
     return functools.lru_cache(maxsize=size)(function)
 
@@ -65,9 +74,12 @@ class _Skeleton(pickle.Pickler):
         return self._numbers[id(obj)]
 
     def reducer_override(self, obj: Any) -> Any:
-        """What a tokenizer remembers begins empty."""
-        if type(obj) is type(_cached(len, 1)) and not hasattr(sys.modules.get(obj.__module__), obj.__qualname__):
-            return _cached, (obj.__wrapped__, obj.cache_parameters()["maxsize"])
+        """What a tokenizer remembers begins empty. Functions within functions, as hooks of training are, stay behind."""
+        if type(obj) is FunctionType and "<locals>" in obj.__qualname__:
+            return _no_hook, ()
+        kept: Any = obj
+        if type(kept) is type(_cached(len, 1)) and not hasattr(sys.modules.get(kept.__module__), kept.__qualname__):
+            return _cached, (kept.__wrapped__, kept.cache_parameters()["maxsize"])
         return NotImplemented
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from isentrope.bench.sampling import random_policy
 from isentrope.cluster.checks import checksums
 from isentrope.cluster.weights import (
     SharedMemory,
@@ -154,3 +155,36 @@ def test_checksums_of_long_and_odd_tensors() -> None:
     assert checksums([long, long.T.contiguous().T]) == [checksums([long])[0]] * 2
     assert checksums([torch.zeros(0), torch.tensor(1.0)]) == [(0, 0), (0x3F800000, 0x3F800000)]
     assert checksums([]) == []
+
+
+def test_hooks_of_training_stay_behind() -> None:
+    """They are functions within functions, such as transformers' for gradient checkpointing."""
+    policy, seen = small_policy(), list[int]()
+
+    def hook(*_: object) -> None:
+        seen.append(1)
+
+    policy.module.get_submodule("layers.0.input_layernorm").register_forward_hook(hook)
+    _, taken, _ = shared(policy)
+    ids = torch.tensor([[5, 6, 7]])
+    numbers = (ids, torch.arange(3)[None], torch.zeros_like(ids))
+    with torch.no_grad():
+        theirs = taken.model.hidden(*numbers)
+        assert not seen
+        assert torch.equal(policy.model.hidden(*numbers), theirs)
+    assert seen
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_hugging_face_model_that_computes_twice_arrives(rank: int) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("peft")
+    policy = random_policy("tiny")
+    if rank:
+        policy = with_adapters(policy, PolicySettings(lora_rank=rank), 0, Base("tiny", "tiny"))
+    policy.model.compute_twice()
+    _, taken, _ = shared(policy)
+    ids = torch.tensor([[5, 6, 7]])
+    numbers = (ids, torch.arange(3)[None], torch.zeros_like(ids))
+    with torch.no_grad():
+        assert torch.equal(policy.model.hidden(*numbers), taken.model.hidden(*numbers))
