@@ -74,7 +74,7 @@ class _Skeleton(pickle.Pickler):
         return self._numbers[id(obj)]
 
     def reducer_override(self, obj: Any) -> Any:
-        """What a tokenizer remembers begins empty. Functions within functions, as hooks of training are, stay behind."""
+        """What a tokenizer remembers begins empty. Functions within functions, like hooks of training, stay behind."""
         if type(obj) is FunctionType and "<locals>" in obj.__qualname__:
             return _no_hook, ()
         kept: Any = obj

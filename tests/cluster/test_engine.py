@@ -184,6 +184,33 @@ def test_a_conversation_stays_where_its_cache_is() -> None:
     assert {number for numbers in seen.values() for number in numbers} == {0, 1, 2}
 
 
+def test_only_new_conversations_go_to_a_sampler_that_has_fewer() -> None:
+    sent: list[dict[int, list[int]]] = []
+
+    def watch(link: InlineLink, order: object) -> str:
+        if isinstance(order, Ask):
+            sent.append({link.number: sorted(request.slot for _, request in order.requests)})
+        return ""
+
+    engine = inline_cluster(small_policy(), 2, Inline(watch))
+    rng = np.random.default_rng(0)
+
+    def ask(prompts: dict[int, list[int]]) -> dict[int, list[int]]:
+        sampled = engine.sample(
+            [Request(slot, p, rng.random(3, dtype=np.float32), 1.0, never) for slot, p in prompts.items()]
+        )
+        return {slot: [*p, *one.ids.tolist(), 9] for (slot, p), one in zip(prompts.items(), sampled, strict=True)}
+
+    engine.open(range(6))
+    prompts = ask({slot: [30 + slot, 9] for slot in range(6)})
+    engine.keep([0, 1, 2])  # all of the first sampler's
+    prompts = ask({slot: prompts[slot] for slot in (0, 1, 2)})
+    prompts[2] = [77, 9]
+    prompts = ask(prompts)
+    ask(prompts)
+    assert sent == [{0: [0, 1, 2]}, {1: [3, 4, 5]}, {0: [0, 1, 2]}, {0: [0, 1]}, {1: [2]}, {0: [0, 1]}, {1: [2]}]
+
+
 def test_a_sampler_that_never_works_is_given_up_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
     policy = small_policy()
 
