@@ -66,7 +66,6 @@ class Station:
 
     number: int
     link: Link
-    begun: int  # version of the weights that it began with
     version: int = -1  # of the weights that it is known to have
     asked: dict[int, Asked] = field(default_factory=dict[int, Asked])  # by number
     slots: set[int] = field(default_factory=set[int])  # conversations that it has
@@ -101,7 +100,7 @@ class ClusterEngine:
         self._stations: list[Station] = []
         self._closed = False
         try:
-            self._stations += [Station(i, self._start(), 0) for i in range(config.cluster.engines)]
+            self._stations += [Station(i, self._start()) for i in range(config.cluster.engines)]
             while any(station.version < 0 for station in self._stations):
                 self._hear()
         except BaseException:
@@ -303,11 +302,9 @@ class ClusterEngine:
         self._answers[request.slot] = sampled
 
     def _checked(self, station: Station, checked: Checked) -> None:
+        if 0 <= checked.version < self._version:
+            return  # they have changed since, and it will say so of those too
         if checked.version != self._version:
-            if station.version < 0 and checked.version == station.begun:
-                return  # it began with weights that have changed since: it will say so of those too
-            if 0 <= checked.version < self._version:
-                return
             raise BadReply(f"it has weights of version {checked.version}, and there are {self._version}")
         if station.version < 0 and not checked.whole:
             raise BadReply("it has not said what weights it began with")
@@ -334,8 +331,7 @@ class ClusterEngine:
         then = "a new one is started" if renewed else f"{MOST_LOST} in a row: there is no new one"
         LOG.warning(f"{name} {words}; {_requests(len(moved))}{then}")
         if renewed:
-            station.version, station.begun, station.link = -1, self._version, self._start()
-            station.since = time.monotonic()
+            station.version, station.link, station.since = -1, self._start(), time.monotonic()
         else:
             self._stations.remove(station)
         if not self._stations:
