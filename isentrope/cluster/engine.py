@@ -112,6 +112,8 @@ class ClusterEngine:
     def open(self, slots: Sequence[int]) -> None:
         self._forget()
         self._held = {}
+        for station in self._stations:
+            station.slots = set()
         ready = self._ready() if not slots else self._settled()
         for i, station in enumerate(ready):
             share_of_it = slots[i * len(slots) // len(ready) : (i + 1) * len(slots) // len(ready)]

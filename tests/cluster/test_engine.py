@@ -279,6 +279,24 @@ def test_a_sampler_without_the_new_weights_is_renewed_and_it_is_told(caplog: pyt
     assert f"1 of {len(tensors)} tensors differ, the first is {name}" in caplog.text
 
 
+class Joins(TorchEngine):
+    """Gives parameters memory of its own, as the native engine does with those that it joins."""
+
+    def __init__(self, policy: Policy, config: object, options: object) -> None:
+        super().__init__(policy)
+        for parameter in policy.module.parameters():
+            parameter.data = parameter.data.clone()
+
+
+def test_an_engine_with_memory_of_its_own_gets_new_weights() -> None:
+    policy = small_policy()
+    engine = inline_cluster(policy, 2, None, "engine.kind=tests.cluster.test_engine:Joins")
+    change(policy)
+    engine.refresh()
+    check_same(play(engine), play(TorchEngine(policy)))
+    assert engine.notes()["samplers_lost"] == 0
+
+
 class KeepsOld(TorchEngine):
     """Its policy gets new weights, and it goes on with those that it had."""
 
