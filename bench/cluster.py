@@ -41,6 +41,12 @@ from isentrope.models.policy import Policy
 Row = dict[str, Any]
 
 
+def policy_of(shape: str, rank: int) -> Policy:
+    """The same at every call."""
+    policy = random_policy(shape)
+    return with_adapters(policy, PolicySettings(lora_rank=rank), 0, Base(shape, shape)) if rank else policy
+
+
 def config_for(work: SamplingWork, device: str, engines: int) -> RunConfig:
     kind = "processes" if engines else "local"
     settings = [f"run.device={device}", f"agent.max_response={work.new}", f"agent.max_context={work.room}"]
@@ -140,9 +146,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the rows there too")
     given = parser.parse_args()
     work = SamplingWork("bench", given.conversations, given.turns, given.new, given.read, 200, 300)
-    policy = random_policy(given.shape)
-    if given.rank:
-        policy = with_adapters(policy, PolicySettings(lora_rank=given.rank), 0, Base(given.shape, given.shape))
+    policy = policy_of(given.shape, given.rank)
     words = policy.model.head_weight().shape[0]
     config = config_for(work, policy.device.type, 0)
     if policy.device.type == "cuda":  # as much room for its cache as all samplers have together
@@ -152,9 +156,10 @@ def main() -> None:
     rates = [work.tokens / seconds_of(EngineSampler(local), work, words, seed) for seed in range(given.rounds + 1)]
     rate = statistics.median(rates[1:])
     local.close()
-    del local
-    if policy.device.type == "cuda":
+    del local, policy  # whose weights the native engine has joined: samplers would find them so
+    if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    policy = policy_of(given.shape, given.rank)
     print(f"{given.shape} on {policy.device}, {torch.get_num_threads()} threads, one engine here: {rate:,.0f} tokens/s")
     rows = [row_of(policy, work, engines, given.rounds, first, rate) for engines in given.engines]
     for row in rows:

@@ -93,7 +93,7 @@ class _Orders(pickle.Pickler):
         self._tokenizer = tokenizer
 
     def persistent_id(self, obj: Any) -> Any:
-        return "tokenizer" if obj is self._tokenizer else None
+        return "tokenizer" if obj is not None and obj is self._tokenizer else None
 
 
 class _OrdersRead(pickle.Unpickler):

@@ -145,3 +145,7 @@ def test_a_rule_of_actre_does_not_carry_what_all_others_were_told() -> None:
     empty = len(order_to_bytes(rule, tokenizer))
     rule.heat.entropies += [0.5] * 10_000  # type: ignore[union-attr]
     assert len(order_to_bytes(rule, tokenizer)) == empty
+
+
+def test_an_order_without_a_tokenizer_is_a_plain_pickle() -> None:
+    assert pickle.loads(order_to_bytes((None, [None, 1]), None)) == (None, [None, 1])
