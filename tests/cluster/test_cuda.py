@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,14 +21,14 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 
 @pytest.fixture(params=["llama", "qwen2", "adapters"])
-def policies(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Policy, Policy]]:
+def policies(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Policy, Policy]:
     """The same policy twice: the native engine changes where a policy's weights lie."""
     folder = make_folder(tmp_path, "llama" if request.param == "adapters" else request.param)
     pair = [load_folder(folder, torch.device("cuda"), "float32") for _ in range(2)]
     if request.param == "adapters":
         pytest.importorskip("peft")
         pair = [with_adapters(one, PolicySettings(lora_rank=2), 0, Base("toy", str(folder))) for one in pair]
-    yield pair[0], pair[1]
+    return pair[0], pair[1]
 
 
 def learn(policy: Policy) -> None:
