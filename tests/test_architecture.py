@@ -16,8 +16,9 @@ PACKAGE = Path(__file__).parents[1] / "isentrope"
 # A package imports only what stands before it; `loop`, `cli`, and `api` see everything, and so does the package itself,
 # which names what is public and loads it when it is asked for. Nobody imports `api`.
 ORDER = (
-    "core", "config", "runs", "net", "sandbox", "worlds", "agent", "models", "kernels", "engines", "rollout",
-    "learning", "methods", "metrics", "diagnosis", "imports", "analysis", "loop", "study", "charts", "report", "watch",
+    "core", "config", "runs", "net", "sandbox", "worlds", "agent", "models", "kernels", "engines", "cluster",
+    "rollout", "learning", "methods", "metrics", "diagnosis", "imports", "analysis", "loop", "study", "charts",
+    "report", "watch",
     "serving", "papers", "bench", "cli",
 )  # fmt: skip
 SEE_EVERYTHING = {"", "loop", "cli", "api", "__main__"}

@@ -16,6 +16,7 @@ from isentrope.analysis.measure import Evaluation, Outcome, SplitResult, measure
 from isentrope.analysis.record import LARGEST_NUMBER, SAME_TEST, by_section, finite, read_record
 from isentrope.core.command import command
 from isentrope.core.errors import ConfigError, RunError
+from isentrope.core.limits import real
 from isentrope.core.stats import Share, wilson
 from isentrope.core.types import CUTS
 from isentrope.runs.episodes import read_episodes
@@ -30,6 +31,7 @@ _MEANS = ("valid_ratio", "return", "turns")  # those that runs record
 _OWN_TO_A_SEED = (  # what may differ between two seeds of one row without a word
     "run.seed", "policy.model", "run.device", "run.threads", "run.keep_last", "run.store_episodes",
     "task.where", "task.workers", "task.key_env", "eval.splits",
+    "cluster.kind", "cluster.engines", "cluster.seconds",
 )  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def _local(model: str) -> str:
     """A folder by the path it really has; any other name as it stands, but for a ./ in front of it and the like."""
     path = Path(model)
     try:
-        return str(path.resolve() if path.exists() else path)
+        return str(real(path) if path.exists() else path)
     except (OSError, ValueError):  # a name that no folder can have
         return model
 
@@ -106,7 +108,7 @@ def _read_run(path: Path) -> Source:
     seed, steps = config.get("run.seed", 0), config.get("run.steps")
     known = isinstance(steps, int) and steps <= LARGEST_NUMBER and about.get("kind", "train") == "train"
     seed, steps = seed if isinstance(seed, int) else 0, steps if known else None
-    return Source(path, path.resolve().name, seed, identity, config, evaluations, is_run=True, steps=steps)
+    return Source(path, real(path).name, seed, identity, config, evaluations, is_run=True, steps=steps)
 
 
 def _identity(lines: Sequence[Line], config: Mapping[str, Any]) -> str:
@@ -211,13 +213,13 @@ def make_row(name: str, sources: Sequence[Source]) -> Row:
     """A row, unless the same measurement is in it twice."""
     seen: dict[str, Source] = {}
     for source in sources:
-        for key in (source.identity, str(source.path.resolve())):
+        for key in (source.identity, str(real(source.path))):
             if key in seen:
                 raise RunError(
                     f"the row {name!r} has the same measurement twice: {seen[key].path} and {source.path}; "
                     "give each seed once"
                 )
-        seen |= {source.identity: source, str(source.path.resolve()): source}
+        seen |= {source.identity: source, str(real(source.path)): source}
     return Row(name, tuple(sorted(sources, key=lambda one: (one.seed, str(one.path)))))
 
 

@@ -24,10 +24,15 @@ class Compared:
     ours: list[Spent]
     theirs: list[Spent]  # scaled to the same number of episodes, if they played fewer
     scale: float = 1.0
+    in_turn: bool = True  # each step of one side beside one of the other
 
     @property
     def ratio(self) -> float:
-        """TRL's time for a step over ours: the median over pairs that ran one after the other."""
+        """TRL's time for a step over ours: the median over pairs that ran one after the other; without them the ratio
+        of the medians."""
+        if not self.in_turn:
+            ours, theirs = (statistics.median(spent.step for spent in side) for side in (self.ours, self.theirs))
+            return theirs / ours
         pairs = zip(self.ours, self.theirs, strict=True)
         return statistics.median(theirs.step / ours.step for ours, theirs in pairs)
 
@@ -59,7 +64,7 @@ def compare(
     return Compared(found, [Spent(*scaled) for scaled in times], scale)
 
 
-def rows_of(compared: Compared, name: str, bar: float | None, work: Work) -> list[Row]:
+def rows_of(compared: Compared, name: str, bar: float | None, work: Work, peer: str = TRL) -> list[Row]:
     ours, theirs = typical(compared.ours), typical(compared.theirs)
     size = f"{work.groups} × {work.group_size} episodes, {work.turns} turns"
     size += f", {work.response} tokens each" if work.driven else f", at most {work.response} tokens each"
@@ -72,9 +77,9 @@ def rows_of(compared: Compared, name: str, bar: float | None, work: Work) -> lis
     if compared.apart > CLOSE:
         same = f"NOT THE SAME WORK: {same}"
     return [
-        Row(f"{name}: step", ours.step, "s", compared.ratio, TRL, bar, size),
-        Row(f"{name}: rollout", ours.rollout, "s", theirs.rollout / ours.rollout, TRL, note=same),
-        Row(f"{name}: update", ours.update, "s", theirs.update / ours.update, TRL),
+        Row(f"{name}: step", ours.step, "s", compared.ratio, peer, bar, size),
+        Row(f"{name}: rollout", ours.rollout, "s", theirs.rollout / ours.rollout, peer, note=same),
+        Row(f"{name}: update", ours.update, "s", theirs.update / ours.update, peer),
         Row(f"{name}: sampled", ours.sampled / ours.rollout, "tokens/s"),
         Row(f"{name}: TRL's step", theirs.step, "s", note=f"rollout {theirs.rollout:.3g}, update {theirs.update:.3g}"),
     ]

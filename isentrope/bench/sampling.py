@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from isentrope.bench.work import llama_settings
+from isentrope.bench.work import llama_settings, random_model
 from isentrope.core.engine import Engine, Request
 from isentrope.core.errors import RunError
 from isentrope.engines.native.available import fast_engine, why_not
@@ -183,20 +183,11 @@ class AnyWord(PocketTokens):
 def random_policy(shape: str, layers: int = 0) -> Policy:
     """A model of this shape on the GPU in bfloat16, or on the CPU in float32. It never ends a response by itself.
     `layers`, if not 0: as many as that."""
-    import transformers
-
     cuda = torch.cuda.is_available()
     device, dtype = torch.device("cuda" if cuda else "cpu"), torch.bfloat16 if cuda else torch.float32
     fewer = {"num_hidden_layers": layers} if layers else {}
     config = SHAPES[shape].config(attn_implementation=register_attention(), **fewer)
-    torch.manual_seed(0)
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        with torch.device(device):
-            model = HuggingFaceModel(getattr(transformers, config.architectures[0])(config)).eval()
-    finally:
-        torch.set_default_dtype(before)
+    model = HuggingFaceModel(random_model(config, device, dtype)).eval()
     return Policy(model, AnyWord.load(POCKET), device, dtype)
 
 

@@ -53,6 +53,8 @@ BENCHES = (
           quick=("--rounds", "1")),
     Bench("trl", "a whole step of 128 episodes, against TRL", gpu=(), quick=("--steps", "1", "--turns", "5"), trl=True,
           minutes=4),
+    Bench("trl_vllm", "a whole step of Qwen2.5-1.5B's shape, against TRL with vLLM in its process", gpu=(),
+          quick=("--steps", "1"), trl=True, vllm=True, timed=True, minutes=6),
     Bench("cpu", "a whole step on a CPU, against TRL", cpu=(), quick=("--steps", "1", "--groups", "2"), trl=True,
           minutes=8),
     Bench("growth", "how a step grows with episodes, turns and context", gpu=(), cpu=("--tiny",),

@@ -1,9 +1,9 @@
 """TRL's GRPOTrainer doing the same work, as its users would set it up.
 
 Several turns go through `rollout_func(prompts, trainer)`. Each turn the whole conversation so far is given to the
-trainer's own generation, transformers' `generate` on a left-padded batch, as the trainer's tool loop does it too. What
-costs TRL time without being part of the work is switched off: gradient checkpointing, saving, the progress bar.
-Needs `pip install trl==1.16.0 datasets`.
+trainer's own generation, as the trainer's tool loop does it too: transformers' `generate` on a left-padded batch, or
+vLLM in TRL's process. What costs TRL time without being part of the work is switched off: gradient checkpointing,
+saving, the progress bar, vLLM's text of the tokens. Needs `pip install trl==1.16.0 datasets`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -23,6 +24,7 @@ from isentrope.agent.response_format import parse_response
 from isentrope.bench.driven import DrivenTokenizer
 from isentrope.bench.work import Spent, Work, clock
 from isentrope.config.schema import RunConfig
+from isentrope.core.needs import is_here
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.models.sources.find import find_folder
 from isentrope.models.sources.pocket import PocketTokens
@@ -43,6 +45,7 @@ class Talk:
     first: list[int] = field(default_factory=list[int])
     rest: list[int] = field(default_factory=list[int])
     mask: list[int] = field(default_factory=list[int])  # 1: the model's token
+    logprobs: list[float] = field(default_factory=list[float])  # the sampler's, where it gives any; 0 for others' words
     reward: float = 0.0
     ended: bool = False
 
@@ -52,13 +55,14 @@ class Talk:
         view = task.start(world.instance("train", index))
         return cls(config, task, view, Context.of(tokenizer, config.agent, config.agent.order))
 
-    def answered(self, prompt: Sequence[int], answer: Sequence[int]) -> None:
+    def answered(self, prompt: Sequence[int], answer: Sequence[int], logprobs: Sequence[float]) -> None:
         """Write the answer down and let the task take its step."""
         told = list(prompt)[len(self.first) + len(self.rest) :]
         if not self.first:
             self.first, told = told, []
         self.rest += [*told, *answer]
         self.mask += [0] * len(told) + [1] * len(answer)
+        self.logprobs += [*[0.0] * len(told), *logprobs]
         settings = self.config.task
         parsed = parse_response(self.context.tokenizer.pieces(answer), self.config.agent.order, "tag")
         self.context.answered(prompt, answer, parsed.action)
@@ -84,16 +88,28 @@ def missing() -> str:
     return "" if found.split(".")[0] == VERSION.split(".")[0] else f"TRL {found}, and this was written for {VERSION}"
 
 
-class TrlPeer:
-    """`micro`: conversations a forward and backward pass; `threads`: torch threads on a CPU, 0: torch's own choice."""
+@dataclass(frozen=True)
+class Colocated:
+    """vLLM in TRL's process, on the same card. What is not here is as TRL and vLLM have it."""
 
-    def __init__(self, work: Work, config: RunConfig, micro: int, threads: int = 0) -> None:
-        self.work, self.config, self.micro, self.threads = work, config, micro, threads
+    memory: float = 0.3  # vLLM's share of the card: TRL's default
+    corrected: bool = True  # TRL's default: the trainer computes all log-probs again and compares them with vLLM's
+
+
+class TrlPeer:
+    """`micro`: conversations a forward and backward pass; `threads`: torch threads on a CPU, 0: torch's own choice;
+    `vllm`: samples in transformers' place."""
+
+    def __init__(
+        self, work: Work, config: RunConfig, micro: int, threads: int = 0, vllm: Colocated | None = None
+    ) -> None:
+        self.work, self.config, self.micro, self.threads, self.vllm = work, config, micro, threads, vllm
         self.cpu = not work.device.startswith("cuda")
         self.world = open_world(config.task)
         self.folder = find_folder(work.model)
         self.tokenizer = self._chat_tokenizer()
         self.turns, self.rollout_seconds, self.counts = work.turns, 0.0, (0, 0)
+        self.spent, self.generating = list[Spent](), 0.0  # seconds of the last rollout in the trainer's generation
 
     def _chat_tokenizer(self) -> ChatTokenizer:
         from isentrope.models.chat.tokenizer import ChatTokens
@@ -102,11 +118,18 @@ class TrlPeer:
         tokenizer = PocketTokens.load(self.folder) if pocket else ChatTokens.load(self.folder)
         return DrivenTokenizer(tokenizer, self.work.response) if self.work.driven else tokenizer
 
-    def run(self, steps: int, warm_turns: int, between: Callable[[int], None] = lambda step: None) -> list[Spent]:
+    def run(
+        self,
+        steps: int,
+        warm_turns: int,
+        between: Callable[[int], None] = lambda step: None,
+        until: float = float("inf"),
+    ) -> list[Spent]:
         """`steps` measured steps after one of `warm_turns` turns that is not; `between` is called after each of them
-        with its number, and after the warm-up with 0."""
+        with its number, and after the warm-up with 0. At least one; no other that would end after `until`."""
         os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-        spent: list[Spent] = []
+        if self.vllm and not is_here("flashinfer"):
+            os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")  # read when vLLM is imported
         peer = self
 
         class Watch(importlib.import_module("transformers").TrainerCallback):
@@ -120,12 +143,13 @@ class TrlPeer:
             def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
                 seconds = clock(peer.work) - self.began
                 if state.global_step > 1:
-                    spent.append(Spent(peer.rollout_seconds, seconds - peer.rollout_seconds, *peer.counts))
+                    peer.spent.append(Spent(peer.rollout_seconds, seconds - peer.rollout_seconds, *peer.counts))
+                    control.should_training_stop |= time.monotonic() + seconds > until
                 between(state.global_step - 1)
 
         with tempfile.TemporaryDirectory() as folder:
             self._trainer(folder, steps + 1, Watch()).train()
-        return spent
+        return self.spent
 
     def set_threads(self) -> None:
         if self.cpu:
@@ -141,8 +165,7 @@ class TrlPeer:
             output_dir=folder, seed=work.seed, max_steps=steps, shuffle_dataset=False,
             use_cpu=self.cpu, bf16=False, model_init_kwargs={"dtype": "float32" if self.cpu else "bfloat16"},
             per_device_train_batch_size=self.micro, gradient_accumulation_steps=work.episodes // self.micro,
-            num_generations=work.group_size, max_completion_length=work.response,
-            generation_kwargs={"min_new_tokens": work.response} if work.driven else None,
+            num_generations=work.group_size, max_completion_length=work.response, **self._sampling(),
             temperature=self.config.rollout.temperature, learning_rate=self.config.learn.lr, beta=0.0,
             gradient_checkpointing=False, save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no",
         )  # fmt: skip
@@ -151,6 +174,17 @@ class TrlPeer:
             model=str(self.folder), reward_funcs=_reward, args=args, train_dataset=games,
             processing_class=self._tokenizer(), callbacks=[watch], rollout_func=self.rollout,
         )  # fmt: skip
+
+    def _sampling(self) -> dict[str, Any]:
+        """Who samples, and that no response ends before its length."""
+        if self.vllm is None:
+            return {"generation_kwargs": {"min_new_tokens": self.work.response} if self.work.driven else None}
+        return {
+            "use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": self.vllm.memory,
+            "vllm_max_model_length": self.work.context,
+            "vllm_importance_sampling_correction": self.vllm.corrected,
+            "generation_kwargs": {"ignore_eos": self.work.driven, "detokenize": False},
+        }  # fmt: skip
 
     def _tokenizer(self) -> Any:
         transformers = importlib.import_module("transformers")
@@ -167,22 +201,26 @@ class TrlPeer:
 
     def rollout(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         """All turns of all conversations, in the form that TRL asks for."""
-        begin = clock(self.work)
+        begin, self.generating = clock(self.work), 0.0
         talks = [Talk.begun(self.world, int(prompt), self.tokenizer, self.config) for prompt in prompts]
         for _ in range(self.turns):
             live = [talk for talk in talks if not talk.ended]
             asked = [talk.context.prompt(talk.view) for talk in live]  # the whole conversation so far
             if not live:
                 break
-            answers, _ = trainer._generate_single_turn(asked, None, {}, 1)
-            for talk, prompt, answer in zip(live, asked, cast("list[list[int]]", answers), strict=True):
-                talk.answered(prompt, answer)
+            asking = clock(self.work)
+            answers, logprobs = trainer._generate_single_turn(asked, None, {}, 1)
+            self.generating += clock(self.work) - asking
+            given = cast("list[list[float]]", logprobs or [[]] * len(live))
+            for talk, prompt, answer, sure in zip(live, asked, cast("list[list[int]]", answers), given, strict=True):
+                talk.answered(prompt, answer, sure)
         self.rollout_seconds = clock(self.work) - begin
         self.counts = (sum(sum(t.mask) for t in talks), sum(len(t.first) + len(t.rest) for t in talks))
         return {
             "prompt_ids": [talk.first for talk in talks],
             "completion_ids": [talk.rest for talk in talks],
-            "logprobs": None,  # as from the trainer's own generation: there is one update a rollout
+            # transformers gives none, as in the trainer's own generation: there is one update a rollout
+            "logprobs": [talk.logprobs for talk in talks] if self.vllm else None,
             "env_mask": [talk.mask for talk in talks],
             "ret": [talk.reward for talk in talks],
         }

@@ -20,7 +20,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from isentrope.bench.apart import measured_apart
 from isentrope.bench.results import Row, finish
 from isentrope.bench.sampling import (
     PROMPTS,
@@ -116,24 +116,9 @@ def measure_side(side: str, shape: str, rounds: int, seconds: float) -> Measured
 
 def measure_apart(side: str, shape: str, rounds: int, seconds: float) -> Measured:
     """In a process of its own, which is ended when its time is over."""
-    with tempfile.TemporaryDirectory() as folder:
-        file, log = Path(folder) / "measured.json", Path(folder) / "log"
-        command = [sys.executable, "-m", __spec__.name, "--alone", side, "--shapes", shape, "--rounds", str(rounds)]
-        with log.open("wb") as told:
-            try:
-                code = subprocess.run(
-                    [*command, "--seconds", f"{seconds:.0f}", "--json", str(file)],
-                    stdout=told, stderr=subprocess.STDOUT, timeout=seconds + GRACE,
-                ).returncode  # fmt: skip
-            except subprocess.TimeoutExpired:
-                code = None
-        if file.is_file():
-            return Measured(**json.loads(file.read_text("utf-8")))
-        text = log.read_text("utf-8", "replace")
-        print(text[-4000:], file=sys.stderr, flush=True)
-        last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
-        reason = f"took longer than {seconds + GRACE:.0f} s" if code is None else f"ended with {code}: {last[:200]}"
-        return Measured({}, failed=reason)
+    given = ["--alone", side, "--shapes", shape, "--rounds", str(rounds), "--seconds", f"{seconds:.0f}"]
+    found, failed = measured_apart(__spec__.name, given, seconds + GRACE)
+    return Measured(**found) if found else Measured({}, failed=failed)
 
 
 def rows_of(shape: str, sides: Mapping[str, Measured]) -> list[Row]:

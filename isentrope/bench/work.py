@@ -41,6 +41,11 @@ _TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
+CONTROLS: dict[str, Any] = {
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}  # of its tokenizer
 SEED = 40_000_000  # first of the games that the tokenizer is made from
 _TOKENS = 2000  # of the tokenizer, control tokens included
 
@@ -55,18 +60,37 @@ def write_random_model(name: str, folder: Path, positions: int = 8192, seed: int
     """The folder of a Llama of this shape with random weights and a tokenizer; written only if it is not there."""
     if name not in SHAPES:
         raise ConfigError(f"no shape is called {name!r}; there are {', '.join(SHAPES)}, or give a model folder")
+    from transformers import LlamaConfig
+
+    settings = llama_settings(name, positions)
+    return write_model(LlamaConfig(**settings, architectures=["LlamaForCausalLM"], **CONTROLS), folder, seed=seed)
+
+
+def write_model(
+    config: Any, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0
+) -> Path:
+    """The same for a configuration of transformers' that names its class; `device`: where weights are drawn."""
     if (folder / "READY").is_file():
         return folder
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     folder.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(seed)
-    config: Any = LlamaConfig(**llama_settings(name, positions), pad_token_id=0, bos_token_id=1, eos_token_id=2)
-    model: Any = LlamaForCausalLM(config)
-    model.save_pretrained(folder)
+    random_model(config, device, dtype, seed).save_pretrained(folder)
     _write_tokenizer(folder)
     (folder / "READY").touch()
     return folder
+
+
+def random_model(config: Any, device: str | torch.device, dtype: torch.dtype, seed: int = 0) -> Any:
+    """transformers' model of this configuration with random weights."""
+    import transformers
+
+    torch.manual_seed(seed)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device):
+            return getattr(transformers, config.architectures[0])(config)
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _write_tokenizer(folder: Path) -> None:

@@ -20,14 +20,14 @@ from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import impossible, switched_in
 from isentrope.core.command import command
 from isentrope.core.errors import ConfigError
-from isentrope.core.limits import SETTINGS_BYTES, read_bounded
+from isentrope.core.limits import SETTINGS_BYTES, read_bounded, real
 
 Table = dict[str, Any]
 
 
 def read_recipe(path: Path | str, above: tuple[Path, ...] = ()) -> Table:
     """The recipe's table, laid over the one it extends. `above` are the recipes that led here."""
-    path = find_recipe(path).resolve()
+    path = real(find_recipe(path))
     if path in above:
         chain = " -> ".join(step.name for step in (*above, path))
         raise ConfigError(f"{path}: recipes extend each other in a circle ({chain}); remove one `extends`")

@@ -202,6 +202,22 @@ class RolloutSettings:
 
 
 @dataclass(frozen=True)
+class ClusterSettings:
+    kind: str = setting(
+        "local",
+        "where the engine is: local, in the learner's process; processes: several of them on this machine, each in a "
+        "process of its own",
+        choices=("local", "processes"),
+    )
+    engines: int = setting(1, "processes: how many engines sample", low=1, high=64)
+    seconds: float = setting(
+        600.0,
+        "processes: a sampler that is asked something and draws no token for so long is ended and renewed",
+        above=0,
+    )
+
+
+@dataclass(frozen=True)
 class LearnSettings:
     algorithm: str = setting("grpo", "the base algorithm: defaults for the settings below", choices=tuple(ALGORITHMS))
     advantage: Choice = choice("grpo", "how advantages are estimated")
@@ -364,6 +380,7 @@ class RunConfig:
         "what samples: torch, in this process; fast, the same on a GPU, for Llama-shaped models; auto: fast "
         "where it can be, else torch; vllm; or openai: a server, for evaluation alone",
     )
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
     learn: LearnSettings = field(default_factory=LearnSettings)
     critic: CriticSettings = field(default_factory=CriticSettings)

@@ -111,7 +111,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def impossible(config: RunConfig) -> list[str]:
     """All that is wrong with the config as a whole; empty if it can be run."""
-    return [*_shapes(config), *_learning(config), *_methods(config)]
+    return [*_shapes(config), *_cluster(config), *_learning(config), *_methods(config)]
 
 
 def is_variable_name(text: str) -> bool:
@@ -157,6 +157,25 @@ def _shapes(config: RunConfig) -> Iterator[str]:
     for name, text in (("policy.model", policy.model), ("task.world", config.task.world)):
         if not text.strip():
             yield f"{name} is empty"
+
+
+def _cluster(config: RunConfig) -> Iterator[str]:
+    cluster, engine = config.cluster, config.engine
+    if cluster.kind == "local":
+        if cluster.engines > 1:
+            yield (
+                f'cluster.engines = {cluster.engines} with cluster.kind = "local": there is one engine; set '
+                'cluster.kind = "processes"'
+            )
+        return
+    if engine.kind == "openai":
+        yield 'cluster.kind = "processes" with engine.kind = "openai": a server samples, not this machine; use "local"'
+    if engine.options.get("drafts"):
+        yield (
+            f'engine.drafts = {engine.options["drafts"]} with cluster.kind = "processes": what a sampler drafts would '
+            "follow from what it happened to be asked before, so last bits would differ from run to run; set "
+            "engine.drafts = 0"
+        )
 
 
 def _learning(config: RunConfig) -> Iterator[str]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # keeps `isentrope --help` free of numpy
     from isentrope.core.types import Floats, Ints, TokenTemperature
 
 TAIL_BYTES = 64  # the end of a response that a stop rule is shown
+SAMPLERS_LOST = ("samplers_lost", "requests_moved", "weights_refused")
+CLUSTER_NOTES = ("samplers", *SAMPLERS_LOST)  # what several engines that sample together note besides their own
 
 
 @dataclass(frozen=True)

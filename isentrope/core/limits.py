@@ -57,6 +57,11 @@ class Unreadable(OSError):
     """What is not read, and why, in words."""
 
 
+def real(path: Path) -> Path:
+    """Where links lead. Those that lead in a circle stay, and cannot be opened; Path.resolve would raise there."""
+    return Path(os.path.realpath(path))
+
+
 def leads_out(path: Path) -> bool:
     """Whether a file is a link to somewhere outside of the folder that it lies in."""
     if not path.is_symlink():

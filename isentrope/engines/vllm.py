@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,13 +32,12 @@ from isentrope.core.command import page
 from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import EngineError
 from isentrope.core.tokenizer import ChatTokenizer
-from isentrope.core.types import measured_at
+from isentrope.engines.agreement import own_numbers
 from isentrope.engines.registry import without_vllm
 from isentrope.engines.torch import Answer, draw_next
 from isentrope.models.llama import Llama
 from isentrope.models.lora import LoraModel, plain_weights
 from isentrope.models.policy import Backbone, Policy
-from isentrope.models.token_head import log_probs
 
 KEY = "isentrope"  # under which a request's sampling parameters name its answer
 ALLOWED = 0.5  # nats a token; kernels and bfloat16 differ by hundredths, a random layer by several
@@ -245,22 +245,14 @@ def _arguments(policy: Policy, config: RunConfig) -> dict[str, Any]:
     return arguments | ({"block_size": CPU_BLOCK} if on_cpu else {})
 
 
-@torch.no_grad()
 def compare(policy: Policy, request: Request, sampled: Sampled) -> None:
     """Check that vLLM has the policy's weights: its first response, scored by the policy itself.
 
     vLLM starts with random weights and takes the policy's by name. A name that it does not know would leave a layer
     random, and nothing else would tell.
     """
-    start, device = len(request.prompt), policy.device
-    ids = torch.tensor([[*request.prompt, *sampled.ids.tolist()]], device=device)
-    places = torch.arange(ids.shape[1], device=device)[None]
-    with policy.compute():
-        hidden = policy.model.hidden(ids, places, torch.zeros_like(ids))[0, start - 1 : -1]
-    temperatures = torch.from_numpy(measured_at(sampled.temperatures)).to(device)
-    words = log_probs(hidden, policy.model.head_weight(), temperatures)
-    own = words.gather(1, ids[0, start:, None]).squeeze(1).cpu()
-    apart = float((own - torch.from_numpy(sampled.logprobs)).abs().mean())
+    own = own_numbers(policy, request, sampled)[0]
+    apart = float(np.abs(own - sampled.logprobs).mean())
     if not apart <= ALLOWED:
         raise EngineError(
             f"vLLM and the policy disagree on vLLM's first response by {apart:.2f} nats a token: vLLM did not take all "

@@ -14,8 +14,9 @@ from isentrope.agent.response_format import VERDICTS, write_response
 from isentrope.config.schema import AgentSettings, RunConfig
 from isentrope.config.validate import is_remote, trackers_of
 from isentrope.core.command import command
+from isentrope.core.engine import SAMPLERS_LOST
 from isentrope.core.errors import ConfigError, EngineError, TaskError
-from isentrope.core.text import percent
+from isentrope.core.text import count, percent
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import FAILURES, Episode
 from isentrope.engines import registry as engines
@@ -97,11 +98,26 @@ def look_at_rollout(
         check_sampled(episodes)
     if told := failures_in_words(episodes, metrics):
         progress.say(f"step {step}: {told}")
+    lost = lost_samplers(metrics)
+    events = [] if lost is None else [lost.event(step)]
+    if lost is not None:
+        progress.say(lost.line(step))
     if step != 1 or metrics.get("valid_ratio") != 0:
-        return []
+        return events
     warned = no_valid_action(metrics)
     progress.say(f"WARNING: {warned.text}. Try: {warned.remedy}")
-    return [warned.event(step)]
+    return [*events, warned.event(step)]
+
+
+def lost_samplers(metrics: Mapping[str, float]) -> Warned | None:
+    """Sampler processes that were lost since the step before; who and why was said when it happened."""
+    lost, moved, refused = (int(metrics.get(f"engine/{name}", 0)) for name in SAMPLERS_LOST)
+    if not lost:
+        return None
+    text = f"{count(lost, 'sampler')} lost and {count(moved, 'request')} given to others, which draw the same tokens"
+    text += f"; {refused} of them had not got the policy's weights" if refused else ""
+    remedy = "nothing, unless it goes on: then fewer cluster.engines, or cluster.kind = local to see why"
+    return Warned("samplers", text, remedy, {"lost": lost, "moved": moved, "refused": refused})
 
 
 def no_valid_action(metrics: Mapping[str, float]) -> Warned:

@@ -16,6 +16,7 @@ from isentrope.config.load import load_config
 from isentrope.config.schema import RunConfig
 from isentrope.config.text import config_to_toml
 from isentrope.core.errors import EngineError, RunError, writing
+from isentrope.core.limits import real
 from isentrope.models.load import load_folder
 from isentrope.models.lora import Base, is_adapter, merged
 from isentrope.models.policy import Policy
@@ -47,11 +48,11 @@ read this folder, other programs have to be given token ids.
 
 def model_card(source: Path, folder: Path, made: Path, dtype: str, parameters: int, has_tokenizer: bool) -> str:
     """`source` is what the user named, `folder` the model folder in it, `made` the new one."""
-    run = folder.resolve().parents[2] if len(folder.resolve().parents) > 2 else None
+    run = real(folder).parents[2] if len(real(folder).parents) > 2 else None
     if run is None or checkpoint_step(folder.parent.name) is None or not recorded_config(run):
         run = None  # it is not the policy of a run's checkpoint
     header = ["---", "library_name: transformers", "pipeline_tag: text-generation", "tags: [isentrope]", "---"]
-    lines = [*header, "", f"# {source.resolve().name}", ""]
+    lines = [*header, "", f"# {real(source).name}", ""]
     kind = json.loads((made / "config.json").read_text()).get("model_type", "unknown")
     lines += [f"A {kind} model of {parameters:,} parameters, {dtype}, exported by Isentrope.", ""]
     lines += _training(run, folder) if run else [f"Made of the model folder `{_plain(str(folder))}`.", ""]
@@ -93,15 +94,19 @@ def _success(run: Path, step: int, config: RunConfig) -> list[str]:
     found = [r for r in records if r.get("kind") == "eval" and r.get("step") == step]
     if not found:
         return [f"No evaluation was made at step {step} of the run.", ""]
-    rows = [_row(found[-1], split) for split in config.eval.splits if f"eval/{split}/success" in found[-1]]
+    # a log has None for what is no number
+    last = {key: value for key, value in found[-1].items() if isinstance(value, int | float)}
+    rows = [_row(last, split) for split in config.eval.splits if f"eval/{split}/success" in last]
+    if not rows:
+        return [f"The evaluation at step {step} of the run tells no success.", ""]
     table = markdown_table(("split", "games", "success", "95 % interval"), rows)
     return [f"Measured in the run at step {step}, temperature {config.eval.temperature:g}:", "", table, ""]
 
 
-def _row(record: dict[str, Any], split: str) -> list[str]:
+def _row(record: dict[str, float], split: str) -> list[str]:
     base = f"eval/{split}"
-    low, high = (100 * float(record.get(f"{base}/{end}", float("nan"))) for end in ("low", "high"))
-    games = str(round(float(record.get(f"{base}/games", 0))) or "")
+    low, high = (100 * record.get(f"{base}/{end}", float("nan")) for end in ("low", "high"))
+    games = str(round(record.get(f"{base}/games", 0)) or "")
     return [_plain(split), games, f"{100 * record[f'{base}/success']:.1f} %", f"{low:.1f} to {high:.1f}"]
 
 
@@ -143,7 +148,7 @@ def export(source: Path, out: Path, dtype: str = "bfloat16", step: int | None = 
             share_as(part / "README.md")
             flush_folder(part)
             part.rename(out)
-            flush_folder(out.parent.resolve(), deep=False)
+            flush_folder(real(out.parent), deep=False)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
@@ -166,7 +171,7 @@ def _chosen(source: Path, step: int | None) -> Path:
 
 def _check_space(out: Path, wanted: int) -> None:
     """Of the weights and a little for the rest."""
-    parent = out.resolve().parent
+    parent = real(out).parent
     while not parent.exists():
         parent = parent.parent
     wanted += 64 << 20

@@ -20,6 +20,7 @@ import torch
 from isentrope.config.convert import parse_choice
 from isentrope.config.schema import RunConfig
 from isentrope.config.validate import trackers_of
+from isentrope.core.engine import Engine
 from isentrope.core.errors import ConfigError
 from isentrope.core.method import Method
 from isentrope.core.process import usable_cores
@@ -50,6 +51,15 @@ from isentrope.worlds.contract import World
 from isentrope.worlds.pool.open import open_world
 
 
+def open_engine(config: RunConfig, policy: Policy | None) -> Engine:
+    """The engine that plays with a policy: in this process, or several of them in others."""
+    if config.cluster.kind == "local" or policy is None:
+        return make_engine(config, policy)
+    from isentrope.cluster.engine import ClusterEngine
+
+    return ClusterEngine(policy, config)
+
+
 @dataclass(frozen=True)
 class Session:
     config: RunConfig
@@ -57,7 +67,7 @@ class Session:
 
     def collector(self) -> Collector:
         """Opens the world and the engine, which plays with the policy."""
-        return Collector(self.config, make_engine(self.config, self.policy))
+        return Collector(self.config, open_engine(self.config, self.policy))
 
 
 @dataclass(frozen=True)
@@ -101,9 +111,9 @@ class RunSession(Session):
     def training_collector(self) -> Collector | Prefetch:
         """Of episodes that are played as the methods say, one step ahead if the settings say so."""
         if not self.config.rollout.ahead:
-            return Collector(self.config, make_engine(self.config, self.policy), self.methods)
+            return Collector(self.config, open_engine(self.config, self.policy), self.methods)
         sampler = snapshot(self.policy)
-        collector = Collector(self.config, make_engine(self.config, sampler), self.methods)
+        collector = Collector(self.config, open_engine(self.config, sampler), self.methods)
         return Prefetch(collector, self.policy, sampler)
 
 

@@ -68,6 +68,10 @@ class _Heat:
     base: float  # the temperature of all tokens that are not hot
     entropies: list[float] = field(default_factory=list[float])  # of the action tokens, at the base temperature
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """On its way to a sampler's process it leaves behind what others were told: their rules here know it."""
+        return type(self), (self.threshold, self.base)
+
 
 class _EntropyRule:
     needs_entropy = True

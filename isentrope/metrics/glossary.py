@@ -35,6 +35,10 @@ the rollout
   engine/prefills | passes | Native engine: passes in which new prompts were read.
   engine/read | tokens | Native engine: prompt tokens that had to be read.
   engine/held | share | Native engine: share of the prompts' tokens that it held already or shared.
+  engine/samplers | samplers | Sampler processes that there are (cluster.engines), those that were given up not counted.
+  engine/samplers_lost | samplers | Sampler processes that ended, hung or had other weights: renewed or given up.
+  engine/requests_moved | requests | Requests that another sampler answered because the first was lost.
+  engine/weights_refused | samplers | Times that a sampler did not have the learner's weights after an update.
   return/mean | reward | Mean over episodes of the sum of their rewards.
   return/std | reward | Standard deviation of the returns over the episodes of the step.
   success/all | share | Share of the episodes that solved their task.

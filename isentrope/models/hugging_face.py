@@ -67,6 +67,11 @@ class HuggingFaceModel(nn.Module):
         if reason := unsupported(lm.config.to_dict()):  # once more, with the values that config.json left out
             raise EngineError(reason)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In a process of its own, which has loaded no model."""
+        register_attention()
+        super().__setstate__(state)
+
     @classmethod
     def load(cls, folder: Path) -> HuggingFaceModel:
         kind = library("transformers", "Hugging Face models").AutoModelForCausalLM

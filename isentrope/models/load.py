@@ -11,6 +11,7 @@ from torch import Tensor
 
 from isentrope.config.schema import CriticSettings, LearnSettings, PolicySettings, RunSettings
 from isentrope.core.errors import ConfigError, EngineError
+from isentrope.core.limits import real
 from isentrope.core.seeding import stream_key
 from isentrope.core.tokenizer import TAGS, ChatTokenizer
 from isentrope.models.kv_cache import Cache
@@ -165,7 +166,7 @@ def load_policy(
         return _placed(plain.module, plain.tokenizer, device, run.dtype, run.weights)
     policy = load_folder(folder, device, run.dtype, run.weights, settings.chat_template)
     if settings.lora_rank:
-        return with_adapters(policy, settings, run.seed, Base(settings.model, str(folder.resolve())))
+        return with_adapters(policy, settings, run.seed, Base(settings.model, str(real(folder))))
     return policy
 
 

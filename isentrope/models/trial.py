@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope.core.errors import EngineError, RunError
-from isentrope.core.limits import MIB, NOTE_BYTES, read_json
+from isentrope.core.limits import MIB, NOTE_BYTES, read_json, real
 from isentrope.models.chat.template import ChatParts
 from isentrope.models.sources.cache import cache_folder, library
 from isentrope.models.sources.small_files import MODEL_FILES, Files, laid_out
@@ -65,7 +65,7 @@ def model_trial(files: Files, parameters: int) -> Trial:
 
 def gguf_trial(file: Path, folder: Path, size: int) -> Trial:
     """The conversion of a GGUF file into `folder`, where it takes `size` bytes as float32."""
-    return Trial("gguf", {}, {"file": str(file.resolve()), "into": str(folder.resolve()), "size": size})
+    return Trial("gguf", {}, {"file": str(real(file)), "into": str(real(folder)), "size": size})
 
 
 def chat_parts(folder: Path, trial: Trial) -> ChatParts:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+from isentrope.core.limits import real
 from isentrope.runs.folder import Run, leaves
 
 SEED = "run.seed"
@@ -14,7 +15,7 @@ SEED = "run.seed"
 _NOT_COMPARED = (
     SEED, "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "run.store_episodes", "run.track",
     "task.where", "task.workers", "task.key_env", "engine.memory", "engine.url", "engine.key_env",
-    "learn.micro_tokens", "learn.gradient_checkpointing",
+    "learn.micro_tokens", "learn.gradient_checkpointing", "cluster.kind", "cluster.engines", "cluster.seconds",
 )  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def _distinct(groups: Sequence[Group]) -> list[Group]:
     for group in groups:
         name = group.name
         if sum(other.name == name for other in groups) > 1:
-            name = f"{group.runs[0].path.resolve().parent.name}/{name}"
+            name = f"{real(group.runs[0].path).parent.name}/{name}"
         count = sum(other.name == name or other.name.startswith(f"{name} #") for other in made)
         made.append(Group(f"{name} #{count + 1}" if count else name, group.runs))
     return made

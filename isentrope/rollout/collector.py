@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, cast
 
 from isentrope.config.schema import AgentSettings, RunConfig, TaskSettings
-from isentrope.core.engine import Engine, Remembering, Streaming, calling_engine
+from isentrope.core.engine import CLUSTER_NOTES, SAMPLERS_LOST, Engine, Remembering, Streaming, calling_engine
 from isentrope.core.errors import TaskError
 from isentrope.core.method import Method
 from isentrope.core.part import calling, check_declared
@@ -65,6 +65,7 @@ class Collector:
             task.world, task.options, config.rollout.batch, task.workers, task.step_seconds, task.where, self.world
         )
         self.runner = Runner(engine, self.tasks, config.agent, task, config.rollout.batch)
+        self._lost_before: Metrics = {}  # samplers, between the last step and this one
 
     def collect(self, step: int, progress: EpisodesEnded = lambda ended: None) -> Rollout:
         """The episodes of a training step."""
@@ -86,6 +87,7 @@ class Collector:
         play = partial(self.play_groups, step, plan, progress)
         groups = sample_groups(play, self.config.rollout.groups, self.config.learn)
         metrics = {f"plan/{name}": value for name, value in plan.notes.items()} | self.notes()
+        metrics |= {key: metrics[key] + lost for key, lost in self._lost_before.items()}
         metrics |= after_step(self.sampler, step, groups.kept + groups.dropped)
         return Rollout(groups, metrics, self.runner.clock.take())
 
@@ -144,7 +146,8 @@ class Collector:
     ) -> list[Episode]:
         """The episodes of a training step: groups on instances that are new at every step, and at every attempt."""
         if attempt == 0:
-            self.notes()  # an evaluation before this step is not part of it
+            before = self.notes()  # an evaluation before this step is not part of it
+            self._lost_before = {key: before[key] for key in before if key.removeprefix("engine/") in SAMPLERS_LOST}
         rollout = self.config.rollout
         instances = pick_instances(self.sampler, self.world, groups or rollout.groups, step, attempt)
         name = f"train/{step}" if attempt == 0 else f"train/{step}/{attempt}"
@@ -204,7 +207,8 @@ class Collector:
         with calling_engine(self.engine, "notes"):
             engine = {f"engine/{name}": float(value) for name, value in self.engine.notes().items()}
             declared = engine_metrics(self.config)
-            for key in engine if declared is not None else ():
+            of_cluster = {f"engine/{name}" for name in CLUSTER_NOTES}
+            for key in sorted(engine.keys() - of_cluster) if declared is not None else ():
                 if all(metric.match(key) is None for metric in declared or ()):
                     raise ValueError(f"gave the metric {key!r}, which `metrics` of its class does not declare")
         return engine | {f"tasks/{name}": value for name, value in self.tasks.notes().items()}

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from isentrope.config.older import read_settings
 from isentrope.core.errors import RunError
-from isentrope.core.limits import NOTE_BYTES, SETTINGS_BYTES, read_bounded, read_json
+from isentrope.core.limits import NOTE_BYTES, SETTINGS_BYTES, read_bounded, read_json, real
 from isentrope.core.text import plain
 from isentrope.core.types import Episode
 from isentrope.runs.checkpoints import kept_checkpoints
@@ -93,7 +93,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return self.path.resolve().name
+        return real(self.path).name
 
     def of_kind(self, kind: str) -> list[Record]:
         if kind not in self._rows:
@@ -191,7 +191,7 @@ class Run:
             places += [Path(model), self.path / model, self.path.parent / model]
         for place in places:
             try:
-                there = allowed(place) and (place / METRICS).is_file() and place.resolve() != self.path.resolve()
+                there = allowed(place) and (place / METRICS).is_file() and real(place) != real(self.path)
             except (OSError, ValueError):  # a name of a model that cannot be a path
                 there = False
             if there:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope.core.errors import RunError
+from isentrope.core.limits import real
 from isentrope.runs.folder import Run, read_about, read_config
 from isentrope.runs.layout import CONFIG, METRICS, WARMUP
 
@@ -42,7 +43,7 @@ def teacher_beside(run: Run) -> Mapping[str, Any]:
     if model == "pocket":
         return POCKET
     name = Path(model).name
-    return _first(run.path / WARMUP, *([run.path.resolve().parent / name] if name not in ("", "..") else []))
+    return _first(run.path / WARMUP, *([real(run.path).parent / name] if name not in ("", "..") else []))
 
 
 def _first(*folders: Path) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from isentrope.core.errors import IsentropeError
+from isentrope.core.limits import real
 
 PAGE, REFUSED = b"page\n", b"refused\n"
 
@@ -35,4 +36,4 @@ def page_of(kind: str, path: Path, places: list[str]) -> str:
     if kind == "doctor":
         return diagnosis.page(run)
     # the warm-up that it came from, if it lies in a folder that is watched: a run's settings may name any
-    return page.page(run, run.warmup(lambda found: any(found.resolve().is_relative_to(place) for place in places)))
+    return page.page(run, run.warmup(lambda found: any(real(found).is_relative_to(place) for place in places)))

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from isentrope.charts.text import visible
 from isentrope.core.errors import RunError
-from isentrope.core.limits import LARGEST, check_is_file
+from isentrope.core.limits import LARGEST, check_is_file, real
 from isentrope.diagnosis.phases import PhaseDetector
 from isentrope.metrics.glossary import declare, declared_in
 from isentrope.report.groups import but_the_seed
@@ -160,7 +160,7 @@ class Runs:
     """All runs below some folders. New ones are found while watching; requests come from several threads."""
 
     def __init__(self, places: Sequence[Path]) -> None:
-        self.places = [place.resolve() for place in places]
+        self.places = [real(place) for place in places]
         self.lock = threading.Lock()
         self._runs: dict[str, Run] = {}
         self._looked = 0.0

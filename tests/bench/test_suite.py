@@ -38,6 +38,9 @@ def test_what_makes_sense_where() -> None:
     assert arguments(by_name("vllm"), Machine(True, True, False, vllm=True), False) == []
     assert "needs vLLM" in str(arguments(by_name("vllm"), SERVER, False))
     assert "measures a GPU" in str(arguments(by_name("vllm"), Machine(False, True, True, vllm=True), False))
+    assert arguments(by_name("trl_vllm"), Machine(True, True, True, vllm=True), False) == []
+    assert "needs vLLM" in str(arguments(by_name("trl_vllm"), SERVER, False))
+    assert "needs TRL" in str(arguments(by_name("trl_vllm"), Machine(True, True, False, vllm=True), False))
     assert arguments(by_name("growth"), LAPTOP, False) == ["--tiny"]
     assert "trl==1.16.0" in str(arguments(by_name("cpu"), Machine(False, True, False), False))
     assert "[hf]" in str(arguments(by_name("growth"), Machine(True, False, True), False))

@@ -92,6 +92,17 @@ def test_the_card_says_what_it_is(run: Path, tmp_path: Path) -> None:
         assert part in card
 
 
+def test_a_card_leaves_out_what_is_no_number_in_the_log(run: Path, tmp_path: Path) -> None:
+    """1e308 is not read as a metric."""
+    copied = Path(shutil.copytree(run, tmp_path / "run"))
+    lines = [json.loads(line) for line in (copied / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.update({key: 1e308 for key in line if key.startswith("eval/") and key.endswith(("success", "low"))})
+    (copied / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    export(copied, tmp_path / "made")
+    assert "tells no success" in (tmp_path / "made" / "README.md").read_text()
+
+
 def test_a_run_of_our_own_model_and_the_step_one_asks_for(tmp_path: Path) -> None:
     config = toy_config(make_model(tmp_path / "base"), "run.steps=4", "run.eval_every=0", "run.keep_last=5")
     train(config, tmp_path / "run", quiet=True)

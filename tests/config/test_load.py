@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isentrope.config.load import load_config
+from isentrope.config.load import load_config, read_recipe
 from isentrope.config.schema import Choice, RunConfig
 from isentrope.core.errors import ConfigError
 
@@ -145,6 +145,13 @@ def test_a_replaced_choice_takes_its_tables_along(tmp_path: Path) -> None:
     assert load_config(recipe, ["task.world=household", "task.options.size=1"]).task.options == {"rooms": 3, "size": 1}
     with pytest.raises(ConfigError, match=r"\[method.epo\]"):
         load_config(recipe, ["methods=aem", "method.epo.beta=2"])
+
+
+def test_a_link_in_a_circle_is_no_recipe(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").symlink_to("b.toml")
+    (tmp_path / "b.toml").symlink_to("a.toml")
+    with pytest.raises(ConfigError, match=r"a\.toml"):
+        read_recipe(tmp_path / "a.toml")
 
 
 def test_circles_are_refused(tmp_path: Path) -> None:

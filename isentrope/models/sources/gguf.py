@@ -25,6 +25,7 @@ from typing import Any, BinaryIO
 from safetensors import SafetensorError
 
 from isentrope.core.errors import EngineError
+from isentrope.core.limits import real
 from isentrope.core.needs import install_command
 from isentrope.models.memory import free_memory, gib
 from isentrope.models.sources.cache import cache_folder, quiet_transformers, working
@@ -153,7 +154,7 @@ def converted_folder(file: Path, identity: str = "") -> Path:
     """Where the conversion of `file` is, or would be. A file that changes gets another folder."""
     if not identity:
         stat = file.stat()
-        identity = f"{file.resolve()} {stat.st_size} {stat.st_mtime_ns}"
+        identity = f"{real(file)} {stat.st_size} {stat.st_mtime_ns}"
     key = hashlib.sha256(f"{VERSION} {identity}".encode()).hexdigest()[:12]
     return cache_folder() / "converted" / f"{re.sub(r'[^A-Za-z0-9._-]', '_', file.stem)[:80]}-{key}"
 

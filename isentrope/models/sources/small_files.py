@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from isentrope.core.errors import EngineError
-from isentrope.core.limits import INDEX_BYTES, MIB, NOTE_BYTES, parse_json, read_bounded
+from isentrope.core.limits import INDEX_BYTES, MIB, NOTE_BYTES, parse_json, read_bounded, real
 
 LIMITS = {
     "config.json": NOTE_BYTES, "generation_config.json": NOTE_BYTES, "tokenizer_config.json": 16 * MIB,
@@ -81,7 +81,7 @@ def laid_out(files: Mapping[str, bytes], weights: Mapping[str, Path] | None = No
         for file, data in files.items():
             (folder / file).write_bytes(data)
         for file, target in (weights or {}).items():
-            (folder / file).symlink_to(target.resolve())
+            (folder / file).symlink_to(real(target))
         yield folder
 
 

@@ -12,23 +12,18 @@ import multiprocessing
 import os
 import pickle
 import select
-import signal
-import sys
-import threading
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from multiprocessing import connection, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
+from isentrope.core.children import another_main, begin_child, end_child
 from isentrope.core.errors import TaskError
 from isentrope.core.process import signal_name
-from isentrope.core.signals import leave_to_the_parent
 from isentrope.worlds.contract import Instance, Step, View, World
 from isentrope.worlds.pool.base import TaskPool
 from isentrope.worlds.pool.codec import MAX_MESSAGE, pack, result_from_table, result_to_table, unpack
@@ -44,11 +39,8 @@ READY = {"ready": True}
 
 def serve(pipe: Connection, world_name: str, options: Mapping[str, Any]) -> None:
     """The child process: plays the slots given to it until its pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's to handle: it closes the pipe
-    leave_to_the_parent()
-    os.setpgid(0, 0)  # a group of its own: whatever the world starts (a JVM, a shell) ends with this process
+    begin_child()
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the cores belong to the trainer and to the other workers
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:
         world = make_world(world_name, options)
     except (Exception, SystemExit) as error:
@@ -64,14 +56,6 @@ def serve(pipe: Connection, world_name: str, options: Mapping[str, Any]) -> None
         pass  # the trainer is gone
     tasks.close()
     close_world(world)
-
-
-def _exit_with_parent() -> None:
-    """A task that hangs never comes back to read the pipe, so somebody else has to see that the trainer died."""
-    parent = parent_process()
-    if parent is not None:
-        connection.wait([parent.sentinel])
-        os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 @dataclass(frozen=True)
@@ -105,22 +89,6 @@ def mark_of(result: View | Step) -> int:
     return hash((view.text, view.admissible, result.reward, flags))
 
 
-_starting = threading.Lock()  # a task server starts its workers in threads
-
-
-@contextmanager
-def _another_main() -> Generator[None]:
-    """A new process begins by importing the script that was started, which trains again if it is not guarded by
-    `if __name__ == "__main__"`. A worker needs nothing of it, unless it is where the world's class is."""
-    with _starting:
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = main
-
-
 START_SECONDS = 120.0  # for a new process to import and open its world
 AHEAD_BYTES = 4096  # of requests behind the one that is being played: half of what the smallest pipes hold
 
@@ -149,7 +117,7 @@ class WorkerProcess:
         context = multiprocessing.get_context("spawn")
         self.pipe, child_end = context.Pipe()
         self._process: SpawnProcess = context.Process(target=serve, args=(child_end, *self._arguments), daemon=True)
-        with nullcontext() if self._arguments[0].startswith("__main__:") else _another_main():
+        with nullcontext() if self._arguments[0].startswith("__main__:") else another_main():
             self._process.start()
         child_end.close()  # so that the child's death closes the pipe
         self.generation += 1
@@ -289,13 +257,7 @@ class WorkerProcess:
 
     def end(self, patience: float = 0.0) -> None:
         """Wait so many seconds for it to leave by itself, then kill it and whatever it has started."""
-        self._process.join(patience)
-        # it may be gone, with all it had started; or it had not come so far as to have a group
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(cast("int", self._process.pid), signal.SIGKILL)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        end_child(self._process, patience)
         self.pipe.close()
 
 
