@@ -75,9 +75,7 @@ def import_run(
     found_source = find(source)
     place = out or Path("runs") / _name_of(source)
     check_is_free(place)
-    first = found_source.files[0]
-    more = f" and {len(found_source.files) - 1} more" if len(found_source.files) > 1 else ""
-    typer.echo(plain(f"reading {first}{more} ({found_source.title}) …"), err=True)
+    typer.echo(plain(f"reading {found_source.words} …"), err=True)
     series = read(found_source, step)
     program = told_by(series.keys) if names is NamesOf.auto else BUILT_IN[names.value]
     found, notes = chosen(series, program, own_map)

@@ -43,6 +43,12 @@ class Source:
     def title(self) -> str:
         return TITLES[self.kind]
 
+    @property
+    def words(self) -> str:
+        """`runs/a/events.out... and 2 more (TensorBoard event files)`"""
+        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
+        return f"{self.files[0]}{more} ({self.title})"
+
 
 def find(path: Path) -> Source:
     """What is to be read of a file or folder; a RunError where that cannot be told."""
