@@ -46,8 +46,8 @@ class Source:
     @property
     def words(self) -> str:
         """`runs/a/events.out... and 2 more (TensorBoard event files)`"""
-        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
-        return f"{self.files[0]}{more} ({self.title})"
+        others = len(self.files) - 1
+        return f"{self.files[0]}{f' and {others} more' if others else ''} ({self.title})"
 
 
 def find(path: Path) -> Source:
