@@ -107,7 +107,7 @@ def _episodes(stored: dict[str, Any], table: list[str]) -> list[Any]:
             ids = [len(table) - 1] if cut else [0] if advantage else []
             verdict = "too_long" if cut else "inadmissible" if bad else "ok"
             reward = ret if number == turns - 1 else 0.0
-            played.append(said(ids, verdict=verdict, reward=reward))
+            played.append(said(ids, verdict=verdict, reward=reward, logprobs=np.zeros(len(ids), np.float32)))
         place = {"index": index, "group": group, "member": member, "success": bool(success), "stop": stop}
         episodes.append(episode(*played, **place))
     return episodes
