@@ -60,7 +60,7 @@ def signal_of(facts: Facts) -> Signal:
     gradient = norm / advantages if norm is not None and advantages else None
     kept = min(1.0, clip / norm) if clip and norm else None
     updated = len(curves("grad_norm")) / facts.steps if len(curves("grad_norm")) and facts.steps else 1.0
-    tokens = _middle(facts, "loss/tokens")
+    tokens = _middle(facts, "update/tokens")
     return Signal(
         spread, 1 - facts.equal, advantages, before, tokens, gradient, kept, updated, facts.distance
     )  # fmt: skip
@@ -176,7 +176,7 @@ def term_drowns(facts: Facts, here: Signal) -> Finding | None:
     if not here.advantages or (here.gradient is not None and here.gradient < DROWNED):
         return None
     terms = facts.course.keys("loss/", facts.course.of_kind("train"))
-    sizes = {key: _size(facts, key) for key in terms if key not in ("loss/policy", "loss/total", "loss/tokens")}
+    sizes = {key: _size(facts, key) for key in terms if key not in ("loss/policy", "loss/total")}
     if not sizes:
         return None
     key = max(sizes, key=lambda name: sizes[name])
@@ -237,7 +237,7 @@ def gradient_lost(facts: Facts, here: Signal) -> Finding | None:
     if not _stands(facts) or not here.advantages:
         return None
     weak = here.gradient is not None and here.gradient < LOST
-    few = here.tokens is not None and here.tokens < FEW
+    few = here.tokens is not None and here.tokens < FEW * here.differ
     if not weak and not few:
         return None
     scale = _adapters(facts)
