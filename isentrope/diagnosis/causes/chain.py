@@ -4,7 +4,7 @@
 
 Each link has its own number, and each is compared with the one before it: advantages with the returns that they are
 made of, the gradient with the advantages that it is made of. What a link should be needs no list of faults: in the
-runs that were looked at whose gradient is the reward's, its norm is 0.02 to 1.3 times the spread of the advantages,
+runs that were looked at whose gradient is the reward's, its norm is 0.02 to 0.6 times the spread of the advantages,
 whatever the model, the algorithm and the scale of the rewards (docs/doctor.md).
 """
 
@@ -191,7 +191,7 @@ def term_drowns(facts: Facts, here: Signal) -> Finding | None:
     )
     if here.gradient is not None:
         claim += (
-            f". The gradient's norm is {here.gradient:.2g} times that spread; where it is the reward's, 0.02 to 1.3"
+            f". The gradient's norm is {here.gradient:.2g} times that spread; where it is the reward's, 0.02 to 0.6"
         )
     knobs = _knobs(facts, name)
     set_at = listed([f"{knob} is {value:g}" for knob, value in knobs.items()])
@@ -246,7 +246,7 @@ def gradient_lost(facts: Facts, here: Signal) -> Finding | None:
     kind = facts.course.setting("learn.loss.kind")
     claim = f"Hardly anything is learnt from: advantages have a spread of {here.advantages:.2g}"
     if here.gradient is not None:
-        claim += f", and the gradient's norm is {here.gradient:.2g} times that (0.02 to 1.3 in runs that learn)"
+        claim += f", and the gradient's norm is {here.gradient:.2g} times that (0.02 to 0.6 in runs that learn)"
     claim += (
         f"; the policy's loss has a gradient for {percent(here.tokens)} of the response tokens"
         if here.tokens is not None
@@ -267,7 +267,7 @@ def _scaled_away(facts: Facts, here: Signal, scale: float) -> Finding:
         f"{alpha:g} / "
         f"{rank:g} = {scale:.2g}, and 2 is usual. So the gradient's norm is {here.gradient or 0.0:.2g} times "
         "the spread of the "
-        f"advantages (0.02 to 1.3 in runs that learn){_where(facts)}."
+        f"advantages (0.02 to 0.6 in runs that learn){_where(facts)}."
     )
     evidence = {"scale": scale, "gradient": here.gradient or 0.0, "kl": facts.distance or 0.0}
     return suspect("adapters", 0.96, claim, evidence, (f"policy.lora_alpha={2 * rank:g} (it is {alpha:g})",))
