@@ -76,7 +76,8 @@ def critic_objective(
 
 def _has_gradient(loss_N: Tensor, stats: TokenStats) -> Tensor:
     """1 for each token whose log-prob the policy's loss would change, else 0. It goes back no further than to them."""
-    (grad_N,) = torch.autograd.grad(loss_N.sum(), stats.logp_N, retain_graph=True, allow_unused=True)
+    grads = torch.autograd.grad(loss_N.sum(), stats.logp_N, retain_graph=True, allow_unused=True)
+    grad_N = cast("Tensor | None", grads[0])
     return torch.zeros_like(stats.logp_N) if grad_N is None else (grad_N != 0).to(stats.logp_N.dtype)
 
 

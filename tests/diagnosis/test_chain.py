@@ -106,6 +106,13 @@ def test_the_first_link_that_lets_nothing_through(settings: Any, metrics: Any, c
     assert first(course(STILL, settings, **metrics)) == cause
 
 
+def test_steps_without_a_win_have_equal_rewards_rightly() -> None:
+    rare = [0.15 if step % 5 == 0 else 0.0 for step in range(STEPS)]
+    spread = [2.0 if step % 5 == 0 else 0.0 for step in range(STEPS)]
+    assert first(course(rare, return__std=spread)) == ""
+    assert first(course(rare, return__std=0.0, advantage__zero_groups=1.0)) == "equal_rewards"
+
+
 def test_nothing_of_it_is_named_in_a_run_that_learns() -> None:
     rising = [0.2 + 0.02 * step for step in range(STEPS)]
     for settings, metrics in ((SEAL, {"loss__seal": 300.0, "grad_norm": 200.0}), (CLIPPED, STANDS), ({}, {})):
@@ -181,6 +188,13 @@ def test_a_slope_is_no_break() -> None:
 def test_kinds_of_actions_that_are_refused_from_then_on() -> None:
     run = course(fallen(), accepted__move=jump(0.95, 0.0), accepted__go=0.9, valid_ratio=jump(0.95, 0.7))
     assert "refuses actions that it took before: move from 95 % to 0 % of them are accepted" in claim(run)
+
+
+def test_a_limit_of_a_worlds_texts_is_a_possible_cause_where_actions_are_known(tmp_path: Path) -> None:
+    (cause,) = told(stored(course(STILL), walks(cut=40), tmp_path)).causes
+    assert cause.evidence["strength"] == 0.6
+    (cause,) = told(stored(course(STILL, valid_ratio=0.1), walks(cut=40), tmp_path)).causes
+    assert cause.evidence["strength"] == 0.96
 
 
 # What stored episodes show

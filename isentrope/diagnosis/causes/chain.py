@@ -27,7 +27,7 @@ FEW = 0.2  # share of the response tokens that are learnt from
 GROWN = 100.0  # times, of a number of a method's own
 EPSILON = 1e-9  # of a single weight's gradient: far below AdamW's epsilon of 1e-8, which then swallows it
 SCALED = 0.1  # of adapters' output; 2 is usual
-MOSTLY = 0.7  # share of the steps in which all episodes earn the same
+MOSTLY, FEWEST = 0.7, 3  # share of the steps in which all episodes earn the same, and of how many
 IDLE = 0.5  # share of the steps with an update of the policy
 CHANCE = 5.0  # nats: two episodes so surprising are the same in one case of 148
 WIDE = 0.5  # sampling temperature above which the same episode twice is no wonder of the temperature
@@ -95,18 +95,15 @@ def broken(facts: Facts) -> Finding | None:
 
 def rewards_gone(facts: Facts, here: Signal | None = None) -> Finding | None:
     """Games are won and lost, and the reward is the same."""
-    won, spreads = facts.mean("success/all") or 0.0, facts.course.curve("return/std").values
-    if not spreads or not 0.02 < won < 0.98:
-        return None
-    equal = sum(spread < 1e-6 for spread in spreads) / len(spreads)
-    if equal < MOSTLY:
+    won, spread = facts.mean("success/all") or 0.0, facts.course.curve("return/std")
+    mixed = [step for step, share in zip(facts.success.steps, facts.success.values, strict=True) if 0 < share < 1]
+    spreads = spread.at(mixed).values  # where some were won and some were not
+    if len(spreads) < FEWEST or (equal := sum(value < 1e-6 for value in spreads) / len(spreads)) < MOSTLY:
         return None
     claim = (
-        f"All episodes get the same reward, won or not: {percent(won)} of them were won, and in "
-        f"{percent(equal)} of the steps "
-        f"their returns do not differ ({facts.mean('return/mean') or 0.0:.2g} on average). Nothing can be "
-        "learnt from equal "
-        "rewards."
+        f"All episodes get the same reward, won or not: {percent(won)} of them were won, and in {percent(equal)} of the "
+        f"steps with wins and losses their returns do not differ ({facts.mean('return/mean') or 0.0:.2g} on average). "
+        "Nothing can be learnt from equal rewards."
     )
     if facts.own_reward:
         claim += (

@@ -13,6 +13,7 @@ from isentrope.diagnosis.remedies import Finding
 
 CUT = 0.3  # of the different observations that are as long as the longest
 TEXTS = 15  # different observations from which that is told
+KNOWN = 0.4  # share of valid actions below which a policy does not know what it can do
 LATE, EARLY = 0.3, 2.0  # share of what actions name that comes a turn late, and times as much as at once
 ACTIONS = 50  # from which that is told
 
@@ -34,7 +35,10 @@ def observations_cut(facts: Facts) -> Finding | None:
         "isentrope play, which shows what is read",
     )
     evidence = {"share": seen.at_longest, "characters": seen.longest, "texts": seen.observations}
-    return suspect("observations_cut", 0.96, claim, evidence, remedy)
+    lost = (len(facts.valid) and facts.valid.start < KNOWN) or facts.wins < 0.02 * facts.episodes
+    return suspect(
+        "observations_cut", 0.96 if lost else 0.6, claim, evidence, remedy
+    )  # a world may cut for good reason
 
 
 def observations_late(facts: Facts) -> Finding | None:
