@@ -101,9 +101,9 @@ def rewards_gone(facts: Facts, here: Signal | None = None) -> Finding | None:
     if len(spreads) < FEWEST or (equal := sum(value < 1e-6 for value in spreads) / len(spreads)) < MOSTLY:
         return None
     claim = (
-        f"All episodes get the same reward, won or not: {percent(won)} of them were won, and in {percent(equal)} of "
-        f"the steps with wins and losses their returns do not differ ({facts.mean('return/mean') or 0.0:.2g} on average). "
-        "Nothing can be learnt from equal rewards."
+        f"All episodes get the same reward, won or not: {percent(won)} of them were won, and in {percent(equal)} "
+        "of the steps with wins and losses their returns do not differ "
+        f"({facts.mean('return/mean') or 0.0:.2g} on average). Nothing can be learnt from equal rewards."
     )
     if facts.own_reward:
         claim += (
