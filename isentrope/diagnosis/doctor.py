@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from isentrope.diagnosis.alarms import replay
-from isentrope.diagnosis.causes import answers, credit, signal, updates
+from isentrope.diagnosis.causes import answers, chain, change, compared, credit, reading, signal, updates
 from isentrope.diagnosis.causes.suspect import NAMED, STRENGTH
 from isentrope.diagnosis.facts import Facts
 from isentrope.diagnosis.findings import eruptions, imported, others, success
@@ -33,7 +33,9 @@ CAUSES: tuple[Callable[[Facts], Finding | None], ...] = (
     answers.turn_limit,
     answers.impossible, answers.hot, answers.hot_evaluation, answers.cold, signal.odd_reward, signal.equal_groups,
     signal.small_group, signal.penalty, signal.scale, signal.same_games, signal.other_games,
-    credit.advantages, credit.discount, updates.stale_sampler, updates.rounded,
+    reading.observations_cut, reading.observations_late, change.world_changed, change.world_contradicts,
+    compared.other_form, compared.cut_short, chain.broken, credit.advantages, credit.discount, updates.stale_sampler,
+    updates.rounded,
     updates.critic, updates.standing, updates.held, updates.drift, updates.bonus, updates.narrow_clip, updates.reused,
     updates.left_out,
 )  # fmt: skip

@@ -14,6 +14,7 @@ from isentrope.core.stats import Share, share_from
 from isentrope.core.types import FAILURES, Episode
 from isentrope.diagnosis.evidence import Outcome, differs, episodes_a_step, outcome_of
 from isentrope.diagnosis.phases import PhaseDetector
+from isentrope.diagnosis.played import Played, played
 from isentrope.models.auto import POCKET_RESPONSE, RESPONSE, rates
 from isentrope.runs.curves import Curve
 from isentrope.runs.folder import Run
@@ -327,6 +328,20 @@ class Facts:
             except RunError:
                 continue
         return found
+
+    @cached_property
+    def played(self) -> Played:
+        """How training games of those steps were played."""
+        return played([episode for _, episodes in self.stored for episode in episodes])
+
+    @cached_property
+    def judged(self) -> Played:
+        """The same of the last evaluation whose episodes are stored."""
+        files = [file for file in self.course.episode_files if file.split is not None]
+        try:
+            return played(self.course.episodes(files[-1].step, files[-1].split) if files else [])
+        except RunError:
+            return played([])
 
     @cached_property
     def plays(self) -> list[Play]:

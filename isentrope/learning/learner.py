@@ -116,6 +116,8 @@ class Learner:
             old_N = self.score(self.policy, sequences, tokens)
             targets, told = self._with_old(targets, old_N, tokens)
             metrics, learnable_N = metrics | told, learnable_N & finite(old_N)
+        if learnable_N.any():
+            shaped["advantage/learnt"] = float(targets.advantage_N[learnable_N].std())
         dropped, count = len(table.logp_N) - int(learnable_N.sum()), len(table.logp_N)
         metrics |= shaped | more | {"update/dropped_tokens": dropped, "update/dropped_share": dropped / max(1, count)}
         sequences = only(sequences, learnable_N)

@@ -49,6 +49,8 @@ def objective(
     loss_N = policy_loss(batch, stats, policy)
     loss = (weight_N * (loss_N if factor_N is None else factor_N * loss_N)).sum()
     metrics: Figures = {"loss/policy": number(loss)} | _policy_metrics(batch, stats, policy)
+    if stats.logp_N.requires_grad:
+        metrics["update/tokens"] = number((batch.weights["token"] * _has_gradient(loss_N, stats)).sum())
     if batch.ref_logp_N is not None and s.kl_in == "loss":
         kl = (weight_N * kl_estimate(stats.logp_N, batch.ref_logp_N, s.kl_estimator)).sum()
         loss = loss + s.kl * kl
@@ -70,6 +72,13 @@ def critic_objective(
     loss = (batch.weights[s.aggregation] * per_token).sum()
     mean = number((batch.weights["token"] * value_N.detach()).sum())
     return loss, {"critic/loss": number(loss), "critic/value": mean}
+
+
+def _has_gradient(loss_N: Tensor, stats: TokenStats) -> Tensor:
+    """1 for each token whose log-prob the policy's loss would change, else 0. It goes back no further than to them."""
+    grads = torch.autograd.grad(loss_N.sum(), stats.logp_N, retain_graph=True, allow_unused=True)
+    grad_N = cast("Tensor | None", grads[0])
+    return torch.zeros_like(stats.logp_N) if grad_N is None else (grad_N != 0).to(stats.logp_N.dtype)
 
 
 @torch.no_grad()

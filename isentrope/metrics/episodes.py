@@ -6,6 +6,7 @@ that nobody measured. Sums run in float64, so the numbers do not depend on how l
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
@@ -19,6 +20,9 @@ from isentrope.metrics.entropy import entropy_metrics, key_part, likelihood_metr
 from isentrope.metrics.means import Metrics, known_means, mean
 from isentrope.metrics.temperature import temperature_metrics
 
+_WORD = re.compile(r"[a-z_]{1,20}(?![a-z_])")
+OFTEN, OFTEN_SHARE = 5, 0.02  # times that a word has begun an action, and share of the actions, to have a number
+
 __all__ = ["Metrics", "eval_metrics", "key_part", "rollout_metrics"]
 
 
@@ -28,6 +32,7 @@ def rollout_metrics(episodes: Sequence[Episode]) -> Metrics:
         return {}
     step = step_tokens(episodes)
     of_episodes = outcome_metrics(episodes) | length_metrics(episodes) | validity_metrics(episodes)
+    of_episodes |= accepted_metrics(episodes) | sameness_metrics(episodes)
     of_tokens = entropy_metrics(step) | surprisal_metrics(step) | likelihood_metrics(step) | temperature_metrics(step)
     return of_episodes | of_tokens
 
@@ -52,6 +57,7 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
     metrics |= {f"games/{kind}": float(count) for kind, count in kinds.items()}
     if "valid_ratio" in validity:
         metrics["valid_ratio"] = validity["valid_ratio"]
+        metrics["thoughts"] = mean([turn.think_span is not None for episode in episodes for turn in episode.turns])
     metrics |= {f"cut/{stop}": float(count) for stop, count in ended_by(CUTS, episodes).items()}
     if faults := lost_to_faults(episodes):
         metrics["failures"] = float(faults)
@@ -97,9 +103,11 @@ def length_metrics(episodes: Sequence[Episode]) -> Metrics:
             "episode/turns": [len(episode.turns) for episode in episodes],
             "episode/tokens": [sum(len(turn.response_ids) for turn in episode.turns) for episode in episodes],
             "response/tokens": [len(turn.response_ids) for turn in turns],
+            "observation/characters": [len(turn.observation) for turn in turns],
             "context/tokens": [length for episode in episodes for length in context_lengths(episode)],
             "context/dropped": [turn.dropped for turn in turns],
             "context/shortened": [turn.dropped > 0 for turn in turns],
+            "response/thoughts": [turn.think_span is not None for turn in turns],
             "response/think_tokens": [end - start for start, end in filter(None, (t.think_span for t in turns))],
             "response/action_tokens": [end - start for start, end in filter(None, (t.action_span for t in turns))],
             "response/outcome/solved": [len(turn.response_ids) for episode in solved for turn in episode.turns],
@@ -119,3 +127,24 @@ def validity_metrics(episodes: Sequence[Episode]) -> Metrics:
         **{f"mended/{key_part(code)}": float(count) for code, count in mended.items()},
         **{f"verdict/{reason}": count / len(turns) for reason, count in faults.items()},
     }
+
+
+def accepted_metrics(episodes: Sequence[Episode]) -> Metrics:
+    """The share of the actions that begin with a word that were valid. Rare words are left out, and what is no word."""
+    turns = [turn for episode in episodes for turn in episode.turns if turn.action]
+    by_word: dict[str, list[bool]] = defaultdict(list)
+    for turn in turns:
+        if found := _WORD.match(turn.action or ""):
+            by_word[found[0]].append(turn.valid)
+    least = max(OFTEN, OFTEN_SHARE * len(turns))
+    return {f"accepted/{word}": mean(valid) for word, valid in sorted(by_word.items()) if len(valid) >= least}
+
+
+def sameness_metrics(episodes: Sequence[Episode]) -> Metrics:
+    """Whether the episodes of a group that did not break say the same, token by token."""
+    said: dict[int, list[bytes]] = defaultdict(list)
+    for episode in episodes:
+        if episode.turns and episode.stop not in FAILURES:
+            said[episode.group].append(b"/".join(turn.response_ids.tobytes() for turn in episode.turns))
+    groups = [len(set(texts)) == 1 for texts in said.values() if len(texts) > 1]
+    return {"episode/same": mean(groups)} if groups else {}

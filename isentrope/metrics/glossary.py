@@ -49,13 +49,17 @@ the rollout
   response/outcome/solved | tokens | Mean number of tokens of a response, in solved episodes.
   response/outcome/failed | tokens | Mean number of tokens of a response, in episodes that were not solved and did not
       break.
+  response/thoughts | share | Share of the turns whose response has a thought.
   response/think_tokens | tokens | Mean number of tokens between the think tags.
   response/action_tokens | tokens | Mean number of tokens between the action tags.
+  episode/same | share | Share of the groups whose episodes are one and the same, token by token.
+  observation/characters | characters | Mean length of an observation.
   context/tokens | tokens | Mean number of tokens in front of a response, earlier turns included.
   context/dropped | turns | Mean number of earlier turns left out in front of a response, for length.
   context/shortened | share | Share of the turns in front of which earlier turns were left out.
   valid_ratio | share | Share of the turns whose response was a valid action.
   verdict/{reason} | share | Share of the turns whose response was refused for the reason {reason}.
+  accepted/{word} | share | Share of the actions that begin with {word} that were valid, where there are five and 2 %.
   stop/{reason} | share | Share of the episodes that ended for the reason {reason}.
   failures | episodes | Episodes lost because a task or a server hung, died or broke its contract.
   failures/task_error | episodes | Episodes lost because the task raised an error.
@@ -101,6 +105,7 @@ the update
   ratio/mean | ratio | Mean ratio of new to old probability over the step's tokens.
   advantage/mean | advantage | Mean advantage over the step's response tokens, before methods.
   advantage/std | advantage | Standard deviation of the advantage over the step's response tokens.
+  advantage/learnt | advantage | Standard deviation of the advantage that is learnt from, after all methods.
   advantage/zero_groups | share | Share of the groups with equal returns, which teach nothing.
   overlong/mean | reward | Mean reward taken off a response because it was long.
   overlong/share | share | Share of the responses that had reward taken off because they were long.
@@ -108,6 +113,7 @@ the update
   lr | per update | Learning rate, mean over the step's updates.
   update/skipped | updates | Updates left out since the start of the run: loss or gradient, or every token's numbers,
       were not finite.
+  update/tokens | share | Share of the response tokens for which the policy's loss has a gradient.
   update/masked | share | Share of the episodes not learnt from because they were cut off.
   update/dropped_tokens | tokens | Tokens left out of the step's updates: a log-prob, entropy, value or advantage was
       not finite.
@@ -184,6 +190,7 @@ an evaluation
   eval/{split}/failures | games | Games of {split} lost to a fault or to the clock: not solved.
   eval/{split}/failures/{kind} | games | Games of {split} that ended with a failure of the kind {kind}.
   eval/{split}/cut/{stop} | games | Games of {split} that ended as {stop}: clock or context_limit.
+  eval/{split}/thoughts | share | Share of the turns on {split} games whose response has a thought.
   eval/{split}/valid_ratio | share | Share of the turns on {split} games that were valid actions.
 a server
   engine/requests | requests | Responses that the server was asked for, those that failed included.

@@ -27,7 +27,7 @@ from isentrope.runs.token_texts import read_token_texts
 OF_EPISODES = (
     "entropy/", "surprisal/", "likelihood/", "degeneracy/", "drift/", "phase", "alarm/", "success/", "return/",
     "response/", "episode/", "context/", "temperature/", "valid_ratio", "verdict/", "mended/", "stop/",
-    "failures", "eval/",
+    "failures", "eval/", "accepted/", "observation/",
 )  # fmt: skip
 
 

@@ -183,12 +183,14 @@ class Run:
     def warmup(self, allowed: Callable[[Path], bool] = lambda path: True) -> Run | None:
         """The warm-up that the run's policy came from, if its numbers can be found. `allowed`: where it may lie.
 
-        It is `RUN/warmup`, or the run folder that `policy.model` names, taken from here or from beside the run.
+        It is `RUN/warmup`, or the run folder that `policy.model` names, taken from here or from beside the run; or one
+        beside it with that name, where the path is one of another machine.
         """
         model = self.setting("policy.model", "")
         places = [self.path / WARMUP]
         if isinstance(model, str) and model:
             places += [Path(model), self.path / model, self.path.parent / model]
+            places += [self.path.resolve().parent / Path(model).name] if Path(model).name not in ("", "..") else []
         for place in places:
             try:
                 there = allowed(place) and (place / METRICS).is_file() and real(place) != real(self.path)

@@ -38,6 +38,28 @@ CAUSES = {
 games of two kinds is what is left of it."""
 
 
+FOURTH = Path(__file__).parent / "broken" / "fourth" / "runs.jsonl.xz"  # by a fourth hand
+FOURTH_FILE = Path(__file__).parents[2] / "bench" / "broken_runs" / "fourth.toml"
+FOURTH_ROWS: dict[str, dict[str, Any]] = {row["name"]: row for row in tomllib.loads(FOURTH_FILE.read_text())["rows"]}
+FOURTH_CAUSES = {
+    "f01": "adapters", "f03": "clipped_away", "f05": "world_changed", "f07": "reward_noise", "f09": "observations_cut",
+    "f11": "form", "f13": "context_cut", "f15": "tokens", "f17": "equal_rewards", "f19": "advantages_zero",
+    "f21": "weight_decay", "f23": "start", "f25": "not_updated", "f27": "stale_sampler", "f29": "observations_late",
+    "f31": "repeated_samples", "f33": "stale_sampler", "f35": "term", "f37": "term", "f39": "evaluation_form",
+    "f41": "evaluation_cut", "f43": "world_changed",
+}  # fmt: skip
+SAYS = {
+    "f01": "policy.lora_alpha", "f03": "learn.grad_clip is 1e-08", "f05": "begin with move none was accepted",
+    "f15": "FirstToken", "f17": "swift", "f19": "comparing each episode with itself", "f25": "critic.warmup is 34",
+    "f33": "old weights from about step 12", "f35": "held_kl/weight grew", "f37": "method.seal.alpha is 1000",
+    "f43": "at step 13",
+}  # fmt: skip
+"""What the claim has to say beside the name of the cause."""
+
+
+kept = pytest.mark.skipif(not (THIRD.exists() and FOURTH.exists()), reason="these runs are in the repository alone")
+
+
 def told(name: str, folder: Path) -> tuple[Run, Diagnosis]:
     run = restore(RECORDED / f"{name}.json", folder / name)
     return run, diagnose(run)
@@ -95,17 +117,40 @@ def third() -> dict[str, dict[str, Any]]:
         return {kept["name"]: kept for kept in map(json.loads, lines)}
 
 
+@kept
 def test_all_of_the_third_hand_are_recorded() -> None:
     assert third().keys() == ROWS.keys()
     assert {name for name, row in ROWS.items() if row["group"] == "broken"} == CAUSES.keys()
 
 
+@kept
 @pytest.mark.parametrize("name", ROWS)
 def test_runs_by_a_third_hand(name: str, tmp_path: Path) -> None:
     found = diagnose(restored(third()[name], tmp_path / name))
     assert [one.name for one in found.causes][:1] == ([f"cause/{CAUSES[name]}"] if name in CAUSES else [])
 
 
+@cache
+def fourth() -> dict[str, dict[str, Any]]:
+    with lzma.open(FOURTH, "rt") as lines:
+        return {kept["name"]: kept for kept in map(json.loads, lines)}
+
+
+@kept
+def test_all_of_the_fourth_hand_are_recorded() -> None:
+    assert fourth().keys() == FOURTH_ROWS.keys()
+    assert {name for name, row in FOURTH_ROWS.items() if row["group"] == "broken"} == FOURTH_CAUSES.keys()
+
+
+@kept
+@pytest.mark.parametrize("name", FOURTH_ROWS)
+def test_runs_by_a_fourth_hand(name: str, tmp_path: Path) -> None:
+    found = diagnose(restored(fourth()[name], tmp_path / name)).causes
+    assert [one.name for one in found] == ([f"cause/{FOURTH_CAUSES[name]}"] if name in FOURTH_CAUSES else [])
+    assert SAYS.get(name, "") in " ".join(one.claim for one in found)
+
+
+@kept
 def test_records_name_no_folder_of_a_machine() -> None:
-    text = json.dumps(third())
+    text = json.dumps(third()) + json.dumps(fourth())
     assert not [word for word in ("/root", "/home", "/tmp", "~/") if word in text]

@@ -141,3 +141,30 @@ def test_an_update_that_was_left_out_gives_no_weights() -> None:
     assert update.metrics["update/skipped"] == 2
     assert update.scores.weight_N is not None
     assert not update.scores.weight_N.any()
+
+
+class EachFirst(Loss):
+    """A loss of the first token of each response."""
+
+    name = "each_first"
+
+    def per_token(self, batch: TokenBatch, stats: TokenStats) -> torch.Tensor:
+        first_N = batch.turn_N != batch.turn_N.roll(1)
+        first_N[:1] = True
+        return -batch.advantage_N * stats.logp_N * first_N
+
+
+def test_what_is_learnt_from_is_counted() -> None:
+    episodes = make_episodes(3)
+    scores, metrics = update(episodes)
+    assert metrics["advantage/learnt"] == pytest.approx(float(scores.advantage_N.std()), rel=1e-5)
+    assert metrics["advantage/learnt"] == pytest.approx(metrics["advantage/std"] / 2, rel=1e-5)  # halved
+    assert metrics["update/tokens"] == pytest.approx(
+        1 - metrics["clip/fraction"], rel=1e-5
+    )  # all but those that the clip cuts
+    config = RunConfig(run=RunSettings(steps=3), learn=replace(SETTINGS, mini_batches=1))
+    learner = Learner(small_policy(), None, config)
+    learner.loss = EachFirst()
+    few = learner.learn(1, episodes).metrics["update/tokens"]
+    turns = [turn for episode in episodes for turn in episode.turns]
+    assert few == pytest.approx(len(turns) / sum(len(turn.response_ids) for turn in turns), rel=1e-5)

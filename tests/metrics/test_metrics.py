@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ HAND = [
 BY_HAND = {
     "return/mean": 0.2, "return/std": 0.2, "success/all": 0.5, "success/heat": 1.0, "success/cool": 0.0,
     "episode/turns": 1.5, "episode/tokens": 3.5, "response/tokens": 7 / 3, "response/outcome/solved": 3.0,
-    "response/think_tokens": 1.0,
+    "response/think_tokens": 1.0, "response/thoughts": 1 / 3, "observation/characters": 0.0,
     "response/action_tokens": 1.0, "context/tokens": (2 + 8 + 2) / 3,
     "context/dropped": 1.0, "context/shortened": 1 / 3, "valid_ratio": 2 / 3,
     "verdict/no_action": 1 / 3, "stop/terminated": 0.5, "stop/time_limit": 0.5, "failures": 1.0,
@@ -44,6 +45,29 @@ BY_HAND = {
 
 def test_by_hand() -> None:
     assert rollout_metrics(HAND) == pytest.approx(BY_HAND)
+
+
+def test_what_is_accepted_by_the_first_word() -> None:
+    moves = [turn([1.0], action="move it", verdict="ok" if at < 2 else "inadmissible") for at in range(8)]
+    rare = [turn([1.0], action="look"), turn([1.0], action="<move it"), turn([1.0], action="m" * 30)]
+    found = rollout_metrics([episode(*moves, *rare)])
+    assert {key: value for key, value in found.items() if key.startswith("accepted/")} == {"accepted/move": 0.25}
+    many = [turn([1.0], action="go there") for _ in range(400)]
+    assert "accepted/move" not in rollout_metrics([episode(*moves[:7], *many)])  # under 2 % of them
+    sentence("accepted/move")
+
+
+def test_groups_whose_episodes_are_one_and_the_same() -> None:
+    def spoken(word: int, group: int, **more: object) -> Episode:
+        return episode(
+            turn([1.0], response_ids=np.array([word], dtype=np.int32), observation="four"), group=group, **more
+        )
+
+    same = [spoken(1, 0), spoken(1, 0)]
+    found = rollout_metrics([*same, spoken(1, 1), spoken(2, 1), spoken(1, 2)])  # one alone is no group
+    assert (found["episode/same"], found["observation/characters"]) == (0.5, 4.0)
+    assert rollout_metrics([*same, spoken(9, 0, stop="task_error")])["episode/same"] == 1.0  # broken ones say nothing
+    assert "episode/same" not in rollout_metrics(same[:1])
 
 
 def test_lengths_by_outcome() -> None:
@@ -267,7 +291,7 @@ def test_eval_by_hand() -> None:
             "eval/unseen/success": 0.5, "eval/unseen/success/heat": 1.0, "eval/unseen/success/cool": 0.0,
             "eval/unseen/low": ends.low, "eval/unseen/high": ends.high,
             "eval/unseen/games": 2.0, "eval/unseen/return": 0.2,
-            "eval/unseen/turns": 1.5, "eval/unseen/valid_ratio": 2 / 3,
+            "eval/unseen/turns": 1.5, "eval/unseen/valid_ratio": 2 / 3, "eval/unseen/thoughts": 1 / 3,
             "eval/unseen/games/heat": 1.0, "eval/unseen/games/cool": 1.0, "eval/unseen/failures": 1.0,
             "eval/unseen/failures/time_limit": 1.0,
         }

@@ -24,7 +24,8 @@ from tests.builders.toy_runs import WARM_MODEL, make_model, toy_config
 FEW = ("run.eval_every=0", "eval.games=3", "run.steps=7", "learn.mini_batches=2", "learn.epochs=2", "methods=aem")
 OF_EPISODES = (
     "entropy/", "surprisal/", "likelihood/", "degeneracy/", "drift/", "phase", "success/", "return/", "response/",
-    "episode/", "context/", "temperature/", "valid_ratio", "verdict/", "stop/", "failures", "eval/",
+    "episode/", "context/", "temperature/", "valid_ratio", "verdict/", "stop/", "failures", "eval/", "accepted/",
+    "observation/",
 )  # fmt: skip
 
 

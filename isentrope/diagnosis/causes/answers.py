@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from isentrope.agent.response_format import VERDICTS
-from isentrope.core.text import count, listed, percent
+from isentrope.core.text import count, listed, nats, percent
+from isentrope.diagnosis.causes.reading import observations_cut
 from isentrope.diagnosis.causes.suspect import suspect
 from isentrope.diagnosis.facts import Facts
 from isentrope.diagnosis.remedies import Finding
@@ -109,7 +110,7 @@ def form(facts: Facts) -> Finding | None:
 
 def invalid(facts: Facts) -> Finding | None:
     """Answers that were not understood from the start."""
-    if form(facts) is not None:
+    if form(facts) is not None or observations_cut(facts) is not None:
         return None  # which tells why
     valid = facts.valid
     if not len(valid) or valid.start >= KNOWN or facts.fine or valid.end >= 2 * KNOWN:
@@ -126,6 +127,17 @@ def invalid(facts: Facts) -> Finding | None:
         claim = f"The task refuses what the policy does: {told}{why}."
         remedy = (WARM_UP, "agent.show_admissible=true, which lists the actions that can be done")
         return suspect("refused", strength - 0.05, claim, evidence, remedy)
+    if (taught := _ruined(facts)) is not None:
+        told += (
+            f"{why}; entropy is {nats(facts.entropy.start)} nats a token from the first step on"
+            if len(facts.entropy)
+            else why
+        )
+        claim = (
+            f"The start is at fault: the model that training began from says hardly anything valid. {taught} {told}."
+        )
+        remedy = ("another warm-up, with a smaller sft.lr (isentrope sft)", "an earlier checkpoint as policy.model")
+        return suspect("start", max(strength, 0.94), claim, evidence, remedy)
     claim = f"The answers are not in the form that is asked for, so they are no actions: {told}{why}."
     asked = ", ".join(
         f"{key} is {facts.course.setting(key)!r}"
@@ -136,6 +148,21 @@ def invalid(facts: Facts) -> Finding | None:
     claim += f" A model has to know its form beforehand ({asked})." if asked else ""
     remedy = (WARM_UP, "the form that the model was taught (agent.order, agent.action_tags, agent.prompt)")
     return suspect("invalid", strength, claim, evidence, remedy)
+
+
+def _ruined(facts: Facts) -> str | None:
+    """What the warm-up's own numbers say of what it left behind, where that is nothing that can be used."""
+    before = facts.course.warmup()
+    if before is None:
+        return None
+    loss, rate = before.curve("sft/loss", "sft"), before.amount("sft.lr")
+    solved = [before.curve(f"eval/{split}/success").values[-1:] for split in before.splits]
+    best = max((values[0] for values in solved if values), default=None)
+    if (best is not None and best > 0.02) or (best is None and (len(loss) < 4 or loss.end < 0.8 * loss.start)):
+        return None
+    told = f"Its warm-up (sft.lr is {rate:g}) " if rate is not None else "Its warm-up "
+    told += f"ended at a loss of {nats(loss.end)} nats" if len(loss) else "was of no use"
+    return told + (f" and solved {percent(best)} of the games afterwards:" if best is not None else ":")
 
 
 def turn_limit(facts: Facts) -> Finding | None:

@@ -9,6 +9,8 @@ import numpy as np
 from isentrope.core.stats import difference_of
 from isentrope.core.text import count, listed, percent
 from isentrope.diagnosis.alarms import number
+from isentrope.diagnosis.causes.chain import reward_remedy, rewards_gone
+from isentrope.diagnosis.causes.compared import cut_short, other_form
 from isentrope.diagnosis.causes.suspect import suspect
 from isentrope.diagnosis.facts import Facts
 from isentrope.diagnosis.remedies import Finding
@@ -24,11 +26,6 @@ def equal_groups(facts: Facts) -> Finding | None:
     if facts.equal < EQUAL or facts.fine or facts.steps < 3:
         return None
     won = facts.mean("success/all") or 0.0
-    spread = facts.mean("return/std")
-    if spread is not None and spread < 1e-6 and 0.02 < won < 0.98:
-        claim = f"All episodes get the same reward, won or not: {percent(won)} of them were won, and their "
-        claim += "returns do not differ. Nothing can be learnt from equal rewards."
-        return suspect("equal_rewards", 0.96, claim, {"share": facts.equal, "spread": spread}, _reward_remedy(facts))
     claim = f"In {percent(facts.equal)} of the groups all episodes got the same reward. A group teaches by its "
     claim += "differences, "
     claim += f"so nearly nothing was taught; {percent(won)} of the episodes were won."
@@ -64,15 +61,6 @@ def small_group(facts: Facts) -> Finding | None:
     )
 
 
-def _reward_remedy(facts: Facts) -> tuple[str, ...]:
-    if facts.own_reward:
-        return (
-            "task.reward, which gives the rewards of this run: let it pay for what is won",
-            'task.reward="", for the world\'s own reward',
-        )
-    return ("a look at the reward of the world (isentrope play shows it turn by turn)",)
-
-
 def _correlation(a: list[float], b: list[float]) -> tuple[float, float] | None:
     """The correlation and the upper end of its 95 % interval (Fisher); None where one of the two does not vary."""
     if len(a) < 8 or np.ptp(a) < 1e-9 or np.ptp(b) < 1e-9:
@@ -95,7 +83,7 @@ def _paid(facts: Facts) -> Curve:
 
 def odd_reward(facts: Facts) -> Finding | None:
     """A reward that does not follow success: noise, or pay for something else."""
-    if facts.fine or facts.steps < 6:
+    if facts.fine or facts.steps < 6 or rewards_gone(facts) is not None:
         return None
     plays = facts.plays
     linked = _correlation([float(play.success) for play in plays], [play.reward for play in plays])
@@ -129,7 +117,7 @@ def odd_reward(facts: Facts) -> Finding | None:
             "The reward pays for something else than the task, or has the wrong sign: episodes that are won get less "
         )
         claim += f"than others. {weak}."
-        return suspect("reward_leak", 0.94, claim, evidence, _reward_remedy(facts))
+        return suspect("reward_leak", 0.94, claim, evidence, reward_remedy(facts))
     if rose:
         outcome = facts.outcome
         went = (
@@ -139,10 +127,10 @@ def odd_reward(facts: Facts) -> Finding | None:
         )
         claim = "The reward leaks: it pays for something else than the task. The return rose "
         claim += f"from {paid.start:.3g} to {paid.end:.3g}, while {went}. {weak}."
-        return suspect("reward_leak", 0.94, claim, evidence, _reward_remedy(facts))
+        return suspect("reward_leak", 0.94, claim, evidence, reward_remedy(facts))
     claim = f"The reward is noise: it does not say which episodes are good. {weak}, and the return "
     claim += f"did not rise: {paid.start:.3g} at the start, {paid.end:.3g} in the end."
-    return suspect("reward_noise", 0.92, claim, evidence, _reward_remedy(facts))
+    return suspect("reward_noise", 0.92, claim, evidence, reward_remedy(facts))
 
 
 def penalty(facts: Facts) -> Finding | None:
@@ -238,7 +226,7 @@ def other_games(facts: Facts) -> Finding | None:
             ("training on the kinds that count, or evaluations on those that are trained",),
         )
     changes = [last.value - first.value for first, last in facts.evaluations.values()]
-    if train is None or train.kind != "rose":
+    if train is None or train.kind != "rose" or other_form(facts) is not None or cut_short(facts) is not None:
         return None
     gain = train.end.value - train.start.value
     if gain < 0.2 or max(changes) > 0.25 * gain or facts.course.amount("eval.games") is None:

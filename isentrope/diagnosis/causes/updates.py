@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median
 
 from isentrope.core.text import listed, nats, percent
+from isentrope.diagnosis.causes import chain
 from isentrope.diagnosis.causes.suspect import suspect
 from isentrope.diagnosis.facts import Facts
 from isentrope.diagnosis.remedies import BONUSES, USUAL_KL, Finding, slower
@@ -37,14 +39,20 @@ def stale_sampler(facts: Facts) -> Finding | None:
         old = grown >= 0.9 * gap
     if gap < (AHEAD if ahead else 2e-4 if old and moved is not None else APART) * larger:
         return None
-    claim = (
-        "The sampler is stale: the weights that play are not the weights that learn"
-        if old
-        else ("The sampler and the trainer disagree: they give the same tokens different probabilities")
-    )
+    since = _since(facts, gap)
+    if since is not None:
+        claim = (
+            f"The sampler holds old weights from about step {since} on: the weights that play are not those that learn"
+        )
+    elif old:
+        claim = "The sampler is stale: the weights that play are not the weights that learn"
+    else:
+        claim = "The sampler and the trainer disagree: they give the same tokens different probabilities"
     claim += f". The KL between the two is {nats(gap)} nats a token"
     claim += f", {nats(gaps[0])} in the first step; it should be under 0.001"
     claim += f"; the policy itself has moved by {nats(moved)}." if old and moved is not None else "."
+    if (same := facts.played.one_logprob) is not None:
+        claim += f" All log-probs that the engine gives are {same:g}: those are not of the policy that sampled."
     remedy = ("rollout.ahead=0",) if ahead else ()
     remedy += (
         ("engine.kind=torch, which samples with the newest weights",)
@@ -54,6 +62,18 @@ def stale_sampler(facts: Facts) -> Finding | None:
     remedy += ("learn.old_logprobs=recompute with learn.mismatch=truncate",)
     evidence = {"mismatch": gap, "first": gaps[0]} | ({"moved": moved} if moved is not None else {})
     return suspect("stale_sampler", 0.97, claim, evidence, remedy)
+
+
+def _since(facts: Facts, gap: float) -> int | None:
+    """The first step of a gap that opened in the middle of a run: nothing but rounding before it, though the policy had
+    moved by then, and much more from it on. None of a sampler that never got any weights."""
+    gaps, moved = facts.course.curve("mismatch/kl"), facts.course.curve("kl/k3")
+    for place in range(3, len(gaps) - 1):
+        before, after = max(gaps.values[:place]), min(gaps.values[place:])
+        rounding = before <= 3 * median(gaps.values[:3]) + 1e-9 and before <= 0.05 * gap
+        if rounding and after >= 5 * before and max(moved.before(gaps.steps[place]).values, default=0.0) >= HELD:
+            return gaps.steps[place]
+    return None
 
 
 def rounded(facts: Facts) -> Finding | None:
@@ -75,8 +95,8 @@ def rounded(facts: Facts) -> Finding | None:
 
 
 def standing(facts: Facts) -> Finding | None:
-    """A policy that is where it began: by its rate, or although its rate fits."""
-    if facts.settled or rounded(facts) is not None:
+    """A policy that is where it began: by its rate, or although its rate fits and no link of the chain is broken."""
+    if facts.settled or rounded(facts) is not None or chain.broken(facts) is not None:
         return None
     if facts.steps < 4:
         return _warned_low(facts)
@@ -110,20 +130,12 @@ def standing(facts: Facts) -> Finding | None:
     fitted = f"the learning rate fits (it reached {rate:.2g})"
     claim = f"The weights are frozen: {fitted}, and still the policy has not moved; {claim}."
     grad = facts.mean("grad_norm")
-    if grad is not None:
-        evidence["grad_norm"] = grad
-        claim += f" The gradient's norm is {grad:.2g} on average" + (
-            ": nothing says which way to go." if grad < 1e-9 else "."
-        )
-    clip = facts.course.amount("learn.grad_clip")
-    remedy = (f"learn.grad_clip=1 (it is {clip:g})",) if clip is not None and clip < 1e-3 else ()
+    evidence |= {"grad_norm": grad} if grad is not None else {}
+    if told := chain.words(facts):
+        claim += f" As far as the chain from reward to policy is measured: {told}."
+    remedy = ("a look at which weights learn, at learn.loss and at the methods: something stops the gradient",)
     if facts.course.amount("policy.lora_rank"):
-        remedy += ("policy.lora_targets that the model has, or policy.lora_rank=0",)
-    remedy += (
-        ()
-        if remedy
-        else ("a look at which weights learn, at learn.loss and at the methods: something stops the gradient",)
-    )
+        remedy = ("policy.lora_targets that the model has, or policy.lora_rank=0",)
     return suspect("frozen", 0.93, claim, evidence, remedy)
 
 

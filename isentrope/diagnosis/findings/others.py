@@ -180,7 +180,20 @@ def switch_findings(course: Run) -> list[Finding]:
     return [Finding("switched", str(event.get("text")), "note", {}, (int(event["step"]),)) for event in said]
 
 
-WARNED_AS = {"answers": ("cause/invalid", "cause/refused", "cause/responses_cut", "cause/form")}  # causes that tell it
+STANDS = (
+    "adapters",
+    "clipped_away",
+    "tokens",
+    "frozen",
+    "rounded",
+    "kl_high",
+    "advantages_zero",
+)  # and not for its rate
+WARNED_AS = {  # causes that tell it
+    "answers": ("cause/invalid", "cause/refused", "cause/responses_cut", "cause/form"),
+    "rate_low": tuple(f"cause/{name}" for name in STANDS),
+    "rate_high": ("cause/term", "cause/weight_decay", "cause/stale_sampler"),
+}
 
 
 def warning_findings(facts: Facts, named: Sequence[Finding]) -> list[Finding]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from isentrope.agent.response_format import VERDICTS
-from isentrope.core.text import listed, percent
+from isentrope.core.text import percent
+from isentrope.diagnosis.causes import chain
 from isentrope.diagnosis.evidence import BLIND, Outcome
 from isentrope.diagnosis.facts import Facts
 from isentrope.diagnosis.remedies import Finding, slower
@@ -137,8 +138,7 @@ def unexplained(facts: Facts, trouble: bool) -> list[Finding]:
     """A run that learnt nothing for no reason that shows."""
     if facts.fine or trouble or facts.outcome is None or facts.outcome.kind != "flat" or facts.steps < MANY:
         return []
-    seen = {"valid_ratio": "actions are valid", "advantage/zero_groups": "groups differ", "kl/k3": "the policy moves"}
-    told = listed([words for key, words in seen.items() if len(facts.course.curve(key))])
+    told = chain.words(facts)
     claim = f"None of the usual reasons shows in the numbers{f': {told}' if told else ''}."
     remedy = ("more steps", "larger groups (rollout.group_size)", "a look at the episodes (isentrope report)")
     return [Finding("stalled/unknown", claim, "note", {}, (), remedy)]

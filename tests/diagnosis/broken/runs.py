@@ -28,7 +28,7 @@ BROKEN = {
     "response-cut": Broken("cause/responses_cut", "eight tokens to answer in", ("agent.max_response=8",)),
     "context-cut": Broken("cause/context_cut", "room for half a game", ("agent.max_context=300", "agent.overflow=end")),
     "bad-tags": Broken("cause/invalid", "tags that the model does not know", ('agent.action_tags=["do"]',)),
-    "frozen": Broken("cause/frozen", "gradients clipped to nothing", ("learn.grad_clip=1e-13",)),
+    "frozen": Broken("cause/clipped_away", "gradients clipped to nothing", ("learn.grad_clip=1e-13",)),
     "reward-noise": Broken("cause/reward_noise", "the reward is a coin", (f"task.reward={FAULTS}:coin",)),
     "reward-leak": Broken("cause/reward_leak", "paid for walking", (f"task.reward={FAULTS}:wandering",)),
     "turn-limit": Broken("cause/turn_limit", "three turns a game", ("task.max_turns=3",)),
