@@ -156,8 +156,10 @@ def _refused(seen: Played, kinds: list[str]) -> str:
 
 def world_contradicts(facts: Facts) -> Finding | None:
     """A world that refuses what it lists itself."""
+    if facts.fine:
+        return None
     strange = refused_kinds(facts.played)
-    if facts.fine or not strange or world_changed(facts) is not None:
+    if not strange or world_changed(facts) is not None:
         return None
     claim = f"The world refuses actions that it lists as possible: {_refused(facts.played, strange)}."
     remedy = (

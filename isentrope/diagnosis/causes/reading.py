@@ -19,8 +19,10 @@ ACTIONS = 50  # from which that is told
 
 
 def observations_cut(facts: Facts) -> Finding | None:
+    if facts.fine:
+        return None
     seen = facts.played
-    if facts.fine or seen.observations < TEXTS or seen.at_longest < CUT or seen.longest < 8:
+    if seen.observations < TEXTS or seen.at_longest < CUT or seen.longest < 8:
         return None
     claim = (
         f"The policy does not see what it needs: observations are cut. {percent(seen.at_longest)} of the "
@@ -42,8 +44,10 @@ def observations_cut(facts: Facts) -> Finding | None:
 
 
 def observations_late(facts: Facts) -> Finding | None:
+    if facts.fine:
+        return None
     now, late, actions = facts.played.answers
-    if facts.fine or actions < ACTIONS or late < LATE or late < EARLY * now:
+    if actions < ACTIONS or late < LATE or late < EARLY * now:
         return None
     claim = (
         "Observations do not belong to the actions before them: the world lags one turn behind. Of what an "
