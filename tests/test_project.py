@@ -81,7 +81,7 @@ def test_a_wheel_can_be_built_from_the_archive_of_sources_which_is_small(tmp_pat
     build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path / "dist"), "-t"]
     subprocess.run([*build, "sdist"], cwd=ROOT, check=True, capture_output=True)
     (archive,) = (tmp_path / "dist").iterdir()
-    assert archive.stat().st_size < 6_000_000
+    assert archive.stat().st_size < 6_500_000  # the shipped model has 3.2 MB, the lock files 0.3
     with tarfile.open(archive) as opened:
         opened.extractall(tmp_path, filter="data")
     (sources,) = tmp_path.glob("isentrope-*")

@@ -95,7 +95,7 @@ def _success(run: Path, step: int, config: RunConfig) -> list[str]:
     if not found:
         return [f"No evaluation was made at step {step} of the run.", ""]
     # a log has None for what is no number
-    last = {key: value for key, value in found[-1].items() if isinstance(value, int | float)}
+    last: dict[str, float] = {key: value for key, value in found[-1].items() if isinstance(value, int | float)}
     rows = [_row(last, split) for split in config.eval.splits if f"eval/{split}/success" in last]
     if not rows:
         return [f"The evaluation at step {step} of the run tells no success.", ""]
