@@ -71,8 +71,9 @@ def make_folder(folder: Path, family: str = "llama") -> Path:
 @dataclass
 class Talks:
     """TRL's `rollout_func`: ragged conversations of one to four turns, of which some keep to the form of a response.
-    It remembers what it gave."""
+    It remembers what it gave. `even`: all of a group are rewarded the same, so TRL's own loss has no gradient."""
 
+    even: bool = False
     given: list[list[dict[str, Any]]] = field(default_factory=list[list[dict[str, Any]]])
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
@@ -99,7 +100,7 @@ class Talks:
             ids, mask = [*ids, 5, 6], [*mask, 0, 0]
         return {
             "prompt_ids": rng.integers(0, words, 2 + int(rng.integers(0, 5))).tolist(), "completion_ids": ids,
-            "env_mask": mask, "ret": float(rng.integers(0, 3)) / 2,
+            "env_mask": mask, "ret": float(int(prompt) % 2) if self.even else float(rng.integers(0, 3)) / 2,
         }  # fmt: skip
 
 
@@ -125,6 +126,7 @@ class Gradients(transformers.TrainerCallback):
         self.seen: list[list[Tensor]] = []
         self.advantages: list[Any] = []
         self.base: list[list[float]] = []
+        self.rows: list[Any] = []  # of the update, where it learns from a part of the rollout
         self.trainer: Any = None
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any, **rest: Any) -> None:
@@ -132,6 +134,9 @@ class Gradients(transformers.TrainerCallback):
         step = getattr(self.trainer, "_rollout_step", None)
         self.advantages.append(None if step is None else step.advantage_N)
         self.base.append(list(self.trainer._logs["advantages"]))
+        micro = args.gradient_accumulation_steps
+        number = (self.trainer._step - 1) % args.steps_per_generation // micro
+        self.rows.append(None if step is None else step.window_rows[number])
 
 
 def _gradient(weight: Tensor) -> Tensor:
@@ -214,11 +219,19 @@ class OurLearner:
         config = RunConfig(run=RunSettings(steps=steps), learn=learn)
         self.learner = Learner(self.policy, None, config, make_listed(listed, steps, 3))
         self.learner.advantage = self.given = Given()
-        self.taken: list[Tensor] = []
+        self.taken: list[list[Tensor]] = []  # of each update of a step
         self.learner.optimiser.step = self._keep
 
+    def in_parts(self, rows: Sequence[Any], epochs: int) -> None:
+        """Updates on these rows, in this order."""
+        changes = {"mini_batches": len(rows), "epochs": epochs}
+        self.learner.settings = self.learner.mismatch.settings = replace(self.learner.settings, **changes)
+        self.learner._mini_batches = lambda step, epoch, sequences: [
+            [sequence for sequence in sequences if sequence.episode in part] for part in rows
+        ]
+
     def _keep(self, loss: float, rate: float) -> float:
-        self.taken = [_gradient(weight) for weight in self.policy.module.parameters()]
+        self.taken.append([_gradient(weight) for weight in self.policy.module.parameters()])
         for weight in self.policy.module.parameters():
             weight.grad = None
         self.learner.optimiser.pass_by()
@@ -226,9 +239,9 @@ class OurLearner:
 
     def step(
         self, step: int, rows: Sequence[Mapping[str, Any]], base: Sequence[float]
-    ) -> tuple[Credited, dict[str, float], list[Tensor]]:
-        """What was credited, what was recorded, and the gradient."""
-        self.given.value_E = base
+    ) -> tuple[Credited, dict[str, float], list[list[Tensor]]]:
+        """What was credited, what was recorded, and the gradient of each update."""
+        self.given.value_E, self.taken = base, []
         credited = self.learner.credit(step, episodes_of(rows, self.policy, self.temperature))
         metrics = self.learner.update(credited).metrics
         return credited, metrics, self.taken
@@ -236,16 +249,17 @@ class OurLearner:
 
 def compare(ours: OurLearner, step: int, rows: Any, base: Any, advantage_N: Any, gradients: Any, logged: Any) -> None:
     """Advantages, gradients and what the methods record are the same to 1e-5."""
-    credited, metrics, taken = ours.step(step, rows, base)
+    credited, metrics, (taken,) = ours.step(step, rows, base)
     np.testing.assert_allclose(advantage_N, credited.advantage_N, rtol=1e-5, atol=1e-5)
-    assert len(gradients) == len(taken)
+    same_gradients(gradients, taken)
+    names = [method.name for method in ours.learner.methods]
+    recorded = {key: value for key, value in metrics.items() if {*key.split("/")} & {*names}}
+    for key, value in recorded.items():
+        assert logged[key] == pytest.approx(value, rel=1e-4, abs=1e-5), key
+
+
+def same_gradients(gradients: Sequence[Tensor], taken: Sequence[Tensor]) -> None:
     size = max(float(gradient.abs().max()) for gradient in taken)
     assert size > 1e-4
     for theirs, mine in zip(gradients, taken, strict=True):
         np.testing.assert_allclose(theirs.numpy(), mine.numpy(), rtol=1e-5, atol=1e-5 * max(size, 1e-3))
-    names = [method.name for method in ours.learner.methods]
-    recorded = {
-        key: value for key, value in metrics.items() if key.split("/")[0] in names or key.split("/")[-1] in names
-    }
-    for key, value in recorded.items():
-        assert logged[key] == pytest.approx(value, rel=1e-4, abs=1e-5), key

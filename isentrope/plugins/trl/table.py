@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,8 @@ def _parts(ids_N: Ids, start_U: Ids, read_piece: Callable[[int], bytes], tags: t
     """Thought and action of each turn by its tags, and whether it has exactly this form."""
     part_N = np.full(len(ids_N), OTHER, dtype=np.int64)
     valid_U = np.zeros(len(start_U), dtype=np.bool_)
-    for turn, (start, end) in enumerate(zip(start_U, [*start_U[1:], len(ids_N)], strict=True)):
+    bounds: list[int] = [*start_U.tolist(), len(ids_N)]
+    for turn, (start, end) in enumerate(pairwise(bounds)):
         parsed = parse_response([read_piece(number) for number in ids_N[start:end].tolist()], "think_act", "eos", tags)
         valid_U[turn] = parsed.verdict == "ok"
         for span, part in ((parsed.think_span, THINK), (parsed.action_span, ACTION)):

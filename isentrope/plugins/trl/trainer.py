@@ -238,6 +238,8 @@ class EntropyGRPOTrainer(GRPOTrainer):
                 "TRL computed its loss without log-probs and entropies of the tokens, as a fused loss does "
                 "(use_liger_kernel); switch it off, as the methods need them"
             )
+        if not len(pending.batch.mini_batch):  # TRL has masked all completions of this update
+            return loss
         terms, figures = hooks.terms(self.methods, pending.batch, pending.stats)
         self._figures.append(figures)
         for term in terms:  # gradients are averaged over the processes, and the term is a sum over them
@@ -249,7 +251,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         pending = self._pending
         if pending is None:
-            if self._passes is None:
+            if self._passes is None or model is not self.model:  # a reference has no entropies
                 return super()._get_per_token_logps_and_entropies(model, *args, **options)
             given = super()._get_per_token_logps_and_entropies(model, *args, **options | {"compute_entropy": True})
             self._passes.append(given[:2])
@@ -290,7 +292,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
             logps[row_N, col_N].float(), entropies[row_N, col_N].float(), states[row_N, batch.col_N - 1], states
         )
         pending.batch, pending.stats = batch, stats
-        given_N = hooks.weights(self.methods, batch, stats)
+        given_N = hooks.weights(self.methods, batch, stats) if len(batch.mini_batch) else None
         if given_N is not None:
             advantages = inputs["advantages"]
             factor = torch.ones_like(logps, dtype=advantages.dtype)
