@@ -113,6 +113,24 @@ def test_a_killed_run_goes_on_as_if_nothing_had_been(model: Path, tmp_path: Path
         assert torch.equal(value, states[1]["seal"]["classifier"][key])
 
 
+def test_schedules_know_how_many_rollouts_a_run_has(model: Path, tmp_path: Path) -> None:
+    """By epochs too, and after a restart: 64 prompts × 4 completions in updates of 16, two of them for each rollout,
+    and each rollout learnt from twice."""
+    changes: dict[str, Any] = {"max_steps": -1, "num_train_epochs": 1, "steps_per_generation": 8, "num_iterations": 2}
+    changes |= {"gradient_accumulation_steps": 4, "save_strategy": "steps", "save_steps": 8}
+    trainers = [
+        make_trainer(EntropyGRPOTrainer, model, settings(tmp_path, **changes), Talks(), methods=["epo"])
+        for _ in range(2)
+    ]
+    assert trainers[0].methods[0].steps == 1  # not known yet, and not kept
+    trainers[0].train()
+    trainers[1].train(resume_from_checkpoint=str(tmp_path / "checkpoint-16"))
+    for trainer in trainers:
+        assert trainer.state.global_step == 32
+        assert trainer.methods[0].steps == 8
+        assert len(trainer.methods[0].history) == 8
+
+
 def test_a_checkpoint_without_the_methods_state(model: Path, tmp_path: Path) -> None:
     learning(tmp_path, model).train()
     path = tmp_path / "checkpoint-5" / STATE

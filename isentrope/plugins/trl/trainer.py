@@ -115,13 +115,15 @@ class EntropyGRPOTrainer(GRPOTrainer):
 
     @property
     def methods(self) -> list[Method]:
-        """Made when the length of the run is known: their schedules need it."""
-        if self._methods is None:
-            a: Any = self.args
-            updates = self.state.max_steps or max(a.max_steps, 1)
-            steps = math.ceil(updates * a.gradient_accumulation_steps / (a.steps_per_generation * self.num_iterations))
-            self._methods = make_listed(self._listed, steps, a.seed)
-        return self._methods
+        """Those of the training; before it begins, when nobody knows how long it will be, new ones each time."""
+        if self._methods is not None:
+            return self._methods
+        a: Any = self.args
+        updates = self.state.max_steps or max(a.max_steps, 1)
+        steps = math.ceil(updates * a.gradient_accumulation_steps / (a.steps_per_generation * self.num_iterations))
+        made = make_listed(self._listed, steps, a.seed)
+        self._methods = made if self.state.max_steps else None
+        return made
 
     def _acting(self) -> bool:
         return bool(self._listed) and self.model.training
