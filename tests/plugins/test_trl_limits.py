@@ -108,6 +108,28 @@ def test_a_pass_without_entropies(model: Path, tmp_path: Path, monkeypatch: pyte
         run(model, tmp_path, ["entropy_bonus"])
 
 
+@pytest.mark.parametrize(
+    ("methods", "changes", "more"),
+    [
+        (["entropy_bonus", Weighing], {}, 0),  # terms and weights are made of TRL's own passes
+        (ALL, {}, 3 * 2),  # three rollouts of two micro-batches
+        (ALL, {"num_iterations": 2}, 0),  # TRL scores the rollout by itself
+    ],
+)
+def test_how_many_forward_passes_it_takes(
+    model: Path, tmp_path: Path, methods: list[Any], changes: Any, more: int
+) -> None:
+    passes: list[int] = []
+    for listed in ([], methods):
+        args = settings(tmp_path, **changes)
+        trainer = make_trainer(EntropyGRPOTrainer, model, args, Talks(), methods=listed)
+        counted: list[int] = []
+        trainer.model.model.register_forward_hook(lambda *given, counted=counted: counted.append(1))
+        trainer.train()
+        passes.append(len(counted))
+    assert passes[1] - passes[0] == more
+
+
 def test_a_method_that_clips(model: Path, tmp_path: Path) -> None:
     used: list[float] = []
 
