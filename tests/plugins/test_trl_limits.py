@@ -18,8 +18,9 @@ pytest.importorskip("trl", reason="needs TRL: pip install -e '.[trl]'")
 from isentrope.core.errors import ConfigError, TrainError
 from isentrope.core.method import Method
 from isentrope.core.types import Metrics, StepTokens
+from isentrope.learning.tokens import ACTION, THINK
 from isentrope.plugins.trl import EntropyGRPOTrainer
-from tests.plugins.trl_lab import Gradients, Talks, Weighing, make_folder, make_trainer, settings, trl
+from tests.plugins.trl_lab import Gradients, Talks, Weighing, make_folder, make_trainer, settings, transformers, trl
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins" / "trl.md"
 ALL: list[Any] = ["aem", "ea", ("epo", {"coefficient": 0.05}), "entropy_bonus", ("seal", {"alpha": 0.5}), Weighing]
@@ -169,6 +170,68 @@ def test_adapters_learn_with_every_method(model: Path, tmp_path: Path) -> None:
     assert all(bool(weight.abs().sum() > 0) for weight in adapters)
     last = trainer.state.log_history[-2]
     assert {"aem/weight_max", "ea/added", "epo/history", "loss/epo", "seal/bce", "loss/weighing", "kl"} <= {*last}
+
+
+def test_trls_own_loop_of_tools_and_environments(model: Path, tmp_path: Path) -> None:
+    """What is sampled is fixed; calls, answers, masks and rewards are TRL's. Two turns, the tool's answer between."""
+    import datasets
+    from trl.chat_template_utils import qwen3_chat_template
+
+    class Dresser:
+        def reset(self, **row: Any) -> str:
+            self.opened: list[int] = []
+            return " Which drawer?"
+
+        def open_drawer(self, number: int) -> str:
+            """
+            Open a drawer.
+
+            Args:
+                number: Which drawer.
+            """
+            self.opened.append(number)
+            return f"drawer {number} is empty"
+
+        def get_reward(self) -> float:
+            return float(self.opened == [2])
+
+    class Scripted(EntropyGRPOTrainer):
+        def _generate_single_turn(self, prompt_ids: Any, *rest: Any, **more: Any) -> Any:
+            said = []
+            for row, ids in enumerate(prompt_ids):
+                text = "<think>Done.</think><action>stop</action>"
+                if "is empty" not in self._tokenizer.decode(ids) and row % 4:
+                    call = f'{{"name": "open_drawer", "arguments": {{"number": {1 + row % 2}}}}}'
+                    text = f"<tool_call>\n{call}\n</tool_call>"
+                said.append([*self._tokenizer.encode(text, add_special_tokens=False), self._tokenizer.eos_token_id])
+            return said, None
+
+    seen: list[StepTokens] = []
+
+    class Sees(Method):
+        name = "sees"
+
+        def begin(self, step: int, tokens: StepTokens) -> Metrics:
+            seen.append(tokens)
+            return {}
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(model), padding_side="left")
+    tokenizer.chat_template = qwen3_chat_template
+    games = datasets.Dataset.from_dict({"prompt": [[{"role": "user", "content": "Look."}]] * 8})
+    args = settings(tmp_path, max_steps=1, max_completion_length=400)
+    Scripted(
+        model=str(model), args=args, train_dataset=games, processing_class=tokenizer, environment_factory=Dresser,
+        methods=[*ALL, Sees],
+    ).train()  # fmt: skip
+    (tokens,) = seen
+    assert tokens.place_U.tolist() == [0, 0, 1, 0, 1, 0, 1] * 2  # the first of four called no tool
+    assert tokens.solved_E.tolist() == [False, True, False, True] * 2
+    texts = [tokenizer.decode(tokens.target_N[tokens.turn_N == turn].tolist()) for turn in range(3)]
+    assert [text.startswith("<tool_call>") for text in texts] == [False, True, False]
+    assert all(text.endswith(tokenizer.eos_token) and "empty" not in text for text in texts)
+    last_N = tokens.turn_N == 2
+    parts = [tokenizer.decode(tokens.target_N[last_N & (tokens.part_N == part)].tolist()) for part in (THINK, ACTION)]
+    assert ["Done" in parts[0], "stop" in parts[1]] == [True, True]
 
 
 def test_evaluation_is_left_alone(model: Path, tmp_path: Path) -> None:

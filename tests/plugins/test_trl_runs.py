@@ -22,7 +22,7 @@ from isentrope.plugins.trl.trainer import STATE
 from tests.plugins.trl_lab import Talks, make_folder, make_trainer, settings, trl
 
 ROOT = Path(__file__).parents[2]
-METHODS: list[Any] = ["aem", "ea", ("epo", {"coefficient": 0.05}), ("seal", {"alpha": 0.5})]
+METHODS: list[Any] = ["aem", "ea", ("epo", {"coefficient": 0.05, "kappa_high": 0.5}), ("seal", {"alpha": 0.5})]
 CLOCK = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
 
 

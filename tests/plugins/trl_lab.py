@@ -56,7 +56,7 @@ def make_folder(folder: Path, family: str = "llama") -> Path:
     kinds = {"llama": transformers.LlamaConfig, "qwen2": transformers.Qwen2Config}
     config = kinds[family](
         vocab_size=len(tokenizer) + 16, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512, tie_word_embeddings=False,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=4096, tie_word_embeddings=False,
     )  # fmt: skip
     model = transformers.AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
