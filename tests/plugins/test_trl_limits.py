@@ -158,6 +158,13 @@ def test_a_method_that_clips(model: Path, tmp_path: Path) -> None:
         run(model, tmp_path, [Clips], loss_type="sapo")
 
 
+def test_in_bfloat16_numbers_are_finite_and_near(model: Path, tmp_path: Path) -> None:
+    """Autocast: log-probs and states are of lower precision, the terms are not."""
+    logs = [run(model, tmp_path, ALL, bf16=bf16).state.log_history[0] for bf16 in (False, True)]
+    for key in ("entropy", "loss/epo", "loss/entropy_bonus", "seal/bce", "aem/weight_max"):
+        assert logs[1][key] == pytest.approx(logs[0][key], rel=0.05), key
+
+
 def test_adapters_learn_with_every_method(model: Path, tmp_path: Path) -> None:
     import peft
 

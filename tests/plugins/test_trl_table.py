@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from isentrope.core.errors import ConfigError, TrainError
+from isentrope.core.errors import ConfigError, TaskError, TrainError
 from isentrope.core.method import Method
+from isentrope.core.needs import is_here
 from isentrope.learning.tokens import ACTION, OTHER, THINK
 from isentrope.methods.registry import make_listed
 from isentrope.plugins.trl import checks
@@ -138,6 +139,14 @@ def test_lists_of_methods() -> None:
     ):
         with pytest.raises(ConfigError, match=said):
             make_listed(wrong, 7, 5)
+
+
+@pytest.mark.skipif(is_here("trl"), reason="TRL is here")
+def test_without_trl_an_error_says_how_to_get_it() -> None:
+    with pytest.raises(TaskError, match=r"isentrope.plugins.trl needs the package trl, which is not here.*install"):
+        from isentrope.plugins.trl import EntropyGRPOTrainer  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'Trainer'"):
+        from isentrope.plugins.trl import Trainer  # noqa: F401
 
 
 def test_versions() -> None:
