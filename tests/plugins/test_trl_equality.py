@@ -58,8 +58,7 @@ def same_as_ours(model: Path, folder: Path, methods: Sequence[Listed], **changes
     ours = OurLearner(model, methods, temperature=args.temperature)
     assert len(talks.given) == 3
     for k, rows in enumerate(talks.given):
-        logged = trainer.state.log_history[k]
-        compare(ours, k + 1, rows, seen.base[k], seen.advantages[k], seen.seen[k], logged)
+        compare(ours, seen, k, rows, trainer.state.log_history[k])
 
 
 @pytest.mark.parametrize("name", CARRIED)

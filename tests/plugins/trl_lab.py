@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from isentrope.config.schema import Choice, LearnSettings, RunConfig, RunSettings
 from isentrope.core.advantage import Advantage, Estimate, Outcomes
 from isentrope.core.method import Method
-from isentrope.core.types import Episode, Term, TokenBatch, TokenStats
+from isentrope.core.types import Episode, StepTokens, Term, TokenBatch, TokenStats
 from isentrope.learning.learner import Credited, Learner
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
@@ -126,6 +126,7 @@ class Gradients(transformers.TrainerCallback):
         self.seen: list[list[Tensor]] = []
         self.advantages: list[Any] = []
         self.base: list[list[float]] = []
+        self.tokens: list[Any] = []
         self.rows: list[Any] = []  # of the update, where it learns from a part of the rollout
         self.trainer: Any = None
 
@@ -133,6 +134,7 @@ class Gradients(transformers.TrainerCallback):
         self.seen.append([_gradient(weight) for weight in model.parameters()])
         step = getattr(self.trainer, "_rollout_step", None)
         self.advantages.append(None if step is None else step.advantage_N)
+        self.tokens.append(None if step is None else step.table.tokens)
         self.base.append(list(self.trainer._logs["advantages"]))
         micro = args.gradient_accumulation_steps
         number = (self.trainer._step - 1) % args.steps_per_generation // micro
@@ -247,11 +249,19 @@ class OurLearner:
         return credited, metrics, self.taken
 
 
-def compare(ours: OurLearner, step: int, rows: Any, base: Any, advantage_N: Any, gradients: Any, logged: Any) -> None:
-    """Advantages, gradients and what the methods record are the same to 1e-5."""
-    credited, metrics, (taken,) = ours.step(step, rows, base)
-    np.testing.assert_allclose(advantage_N, credited.advantage_N, rtol=1e-5, atol=1e-5)
-    same_gradients(gradients, taken)
+def compare(ours: OurLearner, seen: Gradients, k: int, rows: Any, logged: Any) -> None:
+    """The table, advantages, gradients and what the methods record are the same to 1e-5."""
+    credited, metrics, (taken,) = ours.step(k + 1, rows, seen.base[k])
+    looked = any(type(m).begin is not Method.begin or type(m).shape is not Method.shape for m in ours.learner.methods)
+    for column in fields(StepTokens):
+        theirs, mine = getattr(seen.tokens[k], column.name), getattr(credited.tokens, column.name)
+        if column.name in ("logp_N", "entropy_N") and not looked:
+            assert np.isnan(theirs).all()  # no pass was made for nobody
+        elif column.name != "kind_E":
+            assert theirs.dtype == mine.dtype, column.name
+            np.testing.assert_allclose(theirs, mine, rtol=1e-5, atol=1e-5, err_msg=column.name)
+    np.testing.assert_allclose(seen.advantages[k], credited.advantage_N, rtol=1e-5, atol=1e-5)
+    same_gradients(seen.seen[k], taken)
     names = [method.name for method in ours.learner.methods]
     recorded = {key: value for key, value in metrics.items() if {*key.split("/")} & {*names}}
     for key, value in recorded.items():

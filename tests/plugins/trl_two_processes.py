@@ -33,7 +33,7 @@ def main(model: Path, folder: Path) -> None:
         if trainer.accelerator.is_main_process:
             ours = OurLearner(model, methods)
             for k, rows in enumerate(given):
-                compare(ours, k + 1, rows, seen.base[k], seen.advantages[k], seen.seen[k], trainer.state.log_history[k])
+                compare(ours, seen, k, rows, trainer.state.log_history[k])
         trainer.accelerator.wait_for_everyone()
     if trainer.accelerator.is_main_process:
         print(f"equal: {len(SETS)} sets of methods")
