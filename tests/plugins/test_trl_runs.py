@@ -149,7 +149,7 @@ def test_a_checkpoint_without_the_methods_state(model: Path, tmp_path: Path) -> 
 
 @pytest.mark.slow(60)
 def test_two_processes_as_in_our_learner(model: Path, tmp_path: Path) -> None:
-    """On the loopback, by gloo: a group of four lies on both processes."""
+    """On the loopback, by gloo: the second of three groups lies on both processes."""
     run = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2",
          "-m", "tests.plugins.trl_two_processes", str(model), str(tmp_path)],

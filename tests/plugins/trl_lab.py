@@ -265,7 +265,7 @@ def compare(ours: OurLearner, seen: Gradients, k: int, rows: Any, logged: Any) -
     names = [method.name for method in ours.learner.methods]
     recorded = {key: value for key, value in metrics.items() if {*key.split("/")} & {*names}}
     for key, value in recorded.items():
-        assert logged[key] == pytest.approx(value, rel=1e-4, abs=1e-5), key
+        assert logged[key] == pytest.approx(value, rel=1e-5, abs=1e-5), key
 
 
 def same_gradients(gradients: Sequence[Tensor], taken: Sequence[Tensor]) -> None:

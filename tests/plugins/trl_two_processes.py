@@ -24,9 +24,9 @@ def main(model: Path, folder: Path) -> None:
 
     for number, methods in enumerate(SETS):
         seen, talks = Gradients(), Talks()
-        args = settings(folder / str(number), per_device_train_batch_size=2, gradient_accumulation_steps=2)
+        args = settings(folder / str(number), per_device_train_batch_size=3, gradient_accumulation_steps=2)
         trainer = make_trainer(EntropyGRPOTrainer, model, args, talks, [seen], methods=methods)
-        assert trainer.accelerator.num_processes == 2
+        assert trainer.accelerator.num_processes == 2  # six rows each, so the second of three groups lies on both
         seen.trainer = trainer
         trainer.train()
         given = [gather_object(rows) for rows in talks.given]  # the first process's rows first, as in TRL
