@@ -19,7 +19,7 @@ ORDER = (
     "core", "config", "runs", "net", "sandbox", "worlds", "agent", "models", "kernels", "engines", "cluster",
     "rollout", "learning", "methods", "metrics", "diagnosis", "imports", "analysis", "loop", "study", "charts",
     "report", "watch",
-    "serving", "papers", "bench", "cli",
+    "serving", "papers", "bench", "plugins", "cli",
 )  # fmt: skip
 SEE_EVERYTHING = {"", "loop", "cli", "api", "__main__"}
 EXCEPTIONS = {  # at most four, each with its reason
@@ -92,6 +92,13 @@ def test_the_rule_itself() -> None:
 def test_every_exception_is_used() -> None:
     used = {(part_of(module_of(path)), part_of(name)) for path in FILES for name in imported_by(path)}
     assert set(EXCEPTIONS) <= used
+
+
+def test_plugins_are_a_door_of_their_own() -> None:
+    """They are imported by the programs of other trainers; nothing of ours needs what they need."""
+    for path in FILES:
+        if part_of(module_of(path)) != "plugins":
+            assert not [name for name in imported_by(path) if part_of(name) == "plugins"], path
 
 
 def test_results_and_report_read_only_what_runs_wrote() -> None:

@@ -84,6 +84,7 @@ NEEDS: Mapping[str, Needs] = dict(
         _extra("textarena", "TextArena worlds", "textarena"),
         _extra("reasoning-gym", "Reasoning Gym worlds", "reasoning_gym"),
         _extra("verifiers", "worlds of the verifiers library", "verifiers"),
+        _extra("trl", "methods inside TRL's GRPOTrainer", "trl datasets"),
         _extra("verl", "tests that compare with verl"),
         _extra("worlds", "all worlds at once"),
         _extra("site", "the documentation as a site", "mkdocs"),

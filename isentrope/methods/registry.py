@@ -16,9 +16,9 @@ from isentrope.core.method import Method
 METHODS = Parts("method", "isentrope.methods", METHOD_CLASSES)
 
 
-def method_class(name: str) -> type[Method]:
-    """The class that a name or a `module:Class` stands for."""
-    kind: Any = METHODS.load(name)
+def method_class(name: str | type[Any]) -> type[Method]:
+    """The class that a name or a `module:Class` stands for; a class stands for itself."""
+    kind: Any = METHODS.load(name) if isinstance(name, str) else name
     if not isinstance(kind, type) or not issubclass(kind, Method):
         raise ConfigError(f"methods: {name!r} is {kind!r:.60}, expected a subclass of isentrope.Method")
     if not kind.name or not kind.name.isidentifier():
@@ -43,6 +43,26 @@ def make_methods(config: RunConfig) -> list[Method]:
     switched = switched_method(config.instruments.on_alarm)
     problems += _unread_tables(config.method, made, switched)
     problems += switch_problems(switched, config.methods) if switched else []
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return made
+
+
+Listed = str | type[Method] | tuple[str | type[Method], Mapping[str, Any]]
+"""A method by its name or class, with its options or without."""
+
+
+def make_listed(listed: Sequence[Listed], steps: int, seed: int) -> list[Method]:
+    """Methods for a trainer that is not ours: `["aem", ("epo", {"coefficient": 0.01}), Mine]`."""
+    problems: list[str] = []
+    made: list[Method] = []
+    for entry in listed:
+        name, options = entry if isinstance(entry, tuple) else (entry, cast("Mapping[str, Any]", {}))
+        new = _make([name], {}, steps, seed, problems, options)
+        problems += [
+            f"methods: {method.name!r} is listed twice" for method in new for m in made if m.name == method.name
+        ]
+        made += new
     if problems:
         raise ConfigError("\n".join(problems))
     return made
@@ -118,11 +138,19 @@ def _value(section: object, key: str) -> Any:
     return cast("Mapping[str, Any]", section).get(key) if isinstance(section, Mapping) else None
 
 
-def _make(names: Sequence[str], tables: Mapping[str, Any], steps: int, seed: int, problems: list[str]) -> list[Method]:
-    """Those that can be made; what is wrong with the others, and with their settings, is added to `problems`."""
+def _make(
+    names: Sequence[str | type[Method]],
+    tables: Mapping[str, Any],
+    steps: int,
+    seed: int,
+    problems: list[str],
+    options: Mapping[str, Any] | None = None,
+) -> list[Method]:
+    """Those that can be made; what is wrong with the others, and with their settings, is added to `problems`. `options`
+    stand for the methods' own tables."""
     made: list[Method] = []
     for name in names:
-        if name not in METHODS and ":" not in name:
+        if isinstance(name, str) and name not in METHODS and ":" not in name:
             problems.append(_unknown(name))
             continue
         try:
@@ -130,16 +158,16 @@ def _make(names: Sequence[str], tables: Mapping[str, Any], steps: int, seed: int
         except ConfigError as error:
             problems.append(str(error))
             continue
-        table = tables.get(kind.name, {})
+        table = tables.get(kind.name, {}) if options is None else options
         if any(other.name == kind.name for other in made):
             problems.append(f"methods: {name!r} calls itself {kind.name!r}, and so does another; leave one out")
             continue
         if not isinstance(table, Mapping):  # the config's own check says so
             continue
-        options = read_section(kind.options_class, cast("Mapping[str, Any]", table), f"method.{kind.name}", problems)
-        if options is not None:
+        read = read_section(kind.options_class, cast("Mapping[str, Any]", table), f"method.{kind.name}", problems)
+        if read is not None:
             try:
-                method = kind(options, steps, seed)
+                method = kind(read, steps, seed)
                 problems += method.impossible()
             except Exception as error:  # somebody's code, which may raise anything
                 problems.append(f"method {kind.name}: could not be made: {type(error).__name__}: {error}")

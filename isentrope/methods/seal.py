@@ -47,8 +47,9 @@ class SealOptions:
 
 
 def make_classifier(size: int, width: int, seed: int) -> nn.Sequential:
-    """d → width → 1 with GELU, drawn from its own random numbers."""
-    model = nn.Sequential(nn.Linear(size, width), nn.GELU(), nn.Linear(width, 1))
+    """d → width → 1 with GELU, drawn from its own random numbers: torch's, which a trainer may sample with, stay."""
+    layers = nn.Linear(size, width, device="meta"), nn.GELU(), nn.Linear(width, 1, device="meta")
+    model = nn.Sequential(*layers).to_empty(device="cpu")
     generator = torch.Generator().manual_seed(seed)
     for layer in (model[0], model[2]):
         assert isinstance(layer, nn.Linear)

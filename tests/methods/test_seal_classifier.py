@@ -14,7 +14,7 @@ from isentrope.config.schema import RunConfig, RunSettings
 from isentrope.core.method import Method
 from isentrope.core.types import Term, TokenBatch, TokenStats
 from isentrope.learning.learner import Learner
-from isentrope.methods.seal import Seal
+from isentrope.methods.seal import Seal, make_classifier
 from isentrope.models.policy import Policy
 from isentrope.runs.checkpoints import join_tensors, split_tensors
 from tests.methods.helpers import SETTINGS, one_update, sampled_by, sharp_policy, usual, write_down
@@ -120,6 +120,13 @@ def test_the_same_seed_gives_the_same_classifier() -> None:
 
 
 # State
+
+
+def test_making_it_leaves_torchs_random_numbers_as_they_are() -> None:
+    """TRL samples with them: a classifier that is made anew after a restart must not change what is drawn."""
+    before = torch.random.get_rng_state()
+    make_classifier(8, 4, 0)
+    assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_state_survives_a_checkpoint_with_the_moments() -> None:

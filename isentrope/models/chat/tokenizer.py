@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -35,6 +35,18 @@ def token_bytes(word: str, byte_level: bool) -> bytes:
     if word.startswith("<0x") and word.endswith(">") and len(word) == 6:
         return bytes([int(word[3:5], 16)])
     return word.replace("\u2581", " ").encode()
+
+
+def piece_reader(tokenizer: Any) -> Callable[[int], bytes]:
+    """The bytes of each token of a Hugging Face tokenizer; control tokens read as they are written."""
+    whole = frozenset({*tokenizer.get_added_vocab().values(), *tokenizer.all_special_ids})
+    byte_level = "ByteLevel" in repr(tokenizer.backend_tokenizer.decoder)
+
+    def read(number: int) -> bytes:
+        word: str = tokenizer.convert_ids_to_tokens(number) or ""  # models often have more rows than tokens
+        return word.encode() if number in whole else token_bytes(word, byte_level)
+
+    return cache(read)
 
 
 MOST_KNOWN = 4096  # texts whose tokens are remembered
@@ -73,12 +85,11 @@ class ChatTokens:
         self._named = {name: i for name, i in added.items() if name.strip() and len(name) > 1}
         self._names = re.compile("|".join(re.escape(n) for n in sorted(self._named, key=len, reverse=True)) or r"(?!)")
         self._reserved = frozenset({*self._named.values(), *self.tokenizer.all_special_ids})
-        self._whole = frozenset({*added.values(), *self._reserved})  # tokens that read as they are written
         self._tags = {tag: self._named[tag] for tag in TAGS if tag in self._named}
         # Tokens that swallow the white space beside them, as a template's text is encoded.
         self._eats_left = {i for i, kind in kinds.items() if kind.lstrip}
         self._eats_right = {i for i, kind in kinds.items() if kind.rstrip}
-        self._piece = cache(self._read_piece)
+        self._piece = piece_reader(self.tokenizer)
         self._byte_level = "ByteLevel" in repr(self.tokenizer.backend_tokenizer.decoder)
         vocabulary: dict[str, int] = self.tokenizer.get_vocab() if self._byte_level else {}
         self._missing = frozenset(b for c, b in ALPHABET.items() if vocabulary and c not in vocabulary)
@@ -176,10 +187,6 @@ class ChatTokens:
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         return [self._piece(int(i)) for i in ids]
-
-    def _read_piece(self, number: int) -> bytes:
-        word: str = self.tokenizer.convert_ids_to_tokens(number) or ""  # models often have more rows than tokens
-        return word.encode() if number in self._whole else token_bytes(word, self._byte_level)
 
     def save(self, folder: Path) -> None:
         with writing(folder):
