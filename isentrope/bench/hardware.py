@@ -24,6 +24,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Any
 
+from isentrope.analysis.tables import markdown_table
 from isentrope.bench.hardware_cell import Cell, clear, measure, peak
 from isentrope.bench.results import Row, finish
 from isentrope.core.errors import writing
@@ -180,26 +181,26 @@ def rows_of(cells: Sequence[Found]) -> list[Row]:
     return rows
 
 
+HEAD = ("shape", "learns", "context", "rollout, s", "score, s", "update, s", "tokens/s", "GiB", "foretold", "settings")
+
+
 def markdown(cells: Sequence[Found]) -> str:
     """The table of docs/hardware.md."""
-    lines = [
-        "| shape | learns | context | rollout, s | score, s | update, s | tokens/s | GiB | foretold | settings |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
-    ]
     places = {shape: place for place, shape in enumerate(NAMES.values())}
-    for found in sorted(cells, key=lambda one: (places.get(one["shape"], -1), one["learns"], one["context"])):
-        start = f"| {found['shape']} | {found['learns']} | {found['context']:,} |"
-        if "failed" in found or "oom" in found:
-            why = found.get("failed") or f"out of memory {found['oom']}"
-            wanted = f"{sum(found['foretold'].values()) / GIB:.1f}" if "foretold" in found else ""
-            lines.append(f"{start} | | | | | {wanted} | {why} |")
-            continue
-        seconds, most, wanted = found["seconds"], peak(found) / GIB, sum(found["foretold"].values()) / GIB
-        parts = " | ".join(f"{seconds[part]:.2f}" for part in ("rollout", "score", "update"))
-        rate = f"{found['tokens'] / sum(seconds.values()):,.0f}"
-        ways = ", ".join(f"`{way}`" for way in found["settings"])
-        lines.append(f"{start} {parts} | {rate} | {most:.1f} | {wanted:.1f} | {ways} |")
-    return "\n".join(lines)
+    order = sorted(cells, key=lambda one: (places.get(one["shape"], -1), one["learns"], one["context"]))
+    return markdown_table(HEAD, [_line(found) for found in order])
+
+
+def _line(found: Found) -> list[str]:
+    start = [found["shape"], found["learns"], f"{found['context']:,}"]
+    wanted = f"{sum(found['foretold'].values()) / GIB:.1f}" if "foretold" in found else ""
+    if "failed" in found or "oom" in found:
+        return [*start, *[""] * 5, wanted, found.get("failed") or f"out of memory {found['oom']}"]
+    seconds = found["seconds"]
+    parts = [f"{seconds[part]:.2f}" for part in ("rollout", "score", "update")]
+    rate = f"{found['tokens'] / sum(seconds.values()):,.0f}"
+    ways = ", ".join(f"`{way}`" for way in found["settings"])
+    return [*start, *parts, rate, f"{peak(found) / GIB:.1f}", wanted, ways]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
