@@ -130,8 +130,8 @@ Run(path)
     diagnosis()
     report(out=None)
     show(*keys)
-RunConfig(run=..., task=..., agent=..., policy=..., engine=..., rollout=..., learn=..., critic=..., sft=...,
-        eval=..., instruments=..., methods=(), method=...)
+RunConfig(run=..., task=..., agent=..., policy=..., engine=..., cluster=..., rollout=..., learn=..., critic=...,
+        sft=..., eval=..., instruments=..., methods=(), method=...)
 RunError(message)
 Sampled(ids, logprobs, entropies, temperatures, stop, detail='')
 Shaped(advantage_N, metrics)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 WITHOUT_POSIX = """
-import importlib, os, pkgutil, signal, sys
+import importlib.util, os, pkgutil, signal, sys
 import multiprocessing.connection, subprocess
 import pyarrow.parquet, scipy.stats, torch, torch.utils.tensorboard, transformers, uvicorn
 for name in "fcntl grp posix pty pwd readline resource termios tty".split():
@@ -19,7 +19,9 @@ for name in "fork geteuid getpgid getpgrp getuid killpg mkfifo nice sched_getaff
 for name in "SIGALRM SIGCHLD SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGUSR1 SIGUSR2 alarm setitimer".split():
     delattr(signal, name)
 import isentrope
-left_out = ("isentrope.__main__", "isentrope.worlds.code_repair.inside")  # scripts
+left_out = ["isentrope.__main__", "isentrope.worlds.code_repair.inside"]  # scripts
+if importlib.util.find_spec("trl") is None:
+    left_out += ["isentrope.plugins.trl.base", "isentrope.plugins.trl.trainer"]
 names = [module.name for module in pkgutil.walk_packages(isentrope.__path__, "isentrope.")]
 for name in names:
     if name not in left_out:

@@ -26,7 +26,7 @@ SHARED = (
 )  # fmt: skip
 OPTIMISER = (
     "lr", "warmup", "floor", "weight_decay", "beta1", "beta2", "grad_clip", "micro_tokens", "row_tokens", "max_skips",
-    "gradient_checkpointing", "master_weights", "share_prefixes",
+    "gradient_checkpointing", "master_weights", "optimiser", "moments", "share_prefixes",
 )  # fmt: skip
 _EVERYWHERE = (
     "loss/policy",
@@ -38,6 +38,7 @@ _EVERYWHERE = (
     "lr",
     "update/skipped",
     "update/count",
+    "update/tokens",
     "update/dropped_tokens",
     "update/dropped_share",
     "mismatch/logp",

@@ -84,7 +84,7 @@ BROKEN: list[tuple[type[Part], str, str]] = [
     (broken.NoSummary, "describes itself", "summary is empty"),
     (broken.NoDefaults, "describes itself", "coefficient: missing"),
     (broken.NoDataclass, "describes itself", "expected a dataclass"),
-    (broken.NeverOff, "off is off", "without the method in grad_norm ("),
+    (broken.NeverOff, "off is off", "without the method in advantage/learnt ("),
     (broken.PlansWhenOff, "off is off", "what `plan` gives"),
     (broken.Raises, "hooks", "method good, hook begin: raised KeyError: 'nothing here'"),
     (broken.TooShort, "hooks", "method good, hook shape: gave ndarray of shape"),

@@ -304,4 +304,6 @@ def gguf_facts(file: Path) -> Facts:
         chat_template="tokenizer.chat_template" in header.settings,
         licence=str(header.settings.get("general.license", ""))[:80],
         learned_positions="position_embd.weight" in header.shapes,
+        heads=heads,
+        head_width=width // heads,
     )

@@ -27,6 +27,7 @@ MINUTES = 10
 FACTS = Facts(  # of the model, before it is here
     folder=Path(), architecture="LlamaForCausalLM", parameters=134_515_008, linear_edges=305_280, disk=0, layers=30,
     width=576, inner=1536, kv_width=384, vocabulary=49_152, context=8192, chat_template=True, licence="apache-2.0",
+    heads=9, head_width=64,
 )  # fmt: skip
 
 
