@@ -39,7 +39,7 @@ from isentrope.cluster.processes import Processes
 from isentrope.cluster.transport import Heard, Link, Transport
 from isentrope.cluster.weights import moving_tensors, share, take_apart
 from isentrope.config.schema import ClusterSettings, RunConfig
-from isentrope.core.engine import SAMPLERS_LOST, Request, Sampled
+from isentrope.core.engine import SAMPLERS_LOST, Request, Sampled, answers_to
 from isentrope.core.errors import EngineError
 from isentrope.engines.registry import capabilities, check_installed, check_training
 from isentrope.models.policy import Policy
@@ -161,11 +161,7 @@ class ClusterEngine:
             self._weights.close()
 
     def sample(self, requests: Sequence[Request]) -> list[Sampled]:
-        self.submit(requests)
-        found: dict[int, Sampled] = {}
-        while any(request.slot not in found for request in requests):
-            found |= self.collect()
-        return [found[request.slot] for request in requests]
+        return answers_to(requests, self)
 
     @property
     def waiting(self) -> int:

@@ -115,6 +115,15 @@ class Streaming(Protocol):
         ...
 
 
+def answers_to(requests: Sequence[Request], engine: Streaming) -> list[Sampled]:
+    """What such an engine's `sample` gives: all responses, in the order of their requests."""
+    engine.submit(requests)
+    found: dict[int, Sampled] = {}
+    while any(request.slot not in found for request in requests):
+        found |= engine.collect()
+    return [found[request.slot] for request in requests]
+
+
 @contextmanager
 def calling_engine(engine: object, hook: str) -> Generator[None]:
     """Errors of an engine from outside name it and the hook; those that speak for themselves, and a full card, pass."""

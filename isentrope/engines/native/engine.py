@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from isentrope.agent.context import continues
-from isentrope.core.engine import Request, Sampled
+from isentrope.core.engine import Request, Sampled, answers_to
 from isentrope.core.errors import EngineError
 from isentrope.engines.native.device import PAGE, Device, Drawn, Guessed, Launched
 from isentrope.engines.native.drafting import Guesses, PassCost, Plan, longest_guess
@@ -98,11 +98,7 @@ class FastEngine:
         self._device = None
 
     def sample(self, requests: Sequence[Request]) -> list[Sampled]:
-        self.submit(requests)
-        found: dict[int, Sampled] = {}
-        while any(request.slot not in found for request in requests):
-            found |= self.collect()
-        return [found[request.slot] for request in requests]
+        return answers_to(requests, self)
 
     @property
     def waiting(self) -> int:
