@@ -72,9 +72,9 @@ class HouseholdWorld:
     def engine(self, instance: Instance) -> Engine:
         """A new play of a game."""
         if self.official:
-            entry = self._entry(instance.split, instance.index)[1]
-            return Engine((read_file(entry) if isinstance(entry, Path) else entry).game())
-        tables = _generated(instance.kind, instance.split, instance.index, self.options.rooms)
+            tables = _official(self._entry(instance.split, instance.index)[1])
+        else:
+            tables = _generated(instance.kind, instance.split, instance.index, self.options.rooms)
         return Engine(tables.game, tables)
 
     def open(self) -> HouseholdTask:
@@ -98,6 +98,11 @@ class HouseholdWorld:
 @lru_cache(maxsize=256)  # a group plays the same game, and every evaluation the same games
 def _generated(kind: str, split: str, index: int, rooms: str) -> Tables:
     return Tables(generate(kind, split, index, rooms))
+
+
+@lru_cache(maxsize=256)
+def _official(entry: Record | Path) -> Tables:
+    return Tables((read_file(entry) if isinstance(entry, Path) else entry).game())
 
 
 class HouseholdTask:
