@@ -23,6 +23,8 @@ from isentrope.core.errors import EngineError
 
 Array = NDArray[np.int64]
 Numbers = NDArray[np.floating[Any]]
+Said = tuple[Sequence[int], Sequence[int] | NDArray[np.int32]]
+"""A prompt, of which the last tokens count, and the response to it."""
 
 REACH = 8  # tokens that a match may have
 ROOM = 1 << 18  # tokens that are remembered; the oldest make room for new ones
@@ -103,7 +105,7 @@ class Memory:
             ) from error
         self._room, self._end = room, 0  # tokens ever told
 
-    def tell(self, responses: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
+    def tell(self, responses: Sequence[Said]) -> None:
         """Remember these: the tokens before each response, of which the last few count, and its own."""
         self._append(said_before(responses))
 
@@ -182,10 +184,10 @@ class Memory:
         self._note(said, start, max(0, self._oldest + 1 - start))
 
 
-def said_before(responses: Sequence[tuple[Sequence[int], Sequence[int]]]) -> NDArray[np.int32]:
+def said_before(responses: Sequence[Said]) -> NDArray[np.int32]:
     """The end of each prompt and its response, one behind the other, with a gap before each."""
-    parts = [[GAP, *prompt[-REACH:], *ids] for prompt, ids in responses]
-    return np.array([token for part in parts for token in part], dtype=np.int32)
+    parts = [part for prompt, ids in responses for part in ([GAP, *prompt[-REACH:]], ids)]
+    return np.concatenate([np.asarray(part, dtype=np.int32) for part in parts]) if parts else np.empty(0, np.int32)
 
 
 def _leading(true: NDArray[np.bool_]) -> Array:

@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from isentrope.engines.drafts import MOST_COUNTED, REACH, Array, Counts
+from isentrope.engines.drafts import MOST_COUNTED, REACH, Array, Counts, Said
 from isentrope.engines.native.attention import MOST_QUERIES
 from isentrope.engines.native.lookup import DeviceMemory
 from isentrope.engines.native.weights import Weights
 
 WIDTHS = (1.5, 2, 3, 4, 6, 9, 12, 16, 24, 33, 48, 65)  # tokens of a pass, for each row, that are looked at
-REST = 64  # passes after which guesses are tried again where they were not worth their cost
+REST, LONGEST_REST = 64, 4096  # passes after which guesses are tried again where they were not worth their cost: each
+# try that is in vain doubles the wait for the next
 FIRST = 8  # reads that are counted before there were any, each with as many guesses as there may be
 
 
@@ -89,8 +91,9 @@ class Guesses(Counts):
         super().__init__(longest)
         self.memory, self.cost = DeviceMemory(device), cost
         # by tokens matched and place: rows that had a guess there, of all that were read
-        self.found = np.zeros((REACH + 1, longest), dtype=np.int64)
-        self._heard: list[tuple[Sequence[int], Sequence[int]]] = []
+        self.found: Array = np.zeros((REACH + 1, longest), dtype=np.int64)
+        self.rest = REST
+        self._heard: list[Said] = []
 
     def plan(self, rows: int, count: int, most: int, held: int) -> Plan | None:
         """The next pass of so many rows, recorded for `count` of them and `most` tokens, which have so many tokens in
@@ -98,12 +101,16 @@ class Guesses(Counts):
         if not self.memory.told:
             return None
         if self.rested:
-            self.rested = (self.rested + 1) % REST
+            self.rested = (self.rested + 1) % self.rest
             if self.rested:
                 return None
+            self.rest = min(2 * self.rest, LONGEST_REST)
             return self._best(rows, count, most, held, 0.0)
         plan = self._best(rows, count, most, held, rows / self.cost.single(count, held))
-        self.rested = int(plan is None)
+        if plan is None:
+            self.rested = 1
+        else:
+            self.rest = REST
         return plan
 
     def _best(self, rows: int, count: int, most: int, held: int, least: float) -> Plan | None:
@@ -154,7 +161,7 @@ class Guesses(Counts):
         self.tried[many] //= 2
         self.right[many] //= 2
 
-    def heard(self, prompt: Sequence[int], ids: Sequence[int]) -> None:
+    def heard(self, prompt: Sequence[int], ids: NDArray[np.int32]) -> None:
         """A response that is complete, to be remembered with others."""
         self._heard.append((prompt[-REACH:], ids))
 
@@ -166,10 +173,16 @@ class Guesses(Counts):
     def fade(self) -> None:
         super().fade()
         self.found //= 2
+        self.rest, self.rested = REST, self.rested % REST
 
     def state_dict(self) -> dict[str, Any]:
         self.remember()
-        return {"memory": self.memory.state_dict(), **super().state_dict(), "found": self.found.tolist()}
+        return {
+            "memory": self.memory.state_dict(),
+            **super().state_dict(),
+            "found": self.found.tolist(),
+            "rest": self.rest,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         found = np.array(state.get("found", []), dtype=np.int64)  # another engine counts it otherwise
@@ -178,5 +191,7 @@ class Guesses(Counts):
             self.found = found
         else:
             self.found[:], self.reads, self.gained = 0, 0, 0
+        self.rest = min(max(REST, int(state.get("rest", REST))), LONGEST_REST)
+        self.rested %= self.rest
         self._heard.clear()
         self.memory.load_state_dict(state["memory"])

@@ -248,7 +248,7 @@ class FastEngine:
             held.pages = held.pages[: len(held.pages) - len(spare)]
             done[request.slot] = sampled
             if self._guesses is not None:
-                self._guesses.heard(request.prompt, sampled.ids.tolist())
+                self._guesses.heard(request.prompt, sampled.ids)
 
     def _take_runs(self, rows: NDArray[np.int64], guessed: Guessed) -> dict[int, str]:
         assert self._guesses is not None

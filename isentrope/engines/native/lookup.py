@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isentrope.core.errors import EngineError
-from isentrope.engines.drafts import GAP, REACH, ROOM, SLOTS, said_before
+from isentrope.engines.drafts import GAP, REACH, ROOM, SLOTS, Said, said_before
 from isentrope.engines.native.draw import Rows
 from isentrope.engines.native.small_kernels import jit
 
@@ -119,7 +119,7 @@ class DeviceMemory:
         """Whether there is anything to remember."""
         return self._end > 0
 
-    def tell(self, responses: Sequence[tuple[Sequence[int], Sequence[int] | NDArray[np.int32]]]) -> None:
+    def tell(self, responses: Sequence[Said]) -> None:
         """Remember these: the tokens before each response, of which the last few count, and its own."""
         tokens = said_before(responses)[-self._room :]
         self._write(tokens, 0)

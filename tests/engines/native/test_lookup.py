@@ -15,7 +15,7 @@ from isentrope.core.engine import Request
 from isentrope.engines.drafts import GAP, PRIOR, REACH, Memory
 from isentrope.engines.native.attention import make_splits, run_queries
 from isentrope.engines.native.device import most_tokens
-from isentrope.engines.native.drafting import REST, Guesses, PassCost, longest_guess
+from isentrope.engines.native.drafting import LONGEST_REST, REST, Guesses, PassCost, longest_guess
 from isentrope.engines.native.draw import Rows, draw, draw_at
 from isentrope.engines.native.host_state import HostState, Vocabulary
 from isentrope.engines.native.lookup import DeviceMemory, look_up
@@ -319,11 +319,25 @@ def test_a_pass_has_as_many_guesses_as_they_are_worth() -> None:
 def test_where_little_is_gained_guesses_rest_and_are_tried_again() -> None:
     one = guesses()
     counted(one, 0.05)
-    planned = [one.plan(8, 8, 1000, 0) is not None for _ in range(3 * REST)]
-    assert planned == [i % REST == REST - 1 for i in range(3 * REST)]
+
+    def tries(guessing: Guesses, passes: int) -> list[int]:
+        return [i for i in range(passes) if guessing.plan(8, 8, 1000, 0) is not None]
+
+    assert tries(one, 7 * REST + 5) == [REST - 1, 3 * REST - 1, 7 * REST - 1]  # each wait is twice the one before
     again = guesses()
     again.load_state_dict(one.state_dict())
-    assert [again.plan(8, 8, 1000, 0) for _ in range(REST)] == [one.plan(8, 8, 1000, 0) for _ in range(REST)]
+    assert tries(again, 9 * REST) == tries(one, 9 * REST) == [8 * REST - 6]
+    tries(one, 3 * LONGEST_REST)
+    assert len(tries(one, 3 * LONGEST_REST)) == 3
+    one.fade()  # a new policy
+    counted(one, 0.05)
+    assert len(tries(one, 2 * REST)) == 1
+    counted(one, 1.0)
+    assert one.plan(8, 8, 1000, 0) is None  # until it is tried
+    tries(one, 2 * REST)
+    assert tries(one, 10) == list(range(10))
+    counted(one, 0.05)
+    assert tries(one, REST)[:2] == [REST - 1]  # guesses that paid: the first wait is short again
 
 
 def test_what_was_right_is_counted_by_the_length_of_the_match() -> None:
