@@ -17,7 +17,8 @@ from torch import Tensor
 from triton.testing import do_bench
 
 from isentrope.bench.sampling import SHAPES
-from isentrope.models.token_head import learning_rows, logits
+from isentrope.models.memory import learning_rows
+from isentrope.models.token_head import logits
 
 aten: Any = torch.ops.aten
 

@@ -41,7 +41,7 @@ from isentrope.learning import lean_adamw
 from isentrope.learning.lean_adamw import LeanAdamW
 from isentrope.learning.learner import Learner
 from isentrope.learning.optimiser import Optimiser
-from isentrope.models.memory import BFLOAT16, Plays, Wanted
+from isentrope.models.memory import BFLOAT16, Plays, Wanted, memory_of
 from isentrope.models.policy import snapshot
 from isentrope.rollout.collector import Collector
 
@@ -119,8 +119,9 @@ def measure(shape: str, way: str, steps: int, kl: bool) -> dict[str, Any]:
     extra = [*WAYS[way], f"learn.kl={0.01 if kl else 0.0}", f"engine.memory={SHARE}", "learn.old_logprobs=recompute"]
     config, meter = work.config(extra), Meter()
     facts, device = shape_facts(shape), torch.device(work.device)
-    cache = Plays(config.rollout.batch, SHARE).room(facts, work.context, device)
-    need = Wanted(facts, BFLOAT16, 0, config.learn, gpu=True, cache_tokens=cache).need
+    total = memory_of(device)
+    cache = Plays(config.rollout.batch, SHARE).room(facts, work.context, total)
+    need = Wanted(facts, BFLOAT16, 0, config.learn, gpu=True, cache_tokens=cache, card=total).need
     found: dict[str, Any] = {"way": way, "shape": shape, "kl": kl, "foretold": need.items() | {"host": need.host}}
     found["steps"] = []
     print(

@@ -269,16 +269,16 @@ def compare(shape: str, recipe: str, sets: Sequence[str], names: Sequence[str]) 
 
     from isentrope.kernels import compiled, forward
     from isentrope.learning import prefix_sharing
-    from isentrope.models import token_head
+    from isentrope.models import memory
 
     rows, policy = list[dict[str, Any]](), random_policy(shape)
     reference = snapshot(policy)
-    usual = (forward.ROOMY, prefix_sharing.MIN_SAVED_SHARE["cuda"], token_head.LEARNING_ROWS)
+    usual = (forward.ROOMY, prefix_sharing.MIN_SAVED_SHARE["cuda"], memory.LEARNING_ROWS)
     for name in names:
         constants, more = VARIANTS[name]
         forward.ROOMY = constants.get("kept", usual[0])
         prefix_sharing.MIN_SAVED_SHARE["cuda"] = constants.get("share", usual[1])
-        token_head.LEARNING_ROWS = constants.get("rows", usual[2])
+        memory.LEARNING_ROWS = constants.get("rows", usual[2])
         compiled.compiled.cache_clear()
         torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
         config = settings(shape, recipe, [*sets, *more])

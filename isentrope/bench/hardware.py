@@ -25,7 +25,7 @@ from threading import Timer
 from typing import Any
 
 from isentrope.analysis.tables import markdown_table
-from isentrope.bench.hardware_cell import Cell, clear, measure, peak
+from isentrope.bench.hardware_cell import Cell, clear, estimate, measure, peak
 from isentrope.bench.results import Row, finish
 from isentrope.core.errors import writing
 
@@ -152,7 +152,7 @@ def told(found: Mapping[str, Any]) -> str:
     name = f"{found['shape']}, {found['learns']}, {found['context']}"
     if "failed" in found:
         return f"{name}: {found['failed']}"
-    most, wanted = peak(found) / GIB, sum(found["foretold"].values()) / GIB
+    most, wanted = peak(found) / GIB, estimate(found) / GIB
     if "oom" in found:
         return f"{name}: out of memory {found['oom']} (foretold {wanted:.1f} GiB)"
     seconds = found["seconds"]
@@ -173,7 +173,7 @@ def rows_of(cells: Sequence[Found]) -> list[Row]:
         if "failed" in found or "oom" in found:
             rows.append(Row(what, 0.0, "s", note=said.split(": ", 1)[1]))
             continue
-        most, wanted = peak(found), sum(found["foretold"].values())
+        most, wanted = peak(found), estimate(found)
         rows.append(Row(what, sum(found["seconds"].values()), "s", note=said.split(": ", 1)[1]))
         if most:
             close = min(most, wanted) / max(most, wanted)
@@ -193,7 +193,7 @@ def markdown(cells: Sequence[Found]) -> str:
 
 def _line(found: Found) -> list[str]:
     start = [found["shape"], found["learns"], f"{found['context']:,}"]
-    wanted = f"{sum(found['foretold'].values()) / GIB:.1f}" if "foretold" in found else ""
+    wanted = f"{estimate(found) / GIB:.1f}" if "settings" in found else ""
     if "failed" in found or "oom" in found:
         return [*start, *[""] * 5, wanted, found.get("failed") or f"out of memory {found['oom']}"]
     seconds = found["seconds"]

@@ -28,7 +28,7 @@ from isentrope.learning.learner import Learner
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.models.lora import Base, with_adapters
-from isentrope.models.memory import BFLOAT16, Need, Plays, Wanted
+from isentrope.models.memory import BFLOAT16, Need, Plays, Wanted, memory_of
 from isentrope.models.policy import Policy
 from isentrope.models.sources.catalogue import Facts, facts_of
 
@@ -85,12 +85,17 @@ def shape_facts(shape: str) -> Facts:
     return facts_of(config.to_dict(), shapes)
 
 
-def foretold(cell: Cell, learn: LearnSettings) -> Need:
-    """What the check before the first step says of it, in bfloat16 on a GPU."""
+def foretold(cell: Cell, learn: LearnSettings, card: int) -> Need:
+    """What the check before the first step says of it, in bfloat16 on a GPU with so many bytes."""
     facts, talk = shape_facts(cell.shape), TALKS[cell.context]
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    room = Plays(talk.conversations, ENGINE).room(facts, cell.context, device)
-    return Wanted(facts, BFLOAT16, cell.rank, learn, gpu=True, cache_tokens=room).need
+    room = Plays(talk.conversations, ENGINE).room(facts, cell.context, card)
+    return Wanted(facts, BFLOAT16, cell.rank, learn, gpu=True, cache_tokens=room, card=card).need
+
+
+def estimate(found: Mapping[str, Any]) -> int:
+    """Bytes that the package of now foretells for a cell that was measured."""
+    cell = Cell(found["shape"], found["learns"], found["context"])
+    return foretold(cell, settings_of(cell, tuple(found["settings"])).learn, found.get("total", 0)).total
 
 
 def settings_of(cell: Cell, way: tuple[str, ...]) -> RunConfig:
@@ -106,7 +111,8 @@ def settings_of(cell: Cell, way: tuple[str, ...]) -> RunConfig:
 def chosen(cell: Cell, room: int) -> tuple[tuple[str, ...], RunConfig, Need]:
     """The quickest way that is foretold to fit into so many bytes; the last one if none is."""
     ways = [(way, settings_of(cell, way)) for way in WAYS]
-    needs = [(way, config, foretold(cell, config.learn)) for way, config in ways]
+    card = memory_of(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    needs = [(way, config, foretold(cell, config.learn, card)) for way, config in ways]
     return next((each for each in needs if each[2].total <= room), needs[-1])
 
 
@@ -189,9 +195,9 @@ def step(
 def measure(cell: Cell, layers: int = 0) -> dict[str, Any]:
     """The cell's figures. `layers`: of a model that has only so many, to compile what the whole one will need."""
     room = torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else 2**62
-    way, config, need = chosen(cell, room)
+    way, config, _ = chosen(cell, room)
     talk, meter = TALKS[cell.context], Meter()
-    found: dict[str, Any] = {**asdict(cell), "settings": list(way), "foretold": need.items()}
+    found: dict[str, Any] = {**asdict(cell), "settings": list(way)}
     found |= {"tokens": talk.conversations * cell.context, "sampled": talk.conversations * talk.turns * talk.new}
     try:
         policy = random_policy(cell.shape, layers)

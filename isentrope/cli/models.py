@@ -54,7 +54,7 @@ def models(
         return
     import torch
 
-    from isentrope.models.memory import free_memory
+    from isentrope.models.memory import free_memory, memory_of
     from isentrope.models.sources.find import find_facts
 
     folder, facts, state = find_facts(name, get)
@@ -63,7 +63,7 @@ def models(
     device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     free = free_memory(device)
     console.print(_memory(facts, free))
-    whole = _on_gpu(facts, free if device == "cuda" else None)
+    whole = _on_gpu(facts, free if device == "cuda" else None, memory_of(torch.device(device)))
     if whole is not None:
         console.print(whole)
     console.print(shown(_remarks(facts, free, device)))
@@ -163,9 +163,9 @@ def _memory(facts: Facts, free: int | None) -> Table:
     return table
 
 
-def _on_gpu(facts: Facts, free: int | None) -> Table | None:
+def _on_gpu(facts: Facts, free: int | None, card: int) -> Table | None:
     """What a training run takes of a GPU, item by item, for models that the native engine and the compiled update know.
-    `free`: of a GPU that is here."""
+    `free`, and `card` in all: of a GPU that is here."""
     from rich.table import Table
 
     from isentrope.config.schema import LearnSettings
@@ -176,7 +176,7 @@ def _on_gpu(facts: Facts, free: int | None) -> Table | None:
 
     def need(rank: int, **settings: Any) -> Need:
         learn = LearnSettings(kl=0, **settings)
-        return Wanted(facts, BFLOAT16, rank, learn, gpu=True, cache_tokens=CACHED, apart=True).need
+        return Wanted(facts, BFLOAT16, rank, learn, gpu=True, cache_tokens=CACHED, apart=True, card=card).need
 
     ways: dict[str, tuple[int, dict[str, Any]]] = {
         "all weights": (0, {}), "adamw8": (0, {"optimiser": "adamw8"}), "on host": (0, {"moments": "host"}),

@@ -25,8 +25,9 @@ from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.engines.drafts import COSTS, REACH, Drafts
 from isentrope.engines.graphs import GraphedDecoder
 from isentrope.models.kv_cache import Cache
+from isentrope.models.memory import chunk_rows
 from isentrope.models.policy import Policy
-from isentrope.models.token_head import chunk_rows, logits
+from isentrope.models.token_head import logits
 
 
 @dataclass

@@ -23,7 +23,7 @@ from isentrope.core.types import Spans
 from isentrope.kernels.attention import FLASH, Kernels, Pass, attention, flash_runs, join, make_pattern
 from isentrope.kernels.compiled import LEAN, ROOMY, compiled
 from isentrope.models.llama import rotate
-from isentrope.models.memory import memory_of
+from isentrope.models.memory import keeps_products, memory_of
 from isentrope.models.model_adapter import Layer, LowRank, ModelAdapter, adapt_model
 
 Weights = tuple[Tensor | None, ...]
@@ -31,12 +31,6 @@ Low = tuple[tuple[Tensor, Tensor, float] | None, ...]
 """What adapters add to weights: down, up and scale of each, in the weights' order; None: nothing."""
 Sizes = tuple[int, int, int, float]
 """Heads, heads of keys, size of a head, and the norm's ε."""
-ROOM = 0.5
-"""Share of a GPU's memory that what learns and its activations may take if these are kept roomily: the rest is for a
-reference, the engine's cache and whatever else."""
-HELD = 20
-"""Bytes for each weight, with its gradient, Adam's moments and a float32 copy. The activations of small models are much
-larger than that, and several of them may share a GPU."""
 
 
 def normed(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -91,17 +85,15 @@ def answer(x: Tensor, seen: Tensor, weights: Weights, low: Low, sizes: Sizes, dt
 
 
 def has_room(parts: ModelAdapter, tokens: int, dtype: torch.dtype, memory: int) -> bool:
-    """Whether the activations of this many tokens, no product computed twice, leave room on the card and are no more
-    than the model takes by itself: per layer about six numbers for each unit of width, two for each of the feed-forward
-    part, and the joined weights."""
+    """Whether all products of this many tokens are kept: per layer about six numbers for each unit of width, two for
+    each of the feed-forward part, and the joined weights."""
     numbers, weights = 0, parts.embed.numel()
     for own in parts.layers:
         (inner, width), joined = own.gate.shape, (own.q, own.k, own.v, own.gate, own.up)
         joint = sum(weight.numel() for weight in joined)
         numbers += tokens * (6 * width + 2 * inner) + joint
         weights += joint + own.o.numel() + own.down.numel()
-    kept, held = numbers * dtype.itemsize, HELD * weights
-    return kept <= held and kept + held <= ROOM * memory
+    return keeps_products(numbers * dtype.itemsize, weights, memory)
 
 
 def at_rest(layer: Layer) -> Layer:

@@ -17,8 +17,8 @@ import triton  # pyright: ignore[reportMissingTypeStubs]
 import triton.language as tl  # pyright: ignore[reportMissingTypeStubs]
 from torch import Tensor
 
-from isentrope.models.memory import memory_of
-from isentrope.models.token_head import learning_rows, logits
+from isentrope.models.memory import learning_rows, memory_of
+from isentrope.models.token_head import logits
 
 # pyright: reportOperatorIssue=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUntypedFunctionDecorator=false

@@ -17,7 +17,7 @@ from isentrope.core.tokenizer import TAGS, ChatTokenizer
 from isentrope.models.kv_cache import Cache
 from isentrope.models.llama import Llama, Shape
 from isentrope.models.lora import Base, is_adapter, load_adapter, merged, with_adapters
-from isentrope.models.memory import Plays, check_memory
+from isentrope.models.memory import Plays, check_memory, memory_of
 from isentrope.models.policy import Policy
 from isentrope.models.sources.catalogue import Facts, check_folder, check_sizes, read_config, read_facts, weight_shapes
 from isentrope.models.sources.find import POCKET, base_folder, find_folder
@@ -156,7 +156,7 @@ def load_policy(
     facts = read_facts(base)
     check_positions(settings.model, facts, max_context)
     held = _held(run.dtype, run.weights, device, facts.parameters)[1]
-    cache = plays.room(facts, max_context, device) if plays else 0
+    cache = plays.room(facts, max_context, memory_of(device)) if plays else 0
     check_memory(settings.model, facts, device, settings.lora_rank, held, learn, critic, cache)
     if checkpoint:
         return load_folder(folder, device, run.dtype, run.weights)

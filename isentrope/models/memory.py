@@ -25,10 +25,38 @@ ADAM = 2 * FLOAT32  # two moments per parameter that learns
 EIGHT_BITS = 2 * (1 + FLOAT32 / 256)  # the same in 8 bits, with a scale for every 256
 ON_THE_WAY = 3 * 2**24  # numbers whose moments are on the card at once, if the others are on the host
 GPU = 700 * 2**20  # what CUDA, its libraries and the kernels take before anything is put on the card
-HEAD_LOGITS = 2**27  # logits that the head holds at once on a GPU: models/token_head.py
 READ_AT_ONCE = 16_384  # prompt tokens of the native engine's largest recorded pass: engines/native/prefill.py
 COMPILED = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")  # as models/model_adapter.py knows them
 CGROUP = Path("/sys/fs/cgroup")
+CHUNK_VALUES = {"cpu": 1 << 24, "cuda": 1 << 27}
+"""Logits that the token head holds at once, in float32: 64 MiB; on a GPU, which needs more to be busy, 512 MiB."""
+LEARNING_ROWS, CARD_SHARE, TILE = 2048, 256, 128
+"""While a model learns on a GPU, chunks have up to so many rows if the GPU has so many bytes for each logit of a chunk:
+the gradient of the head's weight, as large as the head, is read and written once a chunk. A product takes so many rows
+at once."""
+ROOM = 0.5
+"""Share of a GPU's memory that what learns and its activations may take if all products are kept for the backward pass:
+the rest is for a reference, the engine's cache and whatever else."""
+HELD = 20
+"""Bytes for each weight, with its gradient, Adam's moments and a float32 copy. The activations of small models are much
+larger than that, and several of them may share a GPU."""
+
+
+def chunk_rows(vocabulary: int, device: str = "cpu") -> int:
+    return max(1, CHUNK_VALUES.get(device, CHUNK_VALUES["cpu"]) // vocabulary)
+
+
+def learning_rows(vocabulary: int, memory: int) -> int:
+    """Rows of a chunk while a model learns, on a GPU with this many bytes in all."""
+    rows = max(chunk_rows(vocabulary, "cuda"), min(LEARNING_ROWS, memory // CARD_SHARE // vocabulary))
+    return rows // TILE * TILE or rows
+
+
+def keeps_products(kept: int, weights: int, memory: int) -> bool:
+    """Whether so many bytes of activations, no product computed twice, leave room on a card with this much memory and
+    are no more than a model of so many weights takes by itself."""
+    held = HELD * weights
+    return kept <= held and kept + held <= ROOM * memory
 
 
 @dataclass(frozen=True)
@@ -103,13 +131,18 @@ def training_need(
     )
 
 
-def on_gpu(need: Need, facts: Facts, lora_rank: int, tokens: int, compute_twice: bool, cache_tokens: int) -> Need:
+def on_gpu(
+    need: Need, facts: Facts, lora_rank: int, tokens: int, compute_twice: bool, cache_tokens: int, card: int = 0
+) -> Need:
     """The same for a Llama-shaped model in bfloat16 on a GPU, where the native engine plays and training is compiled:
-    sums of what kernels/forward.py, models/token_head.py and the engine hold at once."""
+    sums of what kernels/forward.py, models/token_head.py and the engine hold at once. `card`: bytes that the GPU has in
+    all; 0: not known, then it is taken for one without room to spare."""
     q, kv, d, inner, rank = _queries(facts), facts.kv_width, facts.width, facts.inner, lora_rank
     kept = BFLOAT16 * (d + 2 * q + kv) + FLOAT32 * (facts.heads + 1)  # the stream, attention's four and its normaliser
     if lora_rank:  # frozen weights leave the compiler no reason to compute the feed-forward part twice
-        kept += BFLOAT16 * (3 * inner + 2 * d + 7 * rank)
+        kept += BFLOAT16 * (3 * inner + 3 * d + 7 * rank)
+    elif _roomy(facts, tokens, card):
+        kept += BFLOAT16 * (2 * inner + 2 * d)
     if compute_twice:
         kept, within = BFLOAT16 * d, kept
     else:
@@ -118,7 +151,8 @@ def on_gpu(need: Need, facts: Facts, lora_rank: int, tokens: int, compute_twice:
     back = tokens * (within + BFLOAT16 * (5 * inner + 6 * d))  # a layer's backward pass
     if not lora_rank:  # its joined weights and their gradient, and that of the head, which waits for the words' own
         back += 2 * BFLOAT16 * 2 * inner * d + BFLOAT16 * facts.vocabulary * d
-    head = (FLOAT32 + BFLOAT16) * HEAD_LOGITS + (0 if lora_rank else 2 * FLOAT32 * facts.vocabulary * d)
+    logits = max(CHUNK_VALUES["cuda"], learning_rows(facts.vocabulary, card) * facts.vocabulary)
+    head = (FLOAT32 + BFLOAT16) * logits + (0 if lora_rank else 2 * FLOAT32 * facts.vocabulary * d)
     read = min(READ_AT_ONCE, cache_tokens)
     return replace(
         need,
@@ -129,6 +163,15 @@ def on_gpu(need: Need, facts: Facts, lora_rank: int, tokens: int, compute_twice:
         layer=max(back, head) if tokens else 0,
         base=GPU,
     )
+
+
+def _roomy(facts: Facts, tokens: int, card: int) -> bool:
+    """As `has_room` of kernels/forward.py counts it."""
+    q, kv, d, inner = _queries(facts), facts.kv_width, facts.width, facts.inner
+    joined = d * (q + kv + 2 * inner)  # `kv_width` counts keys and values
+    kept = facts.layers * (tokens * (6 * d + 2 * inner) + joined)
+    weights = facts.layers * (joined + q * d + d * inner) + facts.vocabulary * d
+    return keeps_products(BFLOAT16 * kept, weights, card)
 
 
 def _queries(facts: Facts) -> int:
@@ -199,6 +242,7 @@ class Wanted:
     gpu: bool = False  # the native engine plays and training is compiled; else the sums are those of plain torch
     cache_tokens: int = 0  # that the engine's cache has room for
     apart: bool = False  # the device's memory is not the host's
+    card: int = 0  # bytes that the GPU has in all; 0: not known
 
     @property
     def need(self) -> Need:
@@ -210,7 +254,8 @@ class Wanted:
         need = training_need(facts, self.held, rank, *told, *lean)
         if not self.gpu:
             return need
-        return on_gpu(need, facts, rank, learn.micro_tokens, learn.gradient_checkpointing, self.cache_tokens)
+        twice = learn.gradient_checkpointing
+        return on_gpu(need, facts, rank, learn.micro_tokens, twice, self.cache_tokens, self.card)
 
 
 def compiled_on_gpu(facts: Facts, device: torch.device, held: int) -> bool:
@@ -225,15 +270,12 @@ class Plays:
     conversations: int  # at once
     share: float  # of the card that the cache may take
 
-    def room(self, facts: Facts, context: int, device: torch.device) -> int:
-        """Tokens that the cache will have room for: those of all conversations, or as many as its share holds."""
+    def room(self, facts: Facts, context: int, card: int) -> int:
+        """Tokens that the cache will have room for: those of all conversations, or as many as its share holds of a GPU
+        with so many bytes (0: there is none)."""
         wanted = -(-self.conversations // 8) * 8 * (-(-context // 64) * 64)
-        if device.type != "cuda":
-            return wanted
-        import torch
-
         each = BFLOAT16 * facts.layers * facts.kv_width
-        return min(wanted, int(self.share * torch.cuda.mem_get_info(device)[1]) // max(1, each))
+        return min(wanted, int(self.share * card) // max(1, each)) if card else wanted
 
 
 def check_memory(
@@ -255,7 +297,8 @@ def check_memory(
     if learn is not None and device.type != "cuda":  # the host's memory is the device's there
         learn = replace(learn, moments="card")
     gpu = compiled_on_gpu(facts, device, held.itemsize)
-    wanted = Wanted(facts, held.itemsize, lora_rank, learn, separate, gpu, cache_tokens, device.type == "cuda")
+    apart, card = device.type == "cuda", memory_of(device)
+    wanted = Wanted(facts, held.itemsize, lora_rank, learn, separate, gpu, cache_tokens, apart, card)
     need = wanted.need
     _check_host(name, need)
     if need.certain > free:

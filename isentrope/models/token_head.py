@@ -15,22 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-CHUNK_VALUES = {"cpu": 1 << 24, "cuda": 1 << 27}
-"""Logits held at once, in float32: 64 MiB; on a GPU, which needs more to be busy, 512 MiB."""
-LEARNING_ROWS, CARD_SHARE, TILE = 2048, 256, 128
-"""While a model learns on a GPU, chunks have up to so many rows if the GPU has so many bytes for each logit of a chunk:
-the gradient of the head's weight, as large as the head, is read and written once a chunk. A product takes so many rows
-at once."""
-
-
-def chunk_rows(vocabulary: int, device: str = "cpu") -> int:
-    return max(1, CHUNK_VALUES.get(device, CHUNK_VALUES["cpu"]) // vocabulary)
-
-
-def learning_rows(vocabulary: int, memory: int) -> int:
-    """Rows of a chunk while a model learns, on a GPU with this many bytes in all."""
-    rows = max(chunk_rows(vocabulary, "cuda"), min(LEARNING_ROWS, memory // CARD_SHARE // vocabulary))
-    return rows // TILE * TILE or rows
+from isentrope.models.memory import chunk_rows
 
 
 def log_probs(hidden: Tensor, weight: Tensor, temperature: Tensor) -> Tensor:

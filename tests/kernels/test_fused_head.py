@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from isentrope.models.token_head import learning_rows, token_head
+from isentrope.models.memory import learning_rows
+from isentrope.models.token_head import token_head
 
 pytest.importorskip("triton", reason="the fused head is written in Triton, which is not installed")
 if not torch.cuda.is_available():

@@ -208,6 +208,7 @@ def test_on_a_gpu_every_item_is_counted() -> None:
 def test_seven_billion_on_one_card(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """What does not fit says by how much, and what would."""
     monkeypatch.setattr(memory, "free_memory", lambda device: H200 if device == "cuda" else 100 * 2**30)
+    monkeypatch.setattr(memory, "memory_of", lambda _: H200)
     check_memory("seven", SEVEN, CUDA, 0, torch.bfloat16, LearnSettings(kl=0), None, 65_536)
     said = capsys.readouterr().err
     assert "learn.optimiser=adamw8 (" in said
@@ -221,6 +222,7 @@ def test_seven_billion_on_one_card(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 def test_too_little_main_memory_is_said_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_memory", lambda device: H200 if device == "cuda" else 60 * 2**30)
+    monkeypatch.setattr(memory, "memory_of", lambda _: H200)
     with pytest.raises(
         EngineError, match=r"56\.7 GiB .* main memory, and 60\.0 GiB are free there: 2\.4 GiB too little"
     ):

@@ -31,8 +31,9 @@ from torch import Tensor
 from isentrope.core.types import Episode
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
+from isentrope.models.memory import CHUNK_VALUES, chunk_rows
 from isentrope.models.policy import Policy
-from isentrope.models.token_head import CHUNK_VALUES, chunk_rows, logits
+from isentrope.models.token_head import logits
 
 Matrix = NDArray[np.float64]
 

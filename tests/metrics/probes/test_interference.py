@@ -12,7 +12,7 @@ from torch import Tensor
 
 from isentrope.metrics.probes import interference
 from isentrope.metrics.probes.interference import EpisodeStates, Group, interference_metrics, kernel
-from isentrope.models import token_head
+from isentrope.models import memory
 
 Matrix = NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def test_the_kernel_against_pairs_and_autograd(seed: int, lengths: list[int], wo
 @pytest.mark.parametrize("room", [1, 7, 64, 10**6])
 def test_slices_do_not_change_the_kernel(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     episodes, weight = spoken(1, [5, 3, 9], 23, 4)
-    monkeypatch.setitem(token_head.CHUNK_VALUES, "cpu", room)
+    monkeypatch.setitem(memory.CHUNK_VALUES, "cpu", room)
     largest = 0
     original = interference.logits
 
