@@ -262,7 +262,8 @@ def hurried(episode: Any) -> float:
 
 def stepwise(episode: Any) -> list[float]:
     """A tenth for every new thing picked up, at most two, and two for a solved game."""
-    rewards, taken = [], set[str]()
+    rewards: list[float] = []
+    taken: set[str] = set()
     for turn in episode.turns:
         action = turn.action if turn.valid and turn.action else ""
         new = action.startswith("take ") and action not in taken and len(taken) < 2
