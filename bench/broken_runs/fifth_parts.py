@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from fourth_parts import Inner, InnerOptions
 
@@ -226,6 +227,19 @@ class CompactEngine(Inner):
     def refresh(self) -> None:
         self.pack()
         self.inner.refresh()
+
+
+class ServedEngine(Inner):
+    """Its server has a temperature of its own, whatever it is asked for, and says nothing of that."""
+
+    served = 2.5
+
+    def sample(self, requests: Any) -> Any:
+        answers = self.inner.sample([replace(request, temperature=self.served) for request in requests])
+        return [
+            replace(answer, temperatures=np.full_like(answer.temperatures, request.temperature))
+            for answer, request in zip(answers, requests, strict=True)
+        ]
 
 
 class TwoServers(Inner):
