@@ -79,11 +79,11 @@ class CrossedTask(HouseholdTask):
         assert isinstance(self._world, CrossedHouse)
         other, self._world.sent = self._world.sent, step.view.text
         self._world.count += 1
-        return replace(step, view=replace(step.view, text=other)) if self._world.count % 2 else step
+        return replace(step, view=replace(step.view, text=other)) if self._world.count % 3 else step
 
 
 class CrossedHouse(HouseholdWorld):
-    """Mixes up its sessions: every other answer is the one that another session got before."""
+    """Mixes up its sessions: two of three answers are what another session got before."""
 
     prefers = "local"
     sent, count = "", 0
