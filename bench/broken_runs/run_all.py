@@ -9,7 +9,7 @@ a folder a row, logs and results.json, at most 15 MB; what judge.py says of each
 the rows of that model are left out. `--tiny` runs every row for three steps with the pocket model on the CPU: do all
 settings and parts load? Small runs share a GPU through NVIDIA MPS, which is started if it is there and not running.
 
-The own parts that rows name (own_parts.py, fourth_parts.py) are found beside the file of rows.
+The own parts that rows name (own_parts.py, fourth_parts.py, fifth_parts.py) are found beside the file of rows.
 """
 
 from __future__ import annotations
