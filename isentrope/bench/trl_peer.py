@@ -98,12 +98,19 @@ class Colocated:
 
 class TrlPeer:
     """`micro`: conversations a forward and backward pass; `threads`: torch threads on a CPU, 0: torch's own choice;
-    `vllm`: samples in transformers' place."""
+    `vllm`: samples in transformers' place; `make`: what makes the trainer, in place of TRL's GRPOTrainer."""
 
     def __init__(
-        self, work: Work, config: RunConfig, micro: int, threads: int = 0, vllm: Colocated | None = None
+        self,
+        work: Work,
+        config: RunConfig,
+        micro: int,
+        threads: int = 0,
+        vllm: Colocated | None = None,
+        make: Callable[..., Any] | None = None,
     ) -> None:
         self.work, self.config, self.micro, self.threads, self.vllm = work, config, micro, threads, vllm
+        self.make = make
         self.cpu = not work.device.startswith("cuda")
         self.world = open_world(config.task)
         self.folder = find_folder(work.model)
@@ -170,7 +177,7 @@ class TrlPeer:
             gradient_checkpointing=False, save_strategy="no", report_to=[], disable_tqdm=True, logging_strategy="no",
         )  # fmt: skip
         games = datasets.Dataset.from_dict({"prompt": [str(i.index) for i in instances]})
-        return trl.GRPOTrainer(
+        return (self.make or trl.GRPOTrainer)(
             model=str(self.folder), reward_funcs=_reward, args=args, train_dataset=games,
             processing_class=self._tokenizer(), callbacks=[watch], rollout_func=self.rollout,
         )  # fmt: skip

@@ -43,6 +43,8 @@ WORK = Work("qwen2.5-1.5b", device="auto", groups=16, group_size=8, turns=24, re
 SIDES = ("ours", "trl")
 GRACE = 20.0  # seconds that a side may take beyond its time
 OURS = 0.45  # of the time: TRL's side has vLLM to start
+DEFAULTS = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+"""Of the environment: nobody is asked or told anything."""
 
 
 @dataclass(frozen=True)
@@ -184,8 +186,7 @@ def options() -> argparse.ArgumentParser:
 
 def main() -> None:
     given = options().parse_args()
-    for name, value in {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}.items():
-        os.environ.setdefault(name, value)
+    os.environ.update({**DEFAULTS, **os.environ})
     given.device = device_named(given.device)
     if given.trl_groups:
         raise SystemExit("--trl-groups is of bench/trl.py; here both sides play all groups: --groups")
