@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import ConfigError
 
+GIB = 2.0**30
 H200_COPY = 4.3e12
 """Bytes a second, read and written, of a large copy on an H200: measured, not taken from a sheet."""
 H200_PRODUCTS = 790e12
@@ -19,7 +20,7 @@ class Card:
 
     name: str
     title: str
-    memory: float  # bytes
+    memory: float  # bytes that programs get of it
     bandwidth: float  # bytes a second
     products: float  # operations a second
     link: float  # bytes a second to another card of its node, one way
@@ -34,16 +35,16 @@ class Card:
 CARDS = {
     card.name: card
     for card in (
-        Card("h200", "NVIDIA H200 SXM", 141e9, 4.8e12, 989e12, 450e9),
-        Card("h100", "NVIDIA H100 SXM", 80e9, 3.35e12, 989e12, 450e9),
-        Card("h100-pcie", "NVIDIA H100 PCIe", 80e9, 2.0e12, 756e12, 64e9),
-        Card("h20", "NVIDIA H20", 96e9, 4.0e12, 148e12, 450e9),
-        Card("b200", "NVIDIA B200", 180e9, 7.7e12, 2250e12, 900e9),
-        Card("a100", "NVIDIA A100 80GB SXM", 80e9, 2.039e12, 312e12, 300e9),
-        Card("a100-40gb", "NVIDIA A100 40GB SXM", 40e9, 1.555e12, 312e12, 300e9),
-        Card("l40s", "NVIDIA L40S", 48e9, 0.864e12, 362e12, 32e9),
-        Card("l4", "NVIDIA L4", 24e9, 0.3e12, 121e12, 32e9),
-        Card("rtx4090", "NVIDIA GeForce RTX 4090", 24e9, 1.008e12, 165e12, 32e9),
+        Card("h200", "NVIDIA H200 SXM", 140 * GIB, 4.8e12, 989e12, 450e9),
+        Card("h100", "NVIDIA H100 SXM", 79 * GIB, 3.35e12, 989e12, 450e9),
+        Card("h100-pcie", "NVIDIA H100 PCIe", 79 * GIB, 2.0e12, 756e12, 64e9),
+        Card("h20", "NVIDIA H20", 95 * GIB, 4.0e12, 148e12, 450e9),
+        Card("b200", "NVIDIA B200", 179 * GIB, 7.7e12, 2250e12, 900e9),
+        Card("a100", "NVIDIA A100 80GB SXM", 79 * GIB, 2.039e12, 312e12, 300e9),
+        Card("a100-40gb", "NVIDIA A100 40GB SXM", 39 * GIB, 1.555e12, 312e12, 300e9),
+        Card("l40s", "NVIDIA L40S", 45 * GIB, 0.864e12, 362e12, 32e9),
+        Card("l4", "NVIDIA L4", 22 * GIB, 0.3e12, 121e12, 32e9),
+        Card("rtx4090", "NVIDIA GeForce RTX 4090", 23.5 * GIB, 1.008e12, 165e12, 32e9),
     )
 }
 MEASURED = "h200"

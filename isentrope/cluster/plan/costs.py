@@ -114,6 +114,10 @@ class Costs:
         seconds = products / r.learning + r.moved * r.number * m.moved * tokens / r.bandwidth
         return seconds / (ADAPTED[1] if m.adapters else 1.0)
 
+    def starts(self, pieces: int) -> float:
+        """Of so many passes of scoring or learning: what each takes whatever it computes."""
+        return pieces * self.rates.piece
+
     def optimise(self, shards: int = 1) -> float:
         """AdamW, each card on its part."""
         return ADAMW * self.model.learning / shards / self.rates.bandwidth

@@ -29,7 +29,10 @@ class Rates:
     response: float  # seconds of the host for each response: packing, handing out
     traffic: float  # how often activations are moved in a prompt's pass, as multiples of costs.py's count
     moved: float  # the same of learning
+    piece: float  # seconds of a pass of scoring or learning, whatever it computes
     patience: int  # steps that a prompt waits for others, so that several are read at once
+    late: int  # tokens that are drawn behind a response's end, before the host knows of it
+    turn: float  # seconds of a turn in the trainer's process: its task, the next prompt, the record
     padding: str  # of a prompt's pass: none; recorded, to the sizes that are recorded; all, as it was before that
     together: bool  # all conversations answer together, then all their tasks step
 
@@ -64,7 +67,10 @@ H200 = Rates(
     response=60e-6,
     traffic=1.0,
     moved=7.0,
+    piece=0.0,
     patience=8,
+    late=1,
+    turn=300e-6,
     padding="recorded",
     together=False,
 )

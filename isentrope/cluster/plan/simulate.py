@@ -23,6 +23,7 @@ from isentrope.cluster.plan.lengths import Lengths
 
 READ, DRAW, TASKS, OTHERS, LEARNER, WEIGHTS = "prompts", "tokens", "wait: tasks", "wait: others", "wait: learning", "weights"
 SCORE, UPDATE, EPISODES = "score", "update", "wait: episodes"
+RESPONSE, SAMPLER = 0, 1  # kinds of events; of the same moment the first comes first
 SHARE = 8  # no more prompts are waited for once so large a part of the conversations waits: engines/native/engine.py
 Span = tuple[float, float, str]
 Learn = Callable[[Lengths], tuple[float, float]]
@@ -96,7 +97,9 @@ class _Simulation:
         self.next = 0  # conversation that is to begin
         self.free = setup.slots
         self.tasks = [0.0] * setup.task_workers  # when each worker is free
-        self.queue: list[tuple[float, int]] = []  # samplers that have something to do, by their clock
+        # responses that are complete, and samplers that have something to do, by the clock: time, which of the two,
+        # sampler, conversation
+        self.queue: list[tuple[float, int, int, int]] = []
         self.parked = set(range(setup.samplers))
         self.played, self.learnt, self.learner = [0.0] * len(steps), list[float](), list[Span]()
         self.renewed: list[float] = []  # when weights are there, for samplers that get them in flight
@@ -104,9 +107,12 @@ class _Simulation:
     def run(self) -> Happened:
         self._begin(0.0)
         while self.queue:
-            _, number = heapq.heappop(self.queue)
-            self._advance(number)
-            self._wake(number)
+            now, kind, place, number = heapq.heappop(self.queue)
+            if kind == RESPONSE:
+                self._task(now, place, number)
+            else:
+                self._advance(place)
+                self._wake(place)
         begun = [gate if step else 0.0 for step, gate in enumerate(self.gate)]
         return Happened([s.spans for s in self.samplers], self.learner, begun, self.played, self.learnt)
 
@@ -116,7 +122,7 @@ class _Simulation:
         sampler = self.samplers[number]
         if sampler.answered or sampler.coming:
             self.parked.discard(number)
-            heapq.heappush(self.queue, (sampler.clock, number))
+            heapq.heappush(self.queue, (sampler.clock, SAMPLER, number, 0))
         else:
             self.parked.add(number)
 
@@ -130,26 +136,32 @@ class _Simulation:
             if sampler.answered:
                 self._draw(number, math.inf)
             elif due == len(sampler.coming):
-                self._read(sampler)
+                self._read(number)
             else:
-                sampler.spend(max(ready for ready, _ in sampler.coming) - sampler.clock, TASKS)
+                self._idle(sampler, max(ready for ready, _ in sampler.coming))
             return
-        waiting = due and due * SHARE >= len(sampler.answered) + due
-        if due and (waiting or not sampler.answered or self._patient(sampler) <= 0):
-            self._read(sampler)
+        if due and (due * SHARE >= len(sampler.answered) or self._until_read(sampler) <= 0):
+            self._read(number)
         elif sampler.answered:
-            self._draw(number, self._patient(sampler))
+            self._draw(number, self._until_read(sampler))
         else:
-            sampler.spend(sampler.coming[0][0] - sampler.clock, TASKS)
+            self._idle(sampler, sampler.coming[0][0])
 
-    def _patient(self, sampler: _Sampler) -> float:
-        """Tokens that may be drawn before prompts are read; those who come later are waited for as well."""
+    def _until_read(self, sampler: _Sampler) -> float:
+        """Tokens that may be drawn before prompts are read: until enough of them wait, or the first has waited long."""
         if not sampler.coming:
             return math.inf
         each = self.setup.costs.draw(len(sampler.answered), sampler.held)
-        return math.ceil((sampler.coming[0][0] - sampler.clock) / each) + self.setup.costs.rates.patience
+        first = (sampler.coming[0][0] - sampler.clock) / each
+        enough = math.ceil(len(sampler.answered) / SHARE)
+        longest = math.ceil(first) + self.setup.costs.rates.patience
+        if enough > len(sampler.coming):
+            return longest
+        last = first if enough == 1 else (heapq.nsmallest(enough, sampler.coming)[-1][0] - sampler.clock) / each
+        return min(longest, math.ceil(last))
 
-    def _read(self, sampler: _Sampler) -> None:
+    def _read(self, place: int) -> None:
+        sampler = self.samplers[place]
         tokens, seen, rows = 0, 0.0, 0
         while sampler.coming and sampler.coming[0][0] <= sampler.clock:
             _, number = heapq.heappop(sampler.coming)
@@ -166,9 +178,10 @@ class _Simulation:
                 sampler.known.add(beginning)
             tokens, seen, rows = tokens + fresh, seen + fresh * (before + fresh / 2), rows + 1
             sampler.held += self.length[number]
-            heapq.heappush(sampler.answered, (sampler.steps + self.new[step][row][turn] - 1, number))
+            ends = sampler.steps + self.new[step][row][turn] - 1 + self.setup.costs.rates.late
+            heapq.heappush(sampler.answered, (ends, number))
         sampler.spend(self.setup.costs.read(tokens, seen, rows), READ)
-        self._ended(sampler)
+        self._ended(place)
 
     def _draw(self, number: int, most: float) -> None:
         """Tokens until a response is complete, or as many as `most`."""
@@ -179,29 +192,31 @@ class _Simulation:
         sampler.steps += count
         sampler.held += rows * count
         sampler.spend(seconds, DRAW)
-        self._ended(sampler)
+        self._ended(number)
 
-    def _ended(self, sampler: _Sampler) -> None:
+    def _ended(self, place: int) -> None:
         """Responses that are complete go to their tasks; where all answer together, when all are complete."""
+        sampler, rates = self.samplers[place], self.setup.costs.rates
         while sampler.answered and sampler.answered[0][0] <= sampler.steps:
             _, number = heapq.heappop(sampler.answered)
             step, row = self.number[number]
-            before = self.length[number]
             self.length[number] += self.new[step][row][self.turn[number]] - 1  # the last one is read with what follows
-            sampler.held -= self.length[number]
-            assert before <= self.length[number]
+            sampler.held -= self.length[number] + rates.late
             sampler.said.append(number)
-        if sampler.said and not (self.setup.costs.rates.together and sampler.answered):
-            said, sampler.said = sampler.said, []
-            for number in said:
-                self._task(sampler, number)
+        if sampler.said and not (rates.together and sampler.answered):
+            for number in sampler.said:
+                heapq.heappush(self.queue, (sampler.clock, RESPONSE, place, number))
+            sampler.said = []
 
-    def _task(self, sampler: _Sampler, number: int) -> None:
-        step, row = self.number[number]
+    def _task(self, now: float, place: int, number: int) -> None:
+        """A response goes to its task. Then comes the next turn, or the episode has ended."""
+        sampler, (step, row) = self.samplers[place], self.number[number]
         self.turn[number] += 1
-        ready = self._worked(sampler.clock)
+        ready = self._worked(now)
         if self.turn[number] < self.turns[step][row]:
             heapq.heappush(sampler.coming, (ready, number))
+            if place in self.parked:
+                self._wake(place)
             return
         sampler.active -= 1
         self.free += 1
@@ -209,7 +224,7 @@ class _Simulation:
         self.played[step] = max(self.played[step], ready)
         if self.left[step] == 0:
             self._learn(step)
-        self._begin(sampler.clock)
+        self._begin(now)
 
     def _worked(self, now: float) -> float:
         """When a worker has played a task's turn."""
@@ -224,26 +239,27 @@ class _Simulation:
     def _begin(self, now: float) -> None:
         """Conversations take the slots that are free: at first in equal parts, neighbours together, then each where
         there are the fewest."""
-        samplers, together = self.samplers, self.setup.costs.rates.together
-        if together and any(sampler.active for sampler in samplers):
+        samplers = self.samplers
+        if self.setup.costs.rates.together and any(sampler.active for sampler in samplers):
             return  # a batch is played to its end
         last = self.next  # behind those that may begin
         while last < len(self.number) and last - self.next < self.free and self.gate[self.number[last][0]] < math.inf:
             last += 1
-        there, fresh = last - self.next, not any(sampler.active for sampler in samplers)
+        there = last - self.next
+        if not there:
+            return
+        fresh, fewest = not any(sampler.active for sampler in samplers), [(s.active, i) for i, s in enumerate(samplers)]
+        heapq.heapify(fewest)
         for count in range(there):
-            fewest = min(range(len(samplers)), key=lambda i: samplers[i].active)
-            place = count * len(samplers) // there if fresh else fewest
-            if samplers[place].active >= self.setup.room:
-                place = fewest
-            if samplers[place].active >= self.setup.room:
+            active, place = fewest[0] if not fresh else (0, count * len(samplers) // there)
+            if active >= self.setup.room or (fresh and samplers[place].active >= self.setup.room):
                 return
             self._seat(place, self._worked(max(now, self.gate[self.number[self.next][0]])))
+            if not fresh:
+                heapq.heapreplace(fewest, (active + 1, place))
 
     def _seat(self, place: int, ready: float) -> None:
         sampler = self.samplers[place]
-        if place in self.parked and sampler.clock < ready:
-            self._idle(sampler, ready)
         heapq.heappush(sampler.coming, (ready, self.next))
         sampler.active += 1
         self.next += 1
@@ -252,10 +268,15 @@ class _Simulation:
             self._wake(place)
 
     def _idle(self, sampler: _Sampler, until: float) -> None:
-        """A sampler had nothing to do: first others were still playing, then the update was waited for."""
-        ended = max((end for end, left in zip(self.played, self.left, strict=True) if not left), default=0.0)
-        sampler.spend(min(ended, until) - sampler.clock, OTHERS)
-        sampler.spend(until - sampler.clock, LEARNER)
+        """A sampler has nothing to do. If its conversations are all yet to begin, others were still playing, then the
+        update was waited for; the rest is what tasks take."""
+        numbers = [number for _, number in sampler.coming]
+        if not any(self.turn[number] for number in numbers):
+            ended = max((end for end, left in zip(self.played, self.left, strict=True) if not left), default=0.0)
+            gate = min(self.gate[self.number[number][0]] for number in numbers)
+            sampler.spend(min(ended, gate) - sampler.clock, OTHERS)
+            sampler.spend(gate - sampler.clock, LEARNER)
+        sampler.spend(until - sampler.clock, TASKS)
 
     def _learn(self, step: int) -> None:
         """What has been played is learnt from, in order, and the gates that wait for it open."""
