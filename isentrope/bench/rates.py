@@ -177,7 +177,11 @@ def fitted(model: Model, bench: _Steps, steps: Sequence[Step], where: str) -> Ra
     cache = [NUMBER * model.layers * model.kv * c.held for c in calls]
     table = np.array([[c.passes for c in calls], reading, drawing, cache], dtype=np.float64).T
     start, read, draw, byte = nonnegative(table, np.array([c.seconds for c in calls])).tolist()
-    unit = Rates(where, NUMBER, 1 / max(byte, 1e-15), 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0.0, "none", True)
+    unit = Rates(
+        where, number=NUMBER, bandwidth=1 / max(byte, 1e-15), products=1.0, drawing=1.0, learning=1.0, layer=0.0,
+        smallest=0.0, row=0.0, response=0.0, traffic=0.0, moved=0.0, laid=0.0, piece=0.0, patience=0, late=0, turn=0.0,
+        padding="none", together=True,
+    )  # fmt: skip
     pieces = [max(1, -(-step.lengths.computed // bench.config.learn.micro_tokens)) for step in steps]
     costs = Costs(model, unit)
     work = [costs.learn(step.lengths.computed, step.lengths.written, step.lengths.seen) for step in steps]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isentrope.config.suggest import did_you_mean
+from isentrope.config.suggest import nearest
 from isentrope.core.errors import ConfigError
 
 GIB = 2.0**30
@@ -51,9 +51,19 @@ MEASURED = "h200"
 """The card whose rates were measured; those of all others are scaled from it by datasheet."""
 
 
+def _guess(name: str) -> str:
+    found = nearest(name, CARDS)
+    return f"; did you mean {found}?" if found else "."
+
+
 def card_named(name: str) -> Card:
     found = CARDS.get(name.lower())
     if found is None:
-        raise ConfigError(f"--card {name}: no such card{did_you_mean(name, CARDS)} Known are {', '.join(CARDS)}; rates "
-                          "that were measured on another one are read from a file (--rates)")  # fmt: skip
+        raise ConfigError(f"--card {name}: no such card{_guess(name)} Known are {', '.join(CARDS)}; rates of "
+                          "another one are read from a file (--rates)")  # fmt: skip
     return found
+
+
+def this_machine(memory: int) -> Card:
+    """One machine's CPU, whose rates were measured: nothing of it is looked up."""
+    return Card("cpu", "this machine's CPU", float(memory), 1.0, 1.0, 1.0)

@@ -147,7 +147,8 @@ def learn_seconds(task: Task, layout: Layout, lengths: Lengths, passes: float | 
     work = learn.epochs * back
     update = max(work, told) if layout.sharded else work + told  # sharded weights are gathered ahead of their use
     starts = costs.starts(pieces)
-    return score + scored * starts, update + learn.epochs * starts + updates * costs.optimise(count)
+    update += learn.epochs * (starts + costs.rates.laid * lengths.whole / count)
+    return score + scored * starts, update + updates * costs.optimise(count)
 
 
 def setup_of(task: Task, layout: Layout, slots: int, rows: int) -> Setup:

@@ -8,9 +8,16 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from isentrope.cluster.plan.cards import CARDS, MEASURED, Card
+from isentrope.cluster.plan.lengths import Lengths
+from isentrope.core.command import command
 from isentrope.core.errors import ConfigError
-from isentrope.core.limits import SETTINGS_BYTES, read_bounded
+from isentrope.core.limits import read_bounded
+
+RATES_BYTES = 16 * 2**20
+MOST_TURNS, MOST_TOKENS = 10_000_000, 10_000_000  # of a step, of a turn
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class Rates:
     response: float  # seconds of the host for each response: packing, handing out
     traffic: float  # how often activations are moved in a prompt's pass, as multiples of costs.py's count
     moved: float  # the same of learning
+    laid: float  # seconds of the host for each token of an update: what comes before and beside the card's work
     piece: float  # seconds of a pass of scoring or learning, whatever it computes
     patience: int  # steps that a prompt waits for others, so that several are read at once
     late: int  # tokens that are drawn behind a response's end, before the host knows of it
@@ -57,16 +65,17 @@ class Rates:
 H200 = Rates(
     source="measured on one H200 (docs/plan.md)",
     number=2,
-    bandwidth=4.0e12,
-    products=590e12,
-    drawing=590e12,
-    learning=590e12,
-    layer=12e-6,
+    bandwidth=4.13e12,
+    products=692e12,
+    drawing=692e12,
+    learning=600e12,
+    layer=11.9e-6,
     smallest=17e-6,
-    row=0.4e-6,
-    response=60e-6,
-    traffic=1.0,
-    moved=7.0,
+    row=0.235e-6,
+    response=58.3e-6,
+    traffic=2.0,
+    moved=12.6,
+    laid=2.1e-6,
     piece=0.0,
     patience=8,
     late=1,
@@ -74,23 +83,41 @@ H200 = Rates(
     padding="recorded",
     together=False,
 )
-"""Fitted by `python -m tools.plan_docs --fit` to the calibration figures of docs/plan.toml."""
+"""Most of them fitted by `python -m tools.plan_docs --fit` to figures of docs/plan.toml. `smallest` is four products of
+4.3 microseconds, measured; patience, late and padding are the native engine's; `turn` is what the household world and
+its prompts take on a CPU (0.1 to 0.2 ms) and a guess at the rest."""
 
 
 def rates_of(card: Card) -> Rates:
     return H200 if card.name == MEASURED else H200.scaled(card)
 
 
-def read_rates(path: Path) -> Rates:
-    """From a file that `isentrope plan --measure` wrote."""
-    wanted = f"expected what isentrope plan --measure {path} writes"
+def read_rates(path: Path) -> tuple[Rates, list[Lengths]]:
+    """From a file that `isentrope plan --measure` wrote, with the episodes of the steps that were measured."""
+    wanted = f"expected what {command('plan')} --measure {path} writes"
     try:
-        given: Any = json.loads(read_bounded(path, SETTINGS_BYTES))
+        given: Any = json.loads(read_bounded(path, RATES_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read as rates ({error}); {wanted}") from error
     if not isinstance(given, dict):
         raise ConfigError(f"{path} is not a JSON object; {wanted}")
-    return from_data(cast("Mapping[str, Any]", given), str(path), wanted)
+    table = cast("dict[str, Any]", given)
+    rates = from_data(table, str(path), wanted)
+    try:
+        return rates, [lengths_from(step) for step in table.get("steps", [])]
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
+        raise ConfigError(f"{path}: its steps cannot be read ({error}); {wanted}") from error
+
+
+def lengths_from(step: Mapping[str, Any]) -> Lengths:
+    """As they are kept in a file: checked, as it may come from anywhere."""
+    read, new = (np.array(step[name], dtype=np.int64) for name in ("read", "new"))
+    size = int(step["group_size"])
+    if read.shape != new.shape or read.ndim != 2 or not 0 < read.size <= MOST_TURNS or min(read.min(), new.min()) < 0:
+        raise ValueError("read and new are no tables of the same size")
+    if read.max() + new.max() > MOST_TOKENS or not 0 < size <= len(new) or len(new) % size or (new[:, 0] < 1).any():
+        raise ValueError(f"groups of {size} among {len(new)} episodes, turns of up to {read.max() + new.max():,} tokens")
+    return Lengths(read, new, size, bool(step.get("window", False)))
 
 
 def from_data(given: Mapping[str, Any], name: str, wanted: str) -> Rates:

@@ -89,6 +89,7 @@ class _Simulation:
         self.read = [lengths.read.tolist() for lengths in steps]
         self.new = [lengths.new.tolist() for lengths in steps]
         self.turn = [0] * len(self.number)  # of each conversation
+        self.begins = [0.0] * len(self.number)  # when its first task began
         self.length = [0] * len(self.number)  # tokens that it holds
         self.left = [lengths.episodes for lengths in steps]
         self.gate = [0.0] + [math.inf] * (len(steps) - 1)
@@ -254,13 +255,14 @@ class _Simulation:
             active, place = fewest[0] if not fresh else (0, count * len(samplers) // there)
             if active >= self.setup.room or (fresh and samplers[place].active >= self.setup.room):
                 return
-            self._seat(place, self._worked(max(now, self.gate[self.number[self.next][0]])))
+            self._seat(place, max(now, self.gate[self.number[self.next][0]]))
             if not fresh:
                 heapq.heapreplace(fewest, (active + 1, place))
 
-    def _seat(self, place: int, ready: float) -> None:
+    def _seat(self, place: int, begins: float) -> None:
         sampler = self.samplers[place]
-        heapq.heappush(sampler.coming, (ready, self.next))
+        self.begins[self.next] = begins
+        heapq.heappush(sampler.coming, (self._worked(begins), self.next))
         sampler.active += 1
         self.next += 1
         self.free -= 1
@@ -272,10 +274,12 @@ class _Simulation:
         update was waited for; the rest is what tasks take."""
         numbers = [number for _, number in sampler.coming]
         if not any(self.turn[number] for number in numbers):
+            begins = min(self.begins[number] for number in numbers)
+            gate = min(begins, min(self.gate[self.number[number][0]] for number in numbers))
             ended = max((end for end, left in zip(self.played, self.left, strict=True) if not left), default=0.0)
-            gate = min(self.gate[self.number[number][0]] for number in numbers)
             sampler.spend(min(ended, gate) - sampler.clock, OTHERS)
             sampler.spend(gate - sampler.clock, LEARNER)
+            sampler.spend(begins - sampler.clock, OTHERS)
         sampler.spend(until - sampler.clock, TASKS)
 
     def _learn(self, step: int) -> None:
