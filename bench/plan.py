@@ -1,6 +1,6 @@
 """What `isentrope plan` says of larger steps of the demo, from rates of small ones, beside what they take here.
 
-    python -m bench.plan --threads 1 --json plan-cpu.json     # two minutes of a core; docs/plan-cpu.json is two of them
+python -m bench.plan --threads 1 --json plan-cpu.json     # two minutes of a core; docs/plan-cpu.json is two of them
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from isentrope.bench.rates import SIZES, measure
 from isentrope.bench.results import machine
@@ -43,10 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         whole = sum(told.values()) / sum(took.values()) - 1
         print(f"{step.lengths.episodes:4} episodes, foretold / measured: {parts}; the step {whole:+.0%}", flush=True)
     if given.json:
-        kept = json.loads(given.json.read_text("utf-8")) if given.json.is_file() else {"runs": []}
+        kept: dict[str, list[Any]] = json.loads(given.json.read_text("utf-8")) if given.json.is_file() else {"runs": []}
         threads = "one thread" if given.threads == 1 else f"{given.threads} threads"
         kept["runs"].append({
-            "machine": f"{threads} of {machine()}", "date": time.strftime("%-d %B %Y"), "command": "python -m bench.plan",
+            "machine": f"{threads} of {machine()}", "date": time.strftime("%-d %B %Y"),
+            "command": "python -m bench.plan",
             "rates": small.rates.data() | {"steps": [step.data() for step in small.steps]},
             "steps": [step.data() for step in larger],
         })  # fmt: skip

@@ -14,7 +14,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from isentrope.analysis.tables import markdown_table
-from isentrope.cluster.plan.cards import CARDS
+from isentrope.cluster.plan.cards import CARDS, this_machine
 from isentrope.cluster.plan.costs import Costs, Model
 from isentrope.cluster.plan.layouts import Layout, Task, learn_seconds, setup_of
 from isentrope.cluster.plan.lengths import Lengths, fixed, resampled
@@ -70,7 +70,11 @@ def costs(shape: str, rates: Rates) -> Costs:
 def sampled(costs: Costs, lengths: Lengths, slots: int = AT_ONCE) -> tuple[float, dict[str, float]]:
     """Seconds of a rollout without tasks, and those of its parts."""
     setup = setup_of(_task("smollm2-135m", [], costs.rates, 0.0), ONE, slots, slots)
-    happened = simulate(replace(setup, costs=costs, learn=lambda _: (0.0, 0.0)), [lengths])
+
+    def nothing(lengths: Lengths) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    happened = simulate(replace(setup, costs=costs, learn=nothing), [lengths])
     parts = dict[str, float]()
     for start, end, kind in happened.samplers[0]:
         parts[kind] = parts.get(kind, 0.0) + end - start
@@ -172,21 +176,21 @@ def _on_the_card() -> Iterator[Row]:
 
 
 def _on_a_cpu() -> Iterator[Row]:
-    kept = json.loads(CPU.read_text(encoding="utf-8"))
-    for run in kept["runs"]:
+    config = follow_model(load_config("demo", ["run.device=cpu"]))
+    for run in json.loads(CPU.read_text(encoding="utf-8"))["runs"]:
         rates = from_data(run["rates"], CPU.name, "as it was kept")
         small = [lengths_from(step) for step in run["rates"]["steps"]]
-        config = follow_model(load_config("demo", ["run.device=cpu"]))
-        task = Task(config, find_facts("pocket", False)[1], CARDS["h200"], rates, rates.turn, False)
+        task = Task(config, find_facts("pocket", False)[1], this_machine(0), rates, rates.turn, False)
         for step in run["steps"]:
-            own = lengths_from(step)
-            source = f"{run['command']}, {run['date']}"
-            work = f"the demo, {own.episodes // own.group_size} × {own.group_size} episodes; pocket, {run['machine']}"
-            for lengths, what in ((own, ""), (resampled(small, own.episodes // own.group_size, own.group_size, 0), "; turns and lengths from the small steps")):
-                told = parts_of(task, lengths)
-                for part in ("rollout", "score", "update") if not what else ():
-                    yield Row(work, part, told[part], step[part], "s", source)
-                yield Row(work + what, "**step**", sum(told.values()), sum(step[part] for part in told), "s", source)
+            lengths, source = lengths_from(step), f"{run['command']}, {run['date']}"
+            groups, size = lengths.episodes // lengths.group_size, lengths.group_size
+            work = f"the demo, {groups} × {size} episodes; pocket, {run['machine']}"
+            own, drawn = parts_of(task, lengths), parts_of(task, resampled(small, groups, size, 0))
+            for part, seconds in own.items():
+                yield Row(work, part, seconds, step[part], "s", source)
+            whole = sum(step[part] for part in own)
+            yield Row(work, "**step**", sum(own.values()), whole, "s", source)
+            yield Row(f"{work}; lengths of the small steps", "**step**", sum(drawn.values()), whole, "s", source)
 
 
 def parts_of(task: Task, lengths: Lengths) -> dict[str, float]:
@@ -201,13 +205,14 @@ def table() -> str:
 
 
 def _cells(row: Row) -> list[str]:
-    shown = (f"{value:,.0f} tokens/s" if row.unit == "tokens/s" else f"{value:.2f} s" for value in (row.predicted, row.measured))
-    return [row.work, row.part, *shown, f"{row.off:+.0%}".replace("%", " %"), row.source]
+    form = "{:,.0f} tokens/s" if row.unit == "tokens/s" else "{:.2f} s"
+    off = f"{row.off:+.0%}".replace("%", " %")
+    return [row.work, row.part, form.format(row.predicted), form.format(row.measured), off, row.source]
 
 
 def rendered() -> str:
     text = PAGE.read_text(encoding="utf-8")
-    return re.sub(r"(<!-- plan -->\n).*?(<!-- /plan -->)", lambda match: f"{match[1]}{table()}\n{match[2]}", text, flags=re.S)
+    return re.sub(r"(?s)(<!-- plan -->\n).*?(<!-- /plan -->)", lambda found: f"{found[1]}{table()}\n{found[2]}", text)
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
 from isentrope.models.sources.shapes import SHAPES
 
+
 @dataclass(frozen=True)
 class SamplingWork:
     """Conversations that are all answered in every turn, and read some tokens between two turns."""

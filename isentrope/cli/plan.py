@@ -86,7 +86,9 @@ def plan(
     if as_json:
         plans = [_data(task, some, best[count]) for count, some in found.items()]
         rates_used = task.rates.data()
-        typer.echo(json.dumps({"card": task.card.title, "lengths": told, "rates": rates_used, "plans": plans}, indent=2))
+        typer.echo(
+            json.dumps({"card": task.card.title, "lengths": told, "rates": rates_used, "plans": plans}, indent=2)
+        )
         return
     console = terminal()
     _show_head(task, lengths_of, told, console)
@@ -204,18 +206,23 @@ def _lengths(
 
 
 def _of_run(path: Path) -> list[Any]:
+    from collections import Counter
+
     from isentrope.cluster.plan.lengths import played
     from isentrope.core.errors import RunError
     from isentrope.runs.folder import Run
 
     run = Run.open(path)
-    steps = sorted(file.step for file in run.episode_files if file.split is None)[-3:]
-    size = int(run.amount("rollout.group_size") or 1)
-    kept = [played(run.episodes(step), size) for step in steps]
-    kept = [lengths for lengths in kept if lengths.episodes >= size and lengths.episodes % size == 0]
+    kept = list[Any]()
+    for step in sorted(file.step for file in run.episode_files if file.split is None)[-3:]:
+        episodes = [episode for episode in run.episodes(step) if episode.turns]
+        sizes = Counter(episode.group for episode in episodes)
+        whole = len(set(sizes.values())) == 1
+        if episodes:
+            kept.append(played(episodes, len(episodes) // len(sizes) if whole else 1))
     if not kept:
-        raise RunError(f"{path} has no stored episodes of whole groups (run.store_episodes): leave out --run")
-    return kept
+        raise RunError(f"{path} has no stored episodes of training (run.store_episodes): leave out --run")
+    return [lengths for lengths in kept if lengths.group_size == kept[-1].group_size]
 
 
 # -- what is shown
@@ -241,12 +248,8 @@ def _show(task: Task, found: list[Outcome], best: Outcome, console: Console) -> 
 
     head = ("", "step", "rollout", "score", "update", "tokens an hour and card", "GiB")
     rows = [
-        (
-            ("* " if one is best else "  ") + one.layout.name,
-            *(f"{seconds:.2f} s" for seconds in (one.steady.step, one.steady.rollout, one.steady.score, one.steady.update)),
-            f"{one.tokens_per_card_hour:,.0f}",
-            _memory(one.memory),
-        )
+        [("* " if one is best else "  ") + one.layout.name, *map("{:.2f} s".format, _seconds(one)),
+         f"{one.tokens_per_card_hour:,.0f}", _memory(one.memory)]
         for one in found
     ]  # fmt: skip
     console.print()
@@ -264,6 +267,10 @@ def _show(task: Task, found: list[Outcome], best: Outcome, console: Console) -> 
         console.print(shown(f"Not possible yet: {one}.", "yellow"))
 
 
+def _seconds(one: Outcome) -> tuple[float, ...]:
+    return one.steady.step, one.steady.rollout, one.steady.score, one.steady.update
+
+
 def _memory(memory: Memory) -> str:
     needs = [need for need in (memory.learner, memory.sampler) if need is not None]
     return " / ".join(f"{need.total / 2**30:.0f}" for need in needs)
@@ -274,8 +281,8 @@ def _show_end(found: dict[int, list[Outcome]], console: Console) -> None:
     few = found[most][0].slots / most
     if few < 8:
         console.print(shown(
-            f"\n{found[most][0].slots} episodes are few for {most} cards: a card that samples a few conversations is hardly "
-            "quicker than with many. More of them (rollout.groups) would use the cards."
+            f"\n{found[most][0].slots} episodes are few for {most} cards: a card that samples a few conversations is "
+            "hardly quicker than with many. More of them (rollout.groups) would use the cards."
         ))  # fmt: skip
     console.print(shown(
         "\nWithout storing, metrics, checkpoints and evaluation. Several cards are computed from datasheets: none were "

@@ -153,10 +153,8 @@ def advice(task: Task, outcome: Outcome) -> Advice:
         if "trainers" in known:
             settings.append(f"cluster.trainers={layout.learners}")
         else:
-            missing.append(
-                f"{layout.learners} card{'s' if layout.learners > 1 else ''} that learn{'' if layout.learners > 1 else 's'}"
-                f" and {layout.samplers} that sample: a run has one card, which its samplers share"
-            )
+            both = f"{layout.learners} to learn and {layout.samplers} to sample"
+            missing.append(f"several cards, {both}: a run has one, which its samplers share")
     if layout.ahead:
         most = next(item for item in fields(RolloutSettings) if item.name == "ahead").metadata["high"]
         if most is None or layout.ahead <= most:
@@ -187,8 +185,8 @@ def _none_fits(task: Task, cards: int, episodes: int) -> str:
     told = f"{gib(need.total)} on a card that does both, weights and optimiser divided over {cards}" if cards > 1 else (
         f"{gib(need.total)} on one card")  # fmt: skip
     told += f"; to sample alone {gib(sampler.total)}" if sampler is not None and cards > 1 else ""
-    said = f"{config.policy.model} fits no split of {cards} × {task.card.title} ({gib(task.card.memory)}): {told}; a sampler has "
-    said += "the whole model on its card."
+    said = f"{config.policy.model} fits no split of {cards} × {task.card.title} ({gib(task.card.memory)}): {told}"
+    said += "; a sampler has the whole model on its card."
     lighter = {
         "learn.gradient_checkpointing=true": replace(config.learn, gradient_checkpointing=True),
         "learn.optimiser=adamw8": replace(config.learn, optimiser="adamw8"),

@@ -116,7 +116,9 @@ def _split(need: Need, facts: Facts, layout: Layout) -> Need:
         return need
     part = {name: math.ceil(getattr(need, name) / count) for name in ("copies", "moments", "host")}
     if layout.sharded:
-        part |= {name: math.ceil(getattr(need, name) / count) for name in ("weights", "gradients", "reference", "critic")}
+        part |= {
+            name: math.ceil(getattr(need, name) / count) for name in ("weights", "gradients", "reference", "critic")
+        }
         part["layer"] = need.layer + 2 * need.weights // max(1, facts.layers)
     return replace(need, **part)
 

@@ -89,7 +89,9 @@ class Assumed:
     def lengths(self, step: int) -> Lengths:
         rng, count = stream(0, f"plan/{step}"), self.groups * self.group_size
         ends = _solve(lambda p: _mean_turns(p, self.max_turns), self.turns)
-        turns = np.minimum(rng.geometric(ends, count) if ends > 1e-9 else np.full(count, self.max_turns), self.max_turns)
+        turns = np.minimum(
+            rng.geometric(ends, count) if ends > 1e-9 else np.full(count, self.max_turns), self.max_turns
+        )
         new = _responses(rng.standard_normal((count, self.max_turns)), self.response, self.max_response)
         read = np.full((count, self.max_turns), self.read, dtype=np.int64)
         read[:, 0] = self.prompt
@@ -134,9 +136,7 @@ def _solve(function: Callable[[float], float], value: float, low: float = 0.0, h
     return (low + high) / 2
 
 
-def fixed(
-    episodes: int, turns: int, new: int, read: int, prompts: Sequence[int] | int, group_size: int = 1
-) -> Lengths:
+def fixed(episodes: int, turns: int, new: int, read: int, prompts: Sequence[int] | int, group_size: int = 1) -> Lengths:
     """Conversations that all go on for so many turns."""
     reads = np.full((episodes, turns), read, dtype=np.int64)
     reads[:, 0] = prompts

@@ -116,7 +116,9 @@ def lengths_from(step: Mapping[str, Any]) -> Lengths:
     if read.shape != new.shape or read.ndim != 2 or not 0 < read.size <= MOST_TURNS or min(read.min(), new.min()) < 0:
         raise ValueError("read and new are no tables of the same size")
     if read.max() + new.max() > MOST_TOKENS or not 0 < size <= len(new) or len(new) % size or (new[:, 0] < 1).any():
-        raise ValueError(f"groups of {size} among {len(new)} episodes, turns of up to {read.max() + new.max():,} tokens")
+        raise ValueError(
+            f"groups of {size} among {len(new)} episodes, turns of up to {read.max() + new.max():,} tokens"
+        )
     return Lengths(read, new, size, bool(step.get("window", False)))
 
 

@@ -21,7 +21,14 @@ from dataclasses import dataclass, field
 from isentrope.cluster.plan.costs import Costs
 from isentrope.cluster.plan.lengths import Lengths
 
-READ, DRAW, TASKS, OTHERS, LEARNER, WEIGHTS = "prompts", "tokens", "wait: tasks", "wait: others", "wait: learning", "weights"
+READ, DRAW, TASKS, OTHERS, LEARNER, WEIGHTS = (
+    "prompts",
+    "tokens",
+    "wait: tasks",
+    "wait: others",
+    "wait: learning",
+    "weights",
+)
 SCORE, UPDATE, EPISODES = "score", "update", "wait: episodes"
 RESPONSE, SAMPLER = 0, 1  # kinds of events; of the same moment the first comes first
 SHARE = 8  # no more prompts are waited for once so large a part of the conversations waits: engines/native/engine.py
@@ -63,7 +70,9 @@ class _Sampler:
     held: float = 0.0  # tokens in the cache of those that are being answered
     active: int = 0  # conversations that it has, at their tasks too
     answered: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # (step at which it ends, number)
-    coming: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])  # (when its prompt is ready, number)
+    coming: list[tuple[float, int]] = field(
+        default_factory=list[tuple[float, int]]
+    )  # (when its prompt is ready, number)
     said: list[int] = field(default_factory=list[int])  # responses that are kept until all are there
     known: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])  # prompts that were read: step, group
     pauses: int = 0  # weight syncs that it has had
