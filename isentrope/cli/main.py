@@ -105,6 +105,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "isentrope watch runs/grpo-* --open"),
     "doctor": ("Look at runs", "doctor:doctor",
         "isentrope doctor\n\n"
+        "isentrope doctor --cluster\n\n"
         "isentrope doctor runs/first\n\n"
         "isentrope doctor runs/* --json"),
     "metrics": ("Look at runs", "metrics:metrics",

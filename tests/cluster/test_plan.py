@@ -1,4 +1,4 @@
-"""Steps that are foretold: the simulation by hand, what must hold of it, and how close it comes to what was measured."""
+"""Steps that are foretold: the simulation by hand, what must hold of it, and how close it comes to measurements."""
 
 from __future__ import annotations
 
