@@ -84,8 +84,9 @@ def test_kubernetes_job_is_whole_and_its_command_is_ours() -> None:
     container = pod["containers"][0]
     command, *arguments = container["args"]
     context: Any = get_command(app).commands[command].make_context(command, arguments)  # type: ignore[attr-defined]
-    assert context.params["resume"]
-    config = load_config(context.params["recipe"], context.params["sets"])
+    params: dict[str, Any] = context.params
+    assert params["resume"]
+    config = load_config(params["recipe"], params["sets"])
     assert config.run.grace < pod["terminationGracePeriodSeconds"]
     (volume,) = pod["volumes"]
     assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
@@ -99,7 +100,8 @@ def test_kubernetes_job_is_whole_and_its_command_is_ours() -> None:
 
 def test_doctor_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_machine, "SENT", 4 << 20)
-    monkeypatch.setattr(cluster_machine, "_READS", cluster_machine._READS.replace(str(256 << 20), str(4 << 20)))  # pyright: ignore[reportPrivateUsage]
+    reads = cluster_machine._READS.replace(str(256 << 20), str(4 << 20))  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(cluster_machine, "_READS", reads)
     result = CliRunner().invoke(app, ["doctor", "--cluster", "--folder", str(tmp_path / "runs")])
     assert result.exit_code == 0, result.output
     told = " ".join(result.output.split())

@@ -30,9 +30,13 @@ SENT = 256 * 2**20  # bytes of a trial
 CHILD_SECONDS = 60.0
 SLOW = 0.2e9  # bytes a second of a pipe: less than that is a machine at its limit
 _SAYS = "import isentrope, sys, torch; print(isentrope.__version__, torch.__version__, sys.version.split()[0])"
-_READS = (
-    f"import sys\nread, left = sys.stdin.buffer.read, {SENT}\nwhile left > 0: left -= len(read(1 << 20))\nprint('ok')"
-)
+_READS = f"""
+import sys
+left = {SENT}
+while left > 0:
+    left -= len(sys.stdin.buffer.read(1 << 20))
+print("ok")
+"""
 
 
 def look_at_cluster(folder: Path) -> None:
@@ -52,9 +56,8 @@ def look_at_cluster(folder: Path) -> None:
         console.print(shown(f"{name:16}{sign.detail}", color))
         if sign.advice:
             console.print(shown(f"{'':16}{sign.advice}"))
-    console.print(shown("Samplers in processes of their own cannot work here." if broken else
-                        "Samplers in processes of their own work here (cluster.kind=processes). Several machines do not "
-                        "work yet.", "bold"))  # fmt: skip
+    works = "Samplers in processes of their own work here (cluster.kind=processes). Several machines do not work yet."
+    console.print(shown("Samplers in processes of their own cannot work here." if broken else works, "bold"))
     if broken:
         raise typer.Exit(1)
 
@@ -116,9 +119,8 @@ def _dev_shm() -> Sign:
     if not Path("/dev/shm").is_dir():
         return Sign("/dev/shm", "ok", "not here; it is not needed")
     usage = shutil.disk_usage("/dev/shm")
-    return Sign(
-        "/dev/shm", "ok", f"{usage.free / 2**30:.1f} of {usage.total / 2**30:.1f} GiB free; weights do not need it"
-    )
+    room = f"{usage.free / 2**30:.1f} of {usage.total / 2**30:.1f} GiB free"
+    return Sign("/dev/shm", "ok", f"{room}; weights do not need it")
 
 
 def _cards() -> Sign:

@@ -312,7 +312,7 @@ def picture(outcome: Outcome, model: str) -> str:
     from isentrope.charts.svg import picture as drawn
     from isentrope.cluster.plan.timeline import over_time
 
-    middles, sampling, learning = over_time(outcome.happened, COLUMNS)
+    middles, sampling, learning = over_time(outcome.happened, COLUMNS, outcome.layout.ahead)
     charts = list[Chart]()
     color = 0
     for name, parts in (("cards that sample", sampling), ("cards that learn", learning)):

@@ -111,10 +111,10 @@ def test_every_episode_is_played_once_and_no_second_is_lost(
     assert all(end > begin for begin, end in pairwise([0.0, *happened.learnt]))
     for spans in [*happened.samplers, happened.learner]:
         assert all(before[1] == pytest.approx(after[0]) for before, after in pairwise(spans))
-    found = steady(happened, steps)
+    found = steady(happened, steps, setup.ahead)
     assert sum(found.sampling.values()) == pytest.approx(1, abs=0.02)
     assert sum(found.learning.values()) == pytest.approx(1)
-    middles, sampling, learning = over_time(happened, 10)
+    middles, sampling, learning = over_time(happened, 10, setup.ahead)
     assert len(middles) == 10
     for parts in (sampling, learning):
         assert all(sum(values[column] for values in parts.values()) <= 1 + 1e-6 for column in range(10))

@@ -78,7 +78,7 @@ def _tried(task: Task, lengths_of: LengthsOf, layout: Layout) -> Outcome | None:
         count = 2 + layout.ahead
     steps = [lengths_of(step) for step in range(count)]
     happened = simulate(setup_of(task, layout, slots, memory.rows), steps)
-    return Outcome(layout, memory, steady(happened, steps), happened, slots)
+    return Outcome(layout, memory, steady(happened, steps, layout.ahead), happened, slots)
 
 
 def _replicas(task: Task, layout: Layout, slots: int) -> bool:

@@ -30,7 +30,7 @@ READ, DRAW, TASKS, OTHERS, LEARNER, WEIGHTS = (
     "weights",
 )
 SCORE, UPDATE, EPISODES = "score", "update", "wait: episodes"
-RESPONSE, SAMPLER = 0, 1  # kinds of events; of the same moment the first comes first
+RESPONSE, GATE, SAMPLER = 0, 1, 2  # kinds of events; of the same moment the first comes first
 SHARE = 8  # no more prompts are waited for once so large a part of the conversations waits: engines/native/engine.py
 Span = tuple[float, float, str]
 Learn = Callable[[Lengths], tuple[float, float]]
@@ -107,8 +107,8 @@ class _Simulation:
         self.next = 0  # conversation that is to begin
         self.free = setup.slots
         self.tasks = [0.0] * setup.task_workers  # when each worker is free
-        # responses that are complete, and samplers that have something to do, by the clock: time, which of the two,
-        # sampler, conversation
+        # responses that are complete, gates that open, samplers that have something to do, by the clock: time, which of
+        # the three, sampler, conversation or step
         self.queue: list[tuple[float, int, int, int]] = []
         self.parked = set(range(setup.samplers))
         self.played, self.learnt, self.learner = [0.0] * len(steps), list[float](), list[Span]()
@@ -120,6 +120,9 @@ class _Simulation:
             now, kind, place, number = heapq.heappop(self.queue)
             if kind == RESPONSE:
                 self._task(now, place, number)
+            elif kind == GATE:
+                self.gate[number] = now
+                self._begin(now)
             else:
                 self._advance(place)
                 self._wake(place)
@@ -264,7 +267,7 @@ class _Simulation:
             active, place = fewest[0] if not fresh else (0, count * len(samplers) // there)
             if active >= self.setup.room or (fresh and samplers[place].active >= self.setup.room):
                 return
-            self._seat(place, max(now, self.gate[self.number[self.next][0]]))
+            self._seat(place, now)
             if not fresh:
                 heapq.heapreplace(fewest, (active + 1, place))
 
@@ -316,4 +319,4 @@ class _Simulation:
 
     def _open(self, step: int, when: float) -> None:
         if step < len(self.gate):
-            self.gate[step] = when
+            heapq.heappush(self.queue, (when, GATE, 0, step))

@@ -38,28 +38,38 @@ class Steady:
     whole: float
 
 
-def steady(happened: Happened, steps: Sequence[Lengths]) -> Steady:
-    """Over all steps but the first, or over the only one."""
-    count = len(steps)
-    first = 0 if count == 1 else 1
-    begin = 0.0 if count == 1 else happened.learnt[0]
-    end, steps_of = happened.learnt[-1], max(1, count - first)
-    each = (end - begin) / steps_of
+def steady(happened: Happened, steps: Sequence[Lengths], ahead: int = 0) -> Steady:
+    """Over all steps but the first, and but the last ones, which nobody plays ahead of; or over the only one."""
+    begin, end, count = _window(happened, ahead, 0)
+    first = 0 if len(steps) == 1 else 1
+    each = (happened.learnt[first + count - 1] - (happened.learnt[0] if first else 0.0)) / count
     spans = [span for sampler in happened.samplers for span in sampler]
     sampling = _shares(spans, begin, end, SAMPLING, len(happened.samplers))
     learning = _shares(happened.learner, begin, end, LEARNING, 1)
     sampling[LEARNER] += max(0.0, 1 - sum(sampling.values()))  # until the next step's gate
-    rollouts = [happened.played[step] - happened.begun[step] for step in range(first, count)]
+    some = range(first, first + count)
+    rollouts = [happened.played[step] - happened.begun[step] for step in some]
     return Steady(
         each,
-        sum(rollouts) / len(rollouts),
-        learning[SCORE] * each,
-        learning[UPDATE] * each,
+        sum(rollouts) / count,
+        learning[SCORE] * (end - begin) / count,
+        learning[UPDATE] * (end - begin) / count,
         sampling,
         learning,
-        sum(lengths.written for lengths in steps[first:]) / steps_of,
-        sum(lengths.whole for lengths in steps[first:]) / steps_of,
+        sum(steps[step].written for step in some) / count,
+        sum(steps[step].whole for step in some) / count,
     )
+
+
+def _window(happened: Happened, ahead: int, first: int) -> tuple[float, float, int]:
+    """From the end of a step to that of a later one, and how many steps are between them: of its rollout where others
+    are played ahead, else of its update. A negative `first` counts from the last one."""
+    ends = happened.played if ahead else happened.learnt
+    last = len(ends) - 1 - ahead
+    if last < 1:
+        return 0.0, happened.learnt[-1], 1
+    start = first if first >= 0 else last + first
+    return ends[start], ends[last], last - start
 
 
 def _shares(spans: Iterable[Span], begin: float, end: float, kinds: Sequence[str], lanes: int) -> dict[str, float]:
@@ -70,11 +80,12 @@ def _shares(spans: Iterable[Span], begin: float, end: float, kinds: Sequence[str
     return {kind: seconds / room for kind, seconds in found.items()}
 
 
-def over_time(happened: Happened, columns: int) -> tuple[list[float], dict[str, list[float]], dict[str, list[float]]]:
-    """Of the last step: the middles of so many equal parts of its time, and in each the share of the samplers, and of
+def over_time(
+    happened: Happened, columns: int, ahead: int = 0
+) -> tuple[list[float], dict[str, list[float]], dict[str, list[float]]]:
+    """Of a late step: the middles of so many equal parts of its time, and in each the share of the samplers, and of
     the cards that learn, by what they do."""
-    begin = happened.learnt[-2] if len(happened.learnt) > 1 else 0.0
-    end = happened.learnt[-1]
+    begin, end, _ = _window(happened, ahead, -1)
     width = (end - begin) / columns
     middles = [(column + 0.5) * width for column in range(columns)]
     spans = [span for sampler in happened.samplers for span in sampler]
