@@ -42,7 +42,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def started(job: Path) -> subprocess.Popen[bytes]:
-    told = {"PATH": f"{job}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "RECIPE": "demo"}
+    told = {"PATH": f"{job}:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
     process = subprocess.Popen(["bash", "run.sbatch"], cwd=job, env=told)
     while not (job / "called").exists() or "ready" not in (job / "called").read_text():
         assert process.poll() is None
@@ -66,7 +66,7 @@ def test_a_job_whose_time_is_up_hands_the_signal_on_and_goes_back_into_the_queue
         time.sleep(0.3)
     assert process.returncode == 143
     assert (job / "called").read_text().splitlines() == [
-        "train demo --out runs/17 --set run.grace=50 --resume", "ready", "saved"
+        "train household --out runs/long --set run.grace=50 --resume", "ready", "saved"
     ]  # fmt: skip
     assert (job / "requeued").read_text() == "requeue 17\n"
 
