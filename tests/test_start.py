@@ -85,8 +85,8 @@ def test_kubernetes_job_is_whole_and_its_command_is_ours() -> None:
     pod = job["spec"]["template"]["spec"]
     container = pod["containers"][0]
     command, *arguments = container["args"]
-    context: Any = get_command(app).commands[command].make_context(command, arguments)  # type: ignore[attr-defined]
-    params: dict[str, Any] = context.params
+    commands: Any = get_command(app)
+    params: Any = commands.commands[command].make_context(command, arguments).params
     assert params["resume"]
     config = load_config(params["recipe"], params["sets"])
     assert config.run.grace < pod["terminationGracePeriodSeconds"]

@@ -42,7 +42,7 @@ def plan(
     prompt: Annotated[int, typer.Option("--prompt", min=1, help="Tokens before the first response.")] = PROMPT,
     read: Annotated[int, typer.Option("--read", min=0, help="Tokens between two responses.")] = READ,
     task_seconds: Annotated[
-        float | None, typer.Option("--task-seconds", min=0, help="Seconds that a task takes for a turn.")
+        float | None, typer.Option("--task-seconds", min=0, max=3600, help="Seconds that a task takes for a turn.")
     ] = None,
     ahead: Annotated[int, typer.Option("--ahead", min=1, max=8, help="Most steps that may be played ahead.")] = 1,
     rates: Annotated[
