@@ -261,10 +261,13 @@ def _show(task: Task, found: list[Outcome], best: Outcome, console: Console) -> 
         console.print(shown("Learning cards have " + ("a share of the weights each." if best.layout.sharded else
                             "all of the weights and a share of the optimiser each.")))  # fmt: skip
     told = advice(task, best)
-    if told.settings:
-        console.print(shown("  " + " ".join(f"--set {one}" for one in told.settings), "cyan"), soft_wrap=True)
     for one in told.missing:
         console.print(shown(f"Not possible yet: {one}.", "yellow"))
+    if told.settings:
+        console.print("Settings of it that there are already:" if told.missing else "Its settings:")
+        console.print(shown("  " + " ".join(f"--set {one}" for one in told.settings), "cyan"), soft_wrap=True)
+    else:
+        console.print("It needs no settings but those that were given.")
 
 
 def _seconds(one: Outcome) -> tuple[float, ...]:

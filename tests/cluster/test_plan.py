@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,10 +39,10 @@ class ByHand(Costs):
         return 10.0
 
 
-def played(steps: list[Lengths], together: bool = False, **given: float) -> Happened:
+def played(steps: list[Lengths], together: bool = False, **given: Any) -> Happened:
     costs = ByHand(UNIT, replace(ROUND, together=together))
     setup = Setup(costs, 1, 8, 8, lambda _: (3.0, 4.0), sync=5.0, task_seconds=0.0)
-    return simulate(replace(setup, **given), steps)  # type: ignore[arg-type]
+    return simulate(replace(setup, **given), steps)
 
 
 def test_two_turns_by_hand() -> None:
@@ -80,6 +81,9 @@ def test_gates() -> None:
     ahead = played(steps, ahead=1)
     assert ahead.played == [31.0, 62, 93, 124]  # the weights of the step before are there at 38 + 5
     assert ahead.learnt == [38.0, 69, 100, 131]
+    assert steady(played([steps[0]] * 6, ahead=1), [steps[0]] * 6, 1).step == 31.0
+    bound = steady(played([steps[0]] * 6, ahead=1, learn=lambda _: (40.0, 60.0)), [steps[0]] * 6, 1)  # by learning
+    assert (bound.step, bound.score, bound.update) == (100.0, 40.0, 60.0)
     slow = played(steps, ahead=1, sync=40.0)  # weights of the first step at 78: the third rollout waits for them
     assert slow.played == [31.0, 62, 78 + 31, 109 + 31]
     flying = played([fixed(2, 1, 4, 0, 1)] * 4, ahead=1, in_flight=True, slots=4)
@@ -97,7 +101,7 @@ def test_every_episode_is_played_once_and_no_second_is_lost(
     samplers, turns, slots, ahead = sizes
     rng = np.random.default_rng(seed)
     steps = list[Lengths]()
-    for _ in range(3):
+    for _ in range(3 + 2 * max(1, ahead)):
         new = rng.integers(1, 6, (6, turns))
         ended = np.arange(turns) >= rng.integers(1, turns + 1, 6)[:, None]
         steps.append(Lengths(rng.integers(0, 5, (6, turns)) + 1, np.where(ended, 0, new), 3))
@@ -107,7 +111,7 @@ def test_every_episode_is_played_once_and_no_second_is_lost(
         sync=1e-4, task_seconds=1e-4, ahead=max(1, ahead) if in_flight else ahead, in_flight=in_flight,
     )  # fmt: skip
     happened = simulate(setup, steps)
-    assert len(happened.learnt) == 3
+    assert len(happened.learnt) == len(steps)
     assert all(end > begin for begin, end in pairwise([0.0, *happened.learnt]))
     for spans in [*happened.samplers, happened.learner]:
         assert all(before[1] == pytest.approx(after[0]) for before, after in pairwise(spans))

@@ -17,7 +17,7 @@ from isentrope.core.errors import ConfigError
 from isentrope.models.memory import BFLOAT16, gib
 
 LengthsOf = Callable[[int], Lengths]
-STEPS = 4  # that are simulated, the first of which fills the pipe
+STEPS = 4  # that are simulated, and twice as many more as are played ahead: those that begin and those that end
 MANY = 50_000  # turns of all steps together, from which on fewer steps are simulated
 COUNTS = (2, 4, 8, 16, 32, 64, 128)  # of cards, that are tried where nothing fits
 HIDDEN = 0.02  # a quicker layout that is more work to set up has to save so much
@@ -73,9 +73,9 @@ def _tried(task: Task, lengths_of: LengthsOf, layout: Layout) -> Outcome | None:
         return None
     if layout.learners > 1 and not _replicas(task, layout, slots):
         layout = replace(layout, sharded=True)
-    count = STEPS + layout.ahead
+    count = STEPS + 2 * layout.ahead
     if int(lengths_of(0).turns.sum()) * count > MANY:
-        count = 2 + layout.ahead
+        count = 2 + 2 * layout.ahead
     steps = [lengths_of(step) for step in range(count)]
     happened = simulate(setup_of(task, layout, slots, memory.rows), steps)
     return Outcome(layout, memory, steady(happened, steps, layout.ahead), happened, slots)

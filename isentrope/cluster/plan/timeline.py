@@ -39,10 +39,11 @@ class Steady:
 
 
 def steady(happened: Happened, steps: Sequence[Lengths], ahead: int = 0) -> Steady:
-    """Over all steps but the first, and but the last ones, which nobody plays ahead of; or over the only one."""
-    begin, end, count = _window(happened, ahead, 0)
-    first = 0 if len(steps) == 1 else 1
-    each = (happened.learnt[first + count - 1] - (happened.learnt[0] if first else 0.0)) / count
+    """Over all steps but the first ones, which wait for no weights, and the last ones, which nobody plays ahead of; or
+    over the only one."""
+    begin, end, count = _window(happened, ahead, ahead)
+    first = 0 if len(steps) == 1 else ahead + 1
+    each = (happened.learnt[first + count - 1] - (happened.learnt[first - 1] if first else 0.0)) / count
     spans = [span for sampler in happened.samplers for span in sampler]
     sampling = _shares(spans, begin, end, SAMPLING, len(happened.samplers))
     learning = _shares(happened.learner, begin, end, LEARNING, 1)
@@ -52,13 +53,19 @@ def steady(happened: Happened, steps: Sequence[Lengths], ahead: int = 0) -> Stea
     return Steady(
         each,
         sum(rollouts) / count,
-        learning[SCORE] * (end - begin) / count,
-        learning[UPDATE] * (end - begin) / count,
+        _mean(happened.learner, SCORE, some),
+        _mean(happened.learner, UPDATE, some),
         sampling,
         learning,
         sum(steps[step].written for step in some) / count,
         sum(steps[step].whole for step in some) / count,
     )
+
+
+def _mean(learner: Sequence[Span], kind: str, steps: range) -> float:
+    """Seconds of a part of learning, which each step has once."""
+    spent = [stop - start for start, stop, what in learner if what == kind]
+    return sum(spent[step] for step in steps) / len(steps)
 
 
 def _window(happened: Happened, ahead: int, first: int) -> tuple[float, float, int]:
