@@ -82,7 +82,11 @@ def test_gates() -> None:
     assert ahead.played == [31.0, 62, 93, 124]  # the weights of the step before are there at 38 + 5
     assert ahead.learnt == [38.0, 69, 100, 131]
     assert steady(played([steps[0]] * 6, ahead=1), [steps[0]] * 6, 1).step == 31.0
-    bound = steady(played([steps[0]] * 6, ahead=1, learn=lambda _: (40.0, 60.0)), [steps[0]] * 6, 1)  # by learning
+
+    def slowly(lengths: Lengths) -> tuple[float, float]:
+        return 40.0, 60.0
+
+    bound = steady(played([steps[0]] * 6, ahead=1, learn=slowly), [steps[0]] * 6, 1)
     assert (bound.step, bound.score, bound.update) == (100.0, 40.0, 60.0)
     slow = played(steps, ahead=1, sync=40.0)  # weights of the first step at 78: the third rollout waits for them
     assert slow.played == [31.0, 62, 78 + 31, 109 + 31]
