@@ -118,6 +118,7 @@ docs: $(STAMP)
 	$(BIN)/python -m tools.study_docs
 	$(BIN)/python -m tools.claims_docs
 	$(BIN)/python -m tools.speed_docs
+	$(BIN)/python -m tools.plan_docs
 
 $(SITE_STAMP): $(STAMP) locks/site.txt
 	$(INSTALL) site

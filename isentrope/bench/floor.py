@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isentrope.bench.sampling import SamplingWork
+from isentrope.cluster.plan.cards import H200_COPY, H200_PRODUCTS
 
 BYTES = 2  # of a number in bfloat16
 
@@ -20,7 +21,7 @@ class Card:
     products: float  # operations a second of a large product in bfloat16
 
 
-CARDS = {"H200": Card(4.3e12, 790e12)}
+CARDS = {"H200": Card(H200_COPY, H200_PRODUCTS)}
 """Measured, not taken from a sheet. By what the card's name contains."""
 
 

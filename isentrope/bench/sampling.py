@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
-from isentrope.bench.work import llama_settings, random_model
+from isentrope.bench.work import random_model
 from isentrope.core.engine import Engine, Request
 from isentrope.core.errors import RunError
 from isentrope.engines.native.available import fast_engine, why_not
@@ -24,48 +24,7 @@ from isentrope.models.hugging_face import HuggingFaceModel, register_attention
 from isentrope.models.policy import Policy
 from isentrope.models.sources.find import POCKET
 from isentrope.models.sources.pocket import PocketTokens
-
-_NAMES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-          "num_key_value_heads", "tie_word_embeddings")  # fmt: skip
-_FAMILIES = {  # by the name that transformers' classes begin with; what its models have in common
-    "Llama": {"rope_theta": 5e5},
-    "Qwen2": {"rope_theta": 1e6},
-    "Qwen3": {"rope_theta": 1e6, "head_dim": 128},
-}
-
-
-@dataclass(frozen=True)
-class Shape:
-    family: str
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-    @classmethod
-    def of(cls, family: str, *sizes: int, tied: bool) -> Shape:
-        return cls(family, dict(zip(_NAMES, (*sizes, tied), strict=True)))
-
-    def config(self, **more: Any) -> Any:
-        """The shape as transformers has it."""
-        import transformers
-
-        kind = getattr(transformers, f"{self.family}Config")
-        settings = {"max_position_embeddings": 32_768, **_FAMILIES[self.family], **self.settings, **more}
-        return kind(architectures=[f"{self.family}ForCausalLM"], **settings)
-
-
-SHAPES = {
-    "tiny": Shape.of("Qwen2", 607, 64, 96, 2, 4, 2, tied=True),
-    "small": Shape.of("Qwen2", 2048, 64, 96, 2, 4, 2, tied=True),  # with more words than the pocket tokens have
-    "smollm2-135m": Shape("Llama", llama_settings("smollm2") | {"rope_theta": 1e5, "max_position_embeddings": 32_768}),
-    "qwen2.5-0.5b": Shape.of("Qwen2", 151_936, 896, 4864, 24, 14, 2, tied=True),
-    "qwen2.5-1.5b": Shape.of("Qwen2", 151_936, 1536, 8960, 28, 12, 2, tied=True),
-    "qwen2.5-3b": Shape.of("Qwen2", 151_936, 2048, 11_008, 36, 16, 2, tied=True),
-    "qwen2.5-7b": Shape.of("Qwen2", 152_064, 3584, 18_944, 28, 28, 4, tied=False),
-    "llama3-1b": Shape.of("Llama", 128_256, 2048, 8192, 16, 32, 8, tied=True),
-    "llama3-8b": Shape.of("Llama", 128_256, 4096, 14_336, 32, 32, 8, tied=False),
-    "qwen3-0.6b": Shape.of("Qwen3", 151_936, 1024, 3072, 28, 16, 8, tied=True),
-    "qwen3-8b": Shape.of("Qwen3", 151_936, 4096, 12_288, 36, 32, 8, tied=False),
-}
-"""Of SmolLM2-135M, Qwen2.5, Llama 3.2 (1B) and 3.1 (8B), and Qwen3; without what stretches Llama's rotation."""
+from isentrope.models.sources.shapes import SHAPES
 
 
 @dataclass(frozen=True)

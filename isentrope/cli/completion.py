@@ -66,6 +66,12 @@ def complete_bench(incomplete: str) -> Offers:
     return _fitting(incomplete, [(bench.name, bench.what) for bench in BENCHES])
 
 
+def complete_card(incomplete: str) -> Offers:
+    from isentrope.cluster.plan.cards import CARDS
+
+    return _fitting(incomplete, [(card.name, card.title) for card in CARDS.values()])
+
+
 def complete_recipe(incomplete: str) -> Offers:
     from isentrope.config.recipes import recipe_names
 

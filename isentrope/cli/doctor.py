@@ -9,6 +9,7 @@ import typer
 
 from isentrope.cli.completion import complete_run
 from isentrope.cli.options import terminal
+from isentrope.core.errors import ConfigError
 from isentrope.core.text import plain, shown
 
 
@@ -23,14 +24,26 @@ def doctor(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings about the runs as JSON.")] = False,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Look at what processes on this machine can do together.")
+    ] = False,
+    folder: Annotated[
+        Path, typer.Option("--folder", metavar="DIR", help="With --cluster: where runs are to be written.")
+    ] = Path("runs"),
 ) -> None:
     """Diagnose runs; without a run: see what works here.
 
     It says what happened in a run and what to try. A run is told from its metrics.jsonl, config.toml, events.jsonl and
-    episodes, as far as they are there. Nothing is written. Exit code 1 only if no run was given and training cannot
-    work here.
+    episodes, as far as they are there. Nothing is written. Exit code 1 only if no run was given and training, or
+    with --cluster a process, cannot work here.
     """
-    if runs:
+    if cluster:
+        from isentrope.cli.cluster_machine import look_at_cluster
+
+        if runs:
+            raise ConfigError("--cluster looks at this machine, not at runs: leave one of the two out")
+        look_at_cluster(folder)
+    elif runs:
         _look_at_runs(runs, as_json)
     else:
         from isentrope.cli.machine import look_at_machine

@@ -105,6 +105,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "isentrope watch runs/grpo-* --open"),
     "doctor": ("Look at runs", "doctor:doctor",
         "isentrope doctor\n\n"
+        "isentrope doctor --cluster\n\n"
         "isentrope doctor runs/first\n\n"
         "isentrope doctor runs/* --json"),
     "metrics": ("Look at runs", "metrics:metrics",
@@ -185,6 +186,10 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
         "isentrope config learn\n\n"
         "isentrope config --find rate\n\n"
         "isentrope config household --set learn.lr=1e-5 --toml"),
+    "plan": ("Pages, settings and this machine", "plan:plan",
+        "isentrope plan alfworld --gpus 1,8 --set policy.model=qwen2.5-1.5b\n\n"
+        "isentrope plan alfworld --gpus 8,64 --card h100 --set policy.model=qwen2.5-7b --turns 14 --plot step.svg\n\n"
+        "isentrope plan demo --measure here.json"),
     "bench": ("Pages, settings and this machine", "bench:bench",
         "isentrope bench --list\n\n"
         "isentrope bench --quick\n\n"

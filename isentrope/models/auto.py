@@ -61,7 +61,12 @@ def follow_model(config: RunConfig, recorded: RunConfig | None = None) -> RunCon
         return config
     if recorded is not None:
         return _with(config, {path: _at(plain_defaults(recorded), path) for path in waiting})
-    chosen = _with(config, values(size_of(config), bool(config.policy.lora_rank)))
+    return follow_size(config, size_of(config))
+
+
+def follow_size(config: RunConfig, size: Size) -> RunConfig:
+    """The same for a model of which only the size is known."""
+    chosen = _with(config, values(size, bool(config.policy.lora_rank)))
     if problems := impossible(chosen):
         raise ConfigError("\n".join(problems))
     return chosen

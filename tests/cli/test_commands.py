@@ -25,7 +25,7 @@ COMMANDS = (
     "train", "sft", "rft", "eval", "table", "serve", "export", "watch", "analyze", "report", "figures", "retrieve",
     "tasks", "play", "check-task", "serve-task", "build-repairs", "serve-openenv", "methods", "models", "config",
     "check-method", "docs", "doctor", "bench", "study", "claims", "recipes", "metrics",
-    "import",
+    "import", "plan",
 )  # fmt: skip
 TOY = "tests.toys:ToyWorld"
 

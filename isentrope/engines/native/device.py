@@ -23,7 +23,8 @@ from isentrope.engines.native.attention import ROWS, Splits, make_splits, run_qu
 from isentrope.engines.native.draw import Rows, draw, draw_at
 from isentrope.engines.native.forward import Forward, Packed
 from isentrope.engines.native.lookup import DeviceMemory, look_up
-from isentrope.engines.native.prefill import Layout, PrefillPacket, bucket, most_recorded, padded
+from isentrope.engines.native.prefill import Layout, PrefillPacket
+from isentrope.engines.native.sizes import bucket, most_recorded, padded
 from isentrope.engines.native.small_kernels import jit
 from isentrope.engines.native.verify import INFO, Runs, accept, lay_out
 from isentrope.engines.native.weights import Weights

@@ -22,7 +22,8 @@ from isentrope.core.errors import EngineError
 from isentrope.engines.native.device import PAGE, Device, Drawn, Guessed, Launched
 from isentrope.engines.native.drafting import Guesses, PassCost, Plan, longest_guess
 from isentrope.engines.native.host_state import Held, HostState, Pages, Vocabulary
-from isentrope.engines.native.prefill import MOST_RECORDED, Piece, fill
+from isentrope.engines.native.prefill import Piece, fill
+from isentrope.engines.native.sizes import MOST_RECORDED
 from isentrope.engines.native.weights import Weights
 from isentrope.models.model_adapter import ModelAdapter
 from isentrope.models.policy import Policy

@@ -18,17 +18,8 @@ from isentrope.engines.native import device as native_device
 from isentrope.engines.native.attention import NEW_TOKENS
 from isentrope.engines.native.device import FEW, Device, admit
 from isentrope.engines.native.draw import Rows
-from isentrope.engines.native.prefill import (
-    MOST_RECORDED,
-    Layout,
-    Piece,
-    PrefillPacket,
-    bucket,
-    fill,
-    most_recorded,
-    padded,
-    prefill_blocks,
-)
+from isentrope.engines.native.prefill import Layout, Piece, PrefillPacket, fill, prefill_blocks
+from isentrope.engines.native.sizes import MOST_RECORDED, bucket, most_recorded, padded
 from isentrope.engines.native.weights import Weights
 from isentrope.models.model_adapter import adapt_model
 from tests.engines.native.small import DEVICE

@@ -25,7 +25,8 @@ from isentrope.engines.native.device import Drawn, Guessed, Landing
 from isentrope.engines.native.drafting import Guesses, Plan
 from isentrope.engines.native.engine import AHEAD, FastEngine
 from isentrope.engines.native.host_state import Pages
-from isentrope.engines.native.prefill import Layout, PrefillPacket, bucket, padded
+from isentrope.engines.native.prefill import Layout, PrefillPacket
+from isentrope.engines.native.sizes import bucket, padded
 from tests.engines.native.test_engine import fast, policy
 
 PAGE, CONTEXT, ROWS, SLOTS, FEW_PAGES = 4, 40, 8, 12, 30
