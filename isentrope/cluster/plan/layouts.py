@@ -78,8 +78,9 @@ class Memory:
 
 def memory_of(task: Task, layout: Layout, slots: int) -> Memory:
     config, facts = task.config, task.facts
+    card = int(task.card.memory)
     wanted = Wanted(
-        facts, task.rates.number, config.policy.lora_rank, config.learn, task.separate_critic, task.gpu, 0, True
+        facts, task.rates.number, config.policy.lora_rank, config.learn, task.separate_critic, task.gpu, 0, True, card
     )
     learner = _split(wanted.need, facts, layout)
     context = math.ceil(config.agent.max_context / ROW) * ROW
