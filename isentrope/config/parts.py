@@ -120,7 +120,7 @@ def name_of(part: object) -> str:
 _CODE = (
     "task.world", "task.sampler", "task.sampler.kind", "task.reward", "methods.*", "engine", "engine.kind",
     "learn.advantage", "learn.advantage.kind", "learn.loss", "learn.loss.kind", "instruments.on_alarm",
-    "task.options.describe", "task.options.opponent", "task.options.env_id",
+    "task.options.rewards.*", "task.options.describe", "task.options.opponent", "task.options.env_id",
 )  # fmt: skip
 # Options of our worlds that name a module or a program by itself, each with the values that are our own.
 _MODULES = {

@@ -72,6 +72,10 @@ WORLDS: dict[str, Known] = {
         NEEDS["code"],
         needs_of=_needs_of_repair,
     ),
+    "dataset": Known(
+        "isentrope.worlds.dataset.world:DatasetWorld",
+        "your own questions: JSONL, CSV or Parquet, and reward functions",
+    ),
     "gym": Known(
         "isentrope.worlds.adapters.gym:GymWorld",
         "any Gymnasium environment with discrete or text actions (MiniGrid and BabyAI in sentences)",
