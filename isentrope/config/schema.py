@@ -125,7 +125,9 @@ class TaskSettings:
     success_reward: float = setting(10.0, "reward of a solved task")
     invalid_reward: float = setting(-0.1, "reward of a turn whose response was not a valid action", high=0)
     sampler: Choice = choice(
-        "in_turn", "which tasks a step plays: in_turn goes through the split, in a new order each time"
+        "in_turn",
+        "which tasks a step plays: in_turn goes through the split, in a new order each time; pass_rate, kinds and "
+        "schedule are curricula",
     )
     reward: str = setting(
         "", "module:function that gives the rewards of an episode instead of the world; empty: the world's own"

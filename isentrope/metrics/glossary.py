@@ -243,10 +243,11 @@ def with_parts() -> dict[str, tuple[Metric, ...]]:
     """The glossary, and what the methods and advantage estimators of this package declare. Imports them."""
     from isentrope.learning.registry import ADVANTAGES
     from isentrope.methods.registry import METHODS
+    from isentrope.rollout.sampler import SAMPLERS
 
-    ours = [METHODS.load(name) for name in METHODS.inside] + [ADVANTAGES.load(name) for name in ADVANTAGES.inside]
+    ours = [parts.load(name) for parts in (METHODS, ADVANTAGES, SAMPLERS) for name in parts.inside]
     declared = {metric.key: metric for part in ours for metric in part.metrics}
-    return {**GLOSSARY, "methods and advantage estimators": tuple(declared.values())}
+    return {**GLOSSARY, "methods, advantage estimators and task samplers": tuple(declared.values())}
 
 
 def declared_in(about: Mapping[str, Any]) -> list[Metric]:

@@ -132,6 +132,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         "learn.old_logprobs=recompute",
         "learn.mismatch=truncate",
     ),
+    "curriculum": ("task.sampler=pass_rate", "learn.resample=1"),
     "dapo": ("learn.algorithm=dapo", "learn.resample=2"),
     "ahead": (
         "rollout.ahead=1",
