@@ -30,7 +30,7 @@ class JudgeOptions:
 @dataclass(frozen=True)
 class CodeOptions:
     tests: str = setting("tests", "column of the tests: assert statements, or inputs and outputs of a program")
-    entry: str = setting("", "column of code that is put in front of every answer; empty: none")
+    entry: str = setting("", "column of the function's name that tests call candidate (HumanEval); empty: none")
     seconds: float = setting(10.0, "time for all tests of one answer; below task.step_seconds", above=0)
     memory: int = setting(512, "MiB that one answer's program may take", low=64)
     partial: bool = setting(False, "the share of the tests that pass, instead of 1 for all of them")

@@ -47,14 +47,39 @@ def _regex(options: DatasetOptions) -> Reward:
     return checkers.Regex(extract_of(options), options.pattern)
 
 
+def _math(options: DatasetOptions) -> Reward:
+    from isentrope.worlds.dataset.mathematics import Math
+
+    return Math(extract_of(options))
+
+
+def _code(options: DatasetOptions) -> Reward:
+    from isentrope.worlds.dataset.code import Code
+
+    return Code(options.code)
+
+
+def _judge(options: DatasetOptions) -> Reward:
+    from isentrope.worlds.dataset.judge import Judge
+
+    return Judge(options.judge)
+
+
 BUILT_IN: Mapping[str, Callable[[DatasetOptions], Reward]] = {
     "exact": _exact,
     "numeric": _numeric,
     "choice": _choice,
     "regex": _regex,
+    "math": _math,
+    "code": _code,
+    "judge": _judge,
 }
-COMPARE = frozenset({"exact", "numeric", "choice"})
+COMPARE = frozenset({"exact", "numeric", "choice", "math"})
 """Those that a right answer of the data satisfies: an expert can give it."""
+UNBOUNDED = frozenset({"regex", "math"})
+"""Those that may never come to an end, as functions of somebody's own may: they are played in worker processes."""
+THREADS: Mapping[str, int] = {"judge": 16, "code": 4}
+"""Those that wait for something else, so that several tasks may be played at once."""
 
 
 def extract_of(options: DatasetOptions) -> checkers.Extract:

@@ -144,7 +144,13 @@ def test_choices_that_are_none(choices: Any) -> None:
 
 def test_exact_folds_what_does_not_matter() -> None:
     question = asked(["The  Hague", "Den Haag"])
-    for response in ("the hague.", '"The Hague"', " DEN HAAG ", "I think so.\n**The Hague**", "The answer is: Den Haag."):
+    for response in (
+        "the hague.",
+        '"The Hague"',
+        " DEN HAAG ",
+        "I think so.\n**The Hague**",
+        "The answer is: Den Haag.",
+    ):
         assert Exact(Extract()).score(question, response) == 1, response
     for response in ("Hague", "", "The Hague or Delft"):
         assert Exact(Extract()).score(question, response) == 0, response

@@ -23,7 +23,9 @@ from isentrope.worlds.pool.open import open_tasks
 from isentrope.worlds.registry import make_world
 
 HERE = "tests.worlds.dataset.rewards"
-ROWS = [{"question": f"What is {a} plus 2?", "answer": str(a + 2), "level": "easy" if a < 5 else "hard"} for a in range(20)]
+ROWS = [
+    {"question": f"What is {a} plus 2?", "answer": str(a + 2), "level": "easy" if a < 5 else "hard"} for a in range(20)
+]
 
 
 def write(path: Path, rows: Any = ROWS) -> str:
@@ -250,7 +252,10 @@ def test_bad_settings_are_refused_in_words(changes: dict[str, Any], words: str, 
 
 def test_kinds_are_bounded_and_become_names(tmp_path: Path) -> None:
     rows = [{**row, "topic": f"Topic {i}/{'a' * 80}"} for i, row in enumerate(ROWS)]
-    assert all(len(kind) <= 64 and " " not in kind for kind in made({"file": write(tmp_path / "a.jsonl", rows), "kind": "topic"}).kinds)
+    assert all(
+        len(kind) <= 64 and " " not in kind
+        for kind in made({"file": write(tmp_path / "a.jsonl", rows), "kind": "topic"}).kinds
+    )
     many = [{"question": str(i), "answer": "1", "topic": str(i)} for i in range(300)]
     with pytest.raises(TaskError, match="300 different values; at most 200"):
         made({"file": write(tmp_path / "b.jsonl", many), "kind": "topic"})
