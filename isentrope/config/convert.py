@@ -18,7 +18,7 @@ from isentrope.config.older import SHARED, gone, hint
 from isentrope.config.parts import is_offered, offered_names
 from isentrope.config.schema import Auto, Choice
 from isentrope.config.suggest import nearest, other_kind, plain_name
-from isentrope.config.text import value_to_toml
+from isentrope.config.text import SetText, value_to_toml
 from isentrope.core.errors import ConfigError
 
 _PLURALS = {str: "text", int: "integers", float: "numbers", bool: "true or false"}
@@ -172,6 +172,8 @@ def _read_value(kind: Any, value: Any, path: str, limits: Mapping[str, Any], pro
     inner = inside_optional(kind)
     if inner is not None:
         return None if value is None else _read_value(inner, value, path, limits, problems)
+    if get_origin(kind) is tuple and isinstance(value, SetText):
+        value = [_item(part.strip(), get_args(kind)[0]) for part in value.split(",")]
     if get_origin(kind) is tuple and isinstance(value, list | tuple):
         element = get_args(kind)[0]
         items = cast("list[Any]", value)
@@ -181,6 +183,14 @@ def _read_value(kind: Any, value: Any, path: str, limits: Mapping[str, Any], pro
         problems.append(_complaint(kind, value, path, limits))
         return _BAD
     return read
+
+
+def _item(text: str, kind: Any) -> Any:
+    """One item of a list that was given as text; what is no number stays text, and is complained of as such."""
+    try:
+        return kind(text) if kind in (int, float) else text
+    except ValueError:
+        return text
 
 
 def _read_leaf(kind: Any, value: Any) -> Any:

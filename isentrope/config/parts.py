@@ -142,9 +142,10 @@ def _values(value: object, parts: Sequence[str], path: str) -> Iterable[tuple[st
     if not parts:
         if isinstance(value, str):
             yield path, value.removeprefix("switch:")
-    elif parts[0] == "*" and isinstance(value, list | tuple):
-        for item in cast("list[object]", value):
-            yield from _values(item, parts[1:], path)
+    elif parts[0] == "*" and isinstance(value, list | tuple | str):
+        items = value.split(",") if isinstance(value, str) else cast("list[object]", value)  # a list as --set has it
+        for item in items:
+            yield from _values(item.strip() if isinstance(item, str) else item, parts[1:], path)
     elif isinstance(value, Mapping) and parts[0] in value:
         inner = cast("Mapping[str, object]", value)[parts[0]]
         yield from _values(inner, parts[1:], f"{path}.{parts[0]}" if path else parts[0])

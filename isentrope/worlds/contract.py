@@ -72,8 +72,8 @@ class Step:
 
 
 REWARD = "reward/"
-"""What begins the names in `Step.info` of the parts that a reward is made of: `reward/exact`, a number each. A run records
-them for every episode, and their means as metrics of the same names."""
+"""What begins the names in `Step.info` of the parts that a reward is made of: `reward/exact`, a number each. A run
+records them for every episode, and their means as metrics of the same names."""
 _PART = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _PARTS = 20
 

@@ -47,7 +47,7 @@ def _needs_of_repair(options: Mapping[str, Any]) -> Needs:
 
 def _needs_of_data(options: Mapping[str, Any]) -> Needs:
     rewards: Any = options.get("rewards", ())
-    named = cast("list[object]", rewards) if isinstance(rewards, list | tuple) else []
+    named = {str(name).strip() for name in (rewards.split(",") if isinstance(rewards, str) else rewards)}
     extra = NEEDS["math"] if "math" in named else NOTHING
     return replace(extra, programs=("bubblewrap",)) if "code" in named else extra
 

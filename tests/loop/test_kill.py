@@ -46,6 +46,7 @@ KILLS = [
     ("drafts_ahead", "after_update", 5),
     ("dapo", "rollout", 14),
     ("curriculum", "rollout", 14),
+    ("dataset", "after_update", 5),
     ("curriculum", "after_update", 5),
     ("ahead", "rollout", 9),
     ("ahead", "after_update", 5),  # the episodes of the next step are being played

@@ -13,7 +13,7 @@ from typing import Protocol
 from isentrope.config.suggest import did_you_mean
 from isentrope.core.errors import TaskError
 from isentrope.worlds.dataset import checkers
-from isentrope.worlds.dataset.functions import Function
+from isentrope.worlds.dataset.functions import FUNCTIONS, Function
 from isentrope.worlds.dataset.options import DatasetOptions
 from isentrope.worlds.dataset.question import Question
 
@@ -148,9 +148,9 @@ class Rewards:
 def _made(name: str, options: DatasetOptions, columns: frozenset[str]) -> Reward:
     if name in BUILT_IN:
         return BUILT_IN[name](options)
-    if ":" not in name:
+    if ":" not in name and name not in FUNCTIONS:
         raise TaskError(
             f"task.options.rewards: no reward function named {name!r} (one of your own is named by module:function)"
-            f"{did_you_mean(name, BUILT_IN)}"
+            f"{did_you_mean(name, [*BUILT_IN, *FUNCTIONS])}"
         )
     return Function(name, columns)

@@ -14,7 +14,7 @@ from isentrope.worlds.dataset.checkers import Choice, Extract, after_hashes
 from isentrope.worlds.dataset.options import AUTO, DatasetOptions
 from isentrope.worlds.dataset.question import Question
 from isentrope.worlds.dataset.reader import Reader, read_splits
-from isentrope.worlds.dataset.rewards import COMPARE, THREADS, UNBOUNDED, Rewards, fitting
+from isentrope.worlds.dataset.rewards import BUILT_IN, COMPARE, THREADS, UNBOUNDED, Rewards, fitting
 from isentrope.worlds.files import mixed
 
 KINDS = 200  # of question, at most: each has metrics of its own
@@ -38,7 +38,7 @@ class DatasetWorld:
         self.kinds = _kinds_of(every, self.options.kind)
         self._questions = {split: _dealt(found) for split, found in self._questions.items()}
         self.system = f"{_ADVICE} {self.rewards.hint}".strip() if self.options.system == AUTO else ""
-        if any(":" in name or name in UNBOUNDED for name in names):
+        if any(name not in BUILT_IN or name in UNBOUNDED for name in names):
             self.prefers = "processes"
         else:
             self.threads = max((THREADS.get(name, 0) for name in names), default=0)

@@ -59,10 +59,10 @@ def hangs_on_bad(response: str) -> float:
     return float(response == "4")
 
 
-def some(response: str, answer: str) -> float:
-    if response == "bad":
-        raise RuntimeError("bad")
-    return float(response == answer)
+def raises_if_wrong(response: str, answer: str) -> float:
+    if response != answer:
+        raise RuntimeError("not that")
+    return 1.0
 
 
 async def later(response: str) -> float:

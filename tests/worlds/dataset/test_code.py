@@ -39,7 +39,8 @@ def test_forms_of_tests() -> None:
     assert read_tests([{"input": "1\n", "output": "2\n"}], "") == cases
     assert read_tests({"inputs": ["1\n"], "outputs": ["2\n"]}, "") == cases
     assert read_tests(json.dumps({"inputs": ["1\n"], "outputs": ["2\n"]}), "") == cases
-    check = "def check(candidate):\n    assert candidate(1) == 2\n    for i in range(3):\n        assert candidate(i) == i + 1\n"
+    loop = "for i in range(3):\n        assert candidate(i) == i + 1\n"
+    check = f"def check(candidate):\n    assert candidate(1) == 2\n    {loop}"
     tests = read_tests(check + "\ncheck(up)", "up")
     assert [(probe.source, probe.expected, probe.statement) for probe in tests.probes] == [
         ("candidate(1)", "2", False),
@@ -75,7 +76,8 @@ def test_programs_and_humaneval(tmp_path: Path) -> None:
     world = world_of(tmp_path, [{"input": "1 2\n", "output": "3"}, {"input": "4 5\n", "output": "9\n"}])
     program = "```python\na, b = map(int, input().split())\nprint(a + b)\n```"
     assert [played(world, answer)[0].success for answer in (program, "print(3)")] == [True, False]
-    check = "import math\ndef check(candidate):\n    assert candidate(1, 2) == math.floor(3.5)\n    assert candidate(0, 0) is not None"
+    check = "import math\ndef check(candidate):\n    assert candidate(1, 2) == math.floor(3.5)\n"
+    check += "    assert candidate(0, 0) is not None"
     world = world_of(tmp_path, check, entry="entry_point")
     assert [played(world, answer)[0].success for answer in (RIGHT, "def add(a, b): return 4")] == [True, False]
 

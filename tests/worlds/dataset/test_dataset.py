@@ -39,7 +39,7 @@ def write(path: Path, rows: Any = ROWS) -> str:
             writer.writerows(rows)
     else:
         text = json.dumps(rows) if kind == ".json" else "".join(json.dumps(row) + "\n" for row in rows)
-        (gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w")).write(text)
+        path.write_text(text)
     return str(path)
 
 
@@ -262,7 +262,7 @@ def test_kinds_are_bounded_and_become_names(tmp_path: Path) -> None:
 
 
 def test_unknown_options_are_refused() -> None:
-    with pytest.raises(ConfigError, match="did you mean task.options.file"):
+    with pytest.raises(ConfigError, match=r"did you mean task\.options\.file"):
         make_world("dataset", {"fiel": "x"})
 
 
@@ -275,7 +275,7 @@ def test_parquet_with_structs_and_bombs(tmp_path: Path) -> None:
     bomb = pa.table({name: pa.DictionaryArray.from_arrays(numbers, pa.array([text])) for name, text in texts.items()})
     pq.write_table(bomb, tmp_path / "bomb.parquet", store_schema=False)
     assert (tmp_path / "bomb.parquet").stat().st_size < 2_000_000
-    with pytest.raises(TaskError, match="cannot be read as Parquet.*take more than"):
+    with pytest.raises(TaskError, match=r"cannot be read as Parquet.*take more than"):
         made({"file": str(tmp_path / "bomb.parquet")})
 
 
