@@ -125,7 +125,7 @@ def _parse_plain(text: bytes, ends: list[int], stop: str, max_action: int) -> Pa
         verdict = "stray_text"
     else:
         verdict = "empty_action" if not inside else "huge_action" if len(inside) > max_action else "ok"
-    action = inside.decode("utf-8", "replace") if verdict == "ok" else None
+    action = inside.decode("utf-8", "replace").strip() if verdict == "ok" else None
     spans = [
         _span(part, ends) if part else None for part in (thought, (start, start + len(inside)) if inside else None)
     ]
