@@ -18,7 +18,7 @@ from isentrope.config.older import SHARED, gone, hint
 from isentrope.config.parts import is_offered, offered_names
 from isentrope.config.schema import Auto, Choice
 from isentrope.config.suggest import nearest, other_kind, plain_name
-from isentrope.config.text import SetText, value_to_toml
+from isentrope.config.text import value_to_toml
 from isentrope.core.errors import ConfigError
 
 _PLURALS = {str: "text", int: "integers", float: "numbers", bool: "true or false"}
@@ -75,6 +75,7 @@ def _bounds_in_words(limits: Mapping[str, Any]) -> str:
 
 T = TypeVar("T")
 _SECRETS = ("key", "token", "secret", "password")  # a setting called so may hold one, which is not repeated
+_OPTIONS = "task.options."  # whose lists may be text with commas: --set does not know which of them are lists
 _BAD = object()  # what a reader returns after it has noted a problem
 
 
@@ -172,7 +173,7 @@ def _read_value(kind: Any, value: Any, path: str, limits: Mapping[str, Any], pro
     inner = inside_optional(kind)
     if inner is not None:
         return None if value is None else _read_value(inner, value, path, limits, problems)
-    if get_origin(kind) is tuple and isinstance(value, SetText):
+    if get_origin(kind) is tuple and isinstance(value, str) and path.startswith(_OPTIONS):
         value = [_item(part.strip(), get_args(kind)[0]) for part in value.split(",")]
     if get_origin(kind) is tuple and isinstance(value, list | tuple):
         element = get_args(kind)[0]

@@ -16,7 +16,7 @@ from isentrope.config.older import read_settings, upgraded
 from isentrope.config.recipes import find_recipe, recipe_beside, recipe_names
 from isentrope.config.schema import Choice, RunConfig
 from isentrope.config.suggest import METHOD_CLASSES, nearest
-from isentrope.config.text import SetText, as_table, config_to_toml
+from isentrope.config.text import as_table, config_to_toml
 from isentrope.config.validate import impossible, switched_in
 from isentrope.core.command import command
 from isentrope.core.errors import ConfigError
@@ -153,7 +153,7 @@ def _override_value(text: str, kind: Any) -> Any:
         return parsed["value"]
     if get_origin(kind) is tuple and get_args(kind)[0] is str and not text.startswith("["):
         return [part.strip() for part in text.split(",")]
-    return SetText(text) if kind is None else text
+    return text
 
 
 def _kind_of(parts: Sequence[str]) -> Any:

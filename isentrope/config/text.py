@@ -16,13 +16,6 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
-class SetText(str):
-    """What `--set` gave for a setting whose type only a world or another part knows: its items may stand between
-    commas, as they may for lists that are known."""
-
-    __slots__ = ()
-
-
 def config_to_toml(config: RunConfig) -> str:
     """The whole config, every default written out, so that a later version's defaults cannot change a run."""
     return table_to_toml(as_table(config))

@@ -127,6 +127,13 @@ def test_rewards_are_weighed_and_told_apart(tmp_path: Path) -> None:
     assert (played(nothing, "2")[0].reward, rewards_of(played(nothing, "2")[0])) == (1.0, {"exact": 1.0})
 
 
+def test_lists_between_commas_as_a_command_line_has_them(tmp_path: Path) -> None:
+    options = {"file": write(tmp_path / "a.jsonl"), "rewards": f"exact, {HERE}:short", "weights": "1, 0.5"}
+    assert made(options).rewards.names == ("exact", f"{HERE}:short")
+    with pytest.raises(ConfigError, match=r"task\.options\.weights\[1\] = \"x\": expected a list of numbers"):
+        made({**options, "weights": "1,x"})
+
+
 def test_an_answer_in_a_tag_of_that_name(tmp_path: Path) -> None:
     world = made({"file": write(tmp_path / "a.jsonl", ROWS), "rewards": ["exact"], "test_share": 0.0})
     assert played(world, "answer[2]")[0].success
