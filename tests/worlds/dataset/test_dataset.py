@@ -130,7 +130,7 @@ def test_rewards_are_weighed_and_told_apart(tmp_path: Path) -> None:
 def test_lists_between_commas_as_a_command_line_has_them(tmp_path: Path) -> None:
     options = {"file": write(tmp_path / "a.jsonl"), "rewards": f"exact, {HERE}:short", "weights": "1, 0.5"}
     assert made(options).rewards.names == ("exact", f"{HERE}:short")
-    with pytest.raises(ConfigError, match=r"task\.options\.weights\[1\] = \"x\": expected a list of numbers"):
+    with pytest.raises(ConfigError, match=r"task\.options\.weights\[1\] = \"x\": expected a number"):
         made({**options, "weights": "1,x"})
 
 
