@@ -286,6 +286,15 @@ def test_parquet_with_structs_and_bombs(tmp_path: Path) -> None:
         made({"file": str(tmp_path / "bomb.parquet")})
 
 
+def test_texts_in_lists_of_a_parquet_file_are_bounded_too(tmp_path: Path) -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 10_000, pa.int32()), pa.array(["a" * 500_000, "b"]))
+    choices = pa.ListArray.from_arrays(pa.array(range(0, 20_001, 2), pa.int32()), texts)
+    bomb = pa.table({"question": ["q"] * 10_000, "answer": ["B"] * 10_000, "options": choices})
+    pq.write_table(bomb, tmp_path / "bomb.parquet", store_schema=False)
+    with pytest.raises(TaskError, match=r"cannot be read as Parquet.*options, take more than"):
+        made({"file": str(tmp_path / "bomb.parquet"), "choices": "options"})
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_questions_or_an_error_in_words(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:

@@ -9,16 +9,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from isentrope.cli.main import app
 from isentrope.config.schema import RunConfig
+from isentrope.core.engine import Sampled
 from isentrope.core.errors import ConfigError, TaskError
+from isentrope.core.types import RolloutPlan
 from isentrope.loop.settings import recipe_or_recorded, recipe_or_run
 from isentrope.loop.train import train
 from isentrope.metrics.episodes import eval_metrics, rollout_metrics
 from isentrope.metrics.glossary import sentence
+from isentrope.models.sources.pocket import PocketTokens
+from isentrope.rollout.episode import Rules
 from isentrope.runs.episodes import pack_episodes, read_episodes, unpack_episodes
 from isentrope.runs.layout import train_path
 from isentrope.runs.log import read_records
@@ -66,6 +71,16 @@ def test_a_plain_response_and_one_that_is_cut_off(tmp_path: Path) -> None:
         assert (turn.verdict == "too_long") == (turn.stop == "length")
         if turn.verdict == "ok":
             assert turn.action_span is not None
+
+
+def test_the_token_that_ends_a_plain_response_is_no_part_of_it() -> None:
+    tokens, config = PocketTokens.load(WARM_MODEL), config_of("agent.order=plain")
+    rules = Rules(tokens, config.agent, config.task, RolloutPlan("plain"), 0, "x")
+    (end,) = tokens.eos_ids
+    ids = np.array([*tokens.content("add one"), end], dtype=np.int32)
+    numbers = np.zeros(len(ids), dtype=np.float32)
+    read = rules.read(Sampled(ids, numbers, numbers, numbers, "eos"))
+    assert (read.action, read.verdict, read.action_span) == ("add one", "ok", (0, len(ids) - 1))
 
 
 def test_rewards_are_stored_and_read_back_and_nothing_else_is() -> None:
