@@ -163,7 +163,8 @@ def problems_of_settings(name: str, given: dict[str, Any]) -> Iterator[str]:
         if not ((ROOT / recipe).exists() or section or (theirs and recipe.parts[0] not in ("docs", "recipes"))):
             yield f"no recipe {recipe}"
     if name not in ("study", "check-method"):  # the first has settings of its cells, the second those of a part
-        world = [f"task.world={given['world']}"] if given.get("world") not in (None, "NAME", "WORLD") else []
+        named_world = given.get("name" if name == "tasks" else "world")
+        world = [f"task.world={named_world}"] if named_world not in (None, "NAME", "WORLD") else []
         try:
             load(
                 find_recipe(recipe) if recipe and our_recipe(recipe) else None,

@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 EXTEND = DOCS / "extend"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\w+\.\w+)\n")
-MODULES = ("damp", "every", "soft", "ranks", "counting", "weakest", "brief")
+MODULES = ("damp", "every", "soft", "ranks", "counting", "weakest", "brief", "marks")
 
 
 def blocks_of(page: Path) -> list[tuple[str, str]]:

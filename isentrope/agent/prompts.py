@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from isentrope.agent.response_format import PLAIN
 from isentrope.core.errors import ConfigError
 from isentrope.core.tokenizer import ACTION
 
@@ -19,7 +20,7 @@ _FORM = {
     ),
     "act": "Answer every message with one action, in exactly this form and nothing else:\n<action>the action</action>",
 }
-_BRIEF = {"think_act": "", "act_think": "act", "act": "no think"}
+_BRIEF = {"think_act": "", "act_think": "act", "act": "no think", PLAIN: "plain"}
 _GENERAL = "You work on one task, step by step. After each action you are told what happened."
 
 
@@ -33,6 +34,8 @@ class Wording:
         """What the agent is told before the first turn: the task's rules, and the form of a response."""
         if self.brief:
             return _BRIEF[order]
+        if order == PLAIN:
+            return rules  # nothing but what the task says: a model answers as it always does
         form = _FORM[order]
         if tags != ACTION:
             blocks = " or ".join(f"<{tag}>…</{tag}>" for tag in tags)
@@ -42,8 +45,8 @@ class Wording:
 
     def first(self, goal: str, observation: str, choices: Sequence[str] | None) -> str:
         if self.brief:
-            return f"{observation} {goal}{_listed(choices)}"
-        return f"{goal}\n\n{observation}{_listed(choices)}"
+            return " ".join(filter(None, (observation, goal))) + _listed(choices)
+        return "\n\n".join(filter(None, (goal, observation))) + _listed(choices)
 
     def next(self, observation: str, choices: Sequence[str] | None) -> str:
         return observation + _listed(choices)

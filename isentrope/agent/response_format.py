@@ -1,8 +1,9 @@
-"""The three formats of a response, and their parser.
+"""The forms of a response, and their parser.
 
     think_act   <think>…</think><action>…</action>
     act_think   <action>…</action><think>…</think>
     act         <action>…</action>
+    plain       the whole response is the action; a <think>…</think> in front of it is no part of it
 
 An action may have other tags (agent.action_tags): with `search` and `answer` it is `<search>Q</search>` or
 `<answer>A</answer>`, and the task is given `search[Q]` or `answer[A]`.
@@ -10,6 +11,7 @@ An action may have other tags (agent.action_tags): with `search` and `answer` it
 Responses are parsed from the bytes of their tokens, so spans are exact and nothing is tokenised again.
 A response is valid only if it is exactly its form: one block of each kind, in order, closed, the action not
 empty, nothing but white space around them. What the world thinks of the action comes later ("inadmissible").
+A plain response ends where the model ends it: one that was cut off is not valid.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from itertools import accumulate
 from isentrope.core.tokenizer import ACTION
 from isentrope.core.types import Span
 
-ORDERS = ("think_act", "act_think", "act")
+ORDERS = ("think_act", "act_think", "act")  # the forms with tags around the action
+PLAIN = "plain"
 MAX_ACTION_BYTES = 1000  # unless agent.max_action says otherwise
 
 VERDICTS: dict[str, str] = {
@@ -45,6 +48,7 @@ VERDICTS: dict[str, str] = {
 }
 
 Blocks = list[re.Match[bytes]]
+_NEVER = b"\xff"  # no text has this byte
 _THINK = re.compile(rb"<think>(.*?)</think>", re.DOTALL)
 
 
@@ -58,6 +62,8 @@ class Parsed:
 
 def write_response(order: str, thought: str, action: str, tags: tuple[str, ...] = ACTION) -> str:
     """A response of the given form, for imitation."""
+    if order == PLAIN:
+        return f"<think>{thought}</think>{action}" if thought else action
     think, act = f"<think>{thought}</think>", written_action(action, tags)
     return {"think_act": think + act, "act_think": act + think, "act": act}[order]
 
@@ -78,6 +84,8 @@ def is_complete(order: str, tail: bytes, tags: tuple[str, ...] = ACTION) -> bool
 @cache
 def closing_tags(order: str, tags: tuple[str, ...] = ACTION) -> tuple[bytes, ...]:
     """Those that the last block of the form may be closed by."""
+    if order == PLAIN:
+        return (_NEVER,)
     return tuple(f"</{tag}>".encode() for tag in (("think",) if order == "act_think" else tags))
 
 
@@ -86,6 +94,8 @@ def parse_response(
 ) -> Parsed:
     """What the response with these token bytes says. `stop` is why sampling ended."""
     text = b"".join(pieces)
+    if order == PLAIN:
+        return _parse_plain(text, list(accumulate(map(len, pieces))), stop, max_action)
     thinks, actions = list(_THINK.finditer(text)), list(_action_block(tags).finditer(text))
     verdict = _verdict(text, thinks, actions, order, stop, tags)
     if verdict == "ok" and len(actions[0]["inside"]) > max_action:
@@ -94,6 +104,32 @@ def parse_response(
     think_span = _span(thinks[0].span(1), ends) if thinks else None
     action_span = _span(actions[0].span("inside"), ends) if actions else None
     return Parsed(_action(actions[0]) if verdict == "ok" else None, verdict, think_span, action_span)
+
+
+def _parse_plain(text: bytes, ends: list[int], stop: str, max_action: int) -> Parsed:
+    """A thought may have been opened by the prompt, as some chat templates do: then only its end is in the text."""
+    opened, closed = text.find(b"<think>"), text.find(b"</think>")
+    unclosed = closed < 0 <= opened
+    before = text[:opened] if 0 <= opened < closed else b""
+    thought = (opened + len(b"<think>") if 0 <= opened < closed else 0, closed) if closed >= 0 else None
+    rest = len(text) if unclosed else closed + len(b"</think>") if closed >= 0 else 0
+    inside = text[rest:].strip()
+    start = text.index(inside, rest)
+    if stop == "length":
+        verdict = "too_long"
+    elif unclosed:
+        verdict = "unclosed_think"
+    elif b"<think>" in inside or b"</think>" in inside:
+        verdict = "many_thinks"
+    elif before.strip():
+        verdict = "stray_text"
+    else:
+        verdict = "empty_action" if not inside else "huge_action" if len(inside) > max_action else "ok"
+    action = inside.decode("utf-8", "replace").strip() if verdict == "ok" else None
+    spans = [
+        _span(part, ends) if part else None for part in (thought, (start, start + len(inside)) if inside else None)
+    ]
+    return Parsed(action, verdict, *spans)
 
 
 @cache

@@ -26,6 +26,7 @@ CUT_BY = {"clock": "cut off by the clock", "context_limit": "out of context"}
 class Order(StrEnum):
     think_act = "think_act"
     act_think = "act_think"
+    plain = "plain"
     act = "act"
 
 

@@ -75,6 +75,7 @@ def _bounds_in_words(limits: Mapping[str, Any]) -> str:
 
 T = TypeVar("T")
 _SECRETS = ("key", "token", "secret", "password")  # a setting called so may hold one, which is not repeated
+_OPTIONS = "task.options."  # whose lists may be text with commas: --set does not know which of them are lists
 _BAD = object()  # what a reader returns after it has noted a problem
 
 
@@ -172,6 +173,8 @@ def _read_value(kind: Any, value: Any, path: str, limits: Mapping[str, Any], pro
     inner = inside_optional(kind)
     if inner is not None:
         return None if value is None else _read_value(inner, value, path, limits, problems)
+    if get_origin(kind) is tuple and isinstance(value, str) and path.startswith(_OPTIONS):
+        value = [_item(part.strip(), get_args(kind)[0]) for part in value.split(",")]
     if get_origin(kind) is tuple and isinstance(value, list | tuple):
         element = get_args(kind)[0]
         items = cast("list[Any]", value)
@@ -181,6 +184,14 @@ def _read_value(kind: Any, value: Any, path: str, limits: Mapping[str, Any], pro
         problems.append(_complaint(kind, value, path, limits))
         return _BAD
     return read
+
+
+def _item(text: str, kind: Any) -> Any:
+    """One item of a list that was given as text; what is no number stays text, and is complained of as such."""
+    try:
+        return kind(text) if kind in (int, float) else text
+    except ValueError:
+        return text
 
 
 def _read_leaf(kind: Any, value: Any) -> Any:

@@ -95,6 +95,34 @@ class ServerOptions:
     price_out: float = setting(0.0, "price of a million sampled tokens", low=0)
 
 
+@dataclass(frozen=True)
+class NearOptions:
+    target: float = setting(0.5, "pass rate of what is played most often", low=0, high=1)
+    width: float = setting(
+        0.25, "how far from the target a pass rate may be and still be played a third as often", above=0
+    )
+    newest: float = setting(0.5, "weight of the newest step in a pass rate; 1: it alone counts", above=0, high=1)
+
+
+@dataclass(frozen=True)
+class PassRateOptions(NearOptions):
+    new: float = setting(0.5, "share of a step's tasks that are new, while there are some", low=0, high=1)
+
+
+@dataclass(frozen=True)
+class KindsOptions(NearOptions):
+    weights: dict[str, Any] = setting({}, "how often each kind is played, {easy = 1, hard = 3}; empty: by pass rate")
+
+
+@dataclass(frozen=True)
+class ScheduleOptions:
+    stages: dict[str, Any] = setting({}, "kinds that are open from a step on: {1 = ['easy'], 50 = ['easy', 'hard']}")
+    first: float = setting(
+        0.1, "without stages: share of the split, from its beginning, that step 1 draws from", above=0, high=1
+    )
+    steps: int = setting(100, "without stages: the step from which all of the split is open", low=1)
+
+
 KINDS: Mapping[str, Mapping[str, type[Any]]] = {
     "learn.advantage": {
         "reinforce": ComparedOptions,
@@ -103,7 +131,12 @@ KINDS: Mapping[str, Mapping[str, type[Any]]] = {
         **dict.fromkeys(GIGPO_FORMS, GigpoOptions),
         "gae": GaeOptions,
     },
-    "task.sampler": {"in_turn": NoOptions},
+    "task.sampler": {
+        "in_turn": NoOptions,
+        "pass_rate": PassRateOptions,
+        "kinds": KindsOptions,
+        "schedule": ScheduleOptions,
+    },
     "learn.loss": {"clip": ClipOptions, "sequence": ClipOptions, "policy_gradient": NoOptions},
     "engine": {
         "auto": NativeOptions,

@@ -120,7 +120,7 @@ def name_of(part: object) -> str:
 _CODE = (
     "task.world", "task.sampler", "task.sampler.kind", "task.reward", "methods.*", "engine", "engine.kind",
     "learn.advantage", "learn.advantage.kind", "learn.loss", "learn.loss.kind", "instruments.on_alarm",
-    "task.options.describe", "task.options.opponent", "task.options.env_id",
+    "task.options.rewards.*", "task.options.describe", "task.options.opponent", "task.options.env_id",
 )  # fmt: skip
 # Options of our worlds that name a module or a program by itself, each with the values that are our own.
 _MODULES = {
@@ -142,9 +142,10 @@ def _values(value: object, parts: Sequence[str], path: str) -> Iterable[tuple[st
     if not parts:
         if isinstance(value, str):
             yield path, value.removeprefix("switch:")
-    elif parts[0] == "*" and isinstance(value, list | tuple):
-        for item in cast("list[object]", value):
-            yield from _values(item, parts[1:], path)
+    elif parts[0] == "*" and isinstance(value, list | tuple | str):
+        items = value.split(",") if isinstance(value, str) else cast("list[object]", value)  # a list as --set has it
+        for item in items:
+            yield from _values(item.strip() if isinstance(item, str) else item, parts[1:], path)
     elif isinstance(value, Mapping) and parts[0] in value:
         inner = cast("Mapping[str, object]", value)[parts[0]]
         yield from _values(inner, parts[1:], f"{path}.{parts[0]}" if path else parts[0])

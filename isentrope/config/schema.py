@@ -125,7 +125,9 @@ class TaskSettings:
     success_reward: float = setting(10.0, "reward of a solved task")
     invalid_reward: float = setting(-0.1, "reward of a turn whose response was not a valid action", high=0)
     sampler: Choice = choice(
-        "in_turn", "which tasks a step plays: in_turn goes through the split, in a new order each time"
+        "in_turn",
+        "which tasks a step plays: in_turn goes through the split, in a new order each time; pass_rate, kinds and "
+        "schedule are curricula",
     )
     reward: str = setting(
         "", "module:function that gives the rewards of an episode instead of the world; empty: the world's own"
@@ -135,7 +137,11 @@ class TaskSettings:
 
 @dataclass(frozen=True)
 class AgentSettings:
-    order: str = setting("think_act", "form of a response", choices=("think_act", "act_think", "act"))
+    order: str = setting(
+        "think_act",
+        "form of a response; plain: all of it is the action, a thought in front aside",
+        choices=("think_act", "act_think", "act", "plain"),
+    )
     context: str = setting(
         "full",
         "full: one growing conversation; window: each turn prompted anew with the last turns",
@@ -152,7 +158,7 @@ class AgentSettings:
         "tags that hold the action of a response; with others than action, such as search and answer, the task is "
         "given search[...] or answer[...]",
     )
-    max_action: int = setting(1000, "bytes of one action; a longer one is invalid", low=1, high=10_000)
+    max_action: int = setting(1000, "bytes of one action; a longer one is invalid", low=1, high=100_000)
     show_admissible: bool = setting(False, "list the admissible actions in each observation")
     max_response: int = setting(
         AutoInt(512), "tokens of one response; auto: 512, for the pocket model 32, at most half of max_context", low=1
@@ -323,7 +329,9 @@ class SftSettings:
     games: int = setting(200, "games to imitate; own: games to play", low=1)
     samples: int = setting(4, "own: episodes per game", low=1)
     orders: tuple[str, ...] = setting(
-        (), "response forms to imitate each game in; empty: agent.order", choices=("think_act", "act_think", "act")
+        (),
+        "response forms to imitate each game in; empty: agent.order",
+        choices=("think_act", "act_think", "act", "plain"),
     )
     epochs: float = setting(10.0, "passes over them", above=0)
     lr: float = setting(

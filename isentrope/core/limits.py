@@ -48,6 +48,11 @@ DECODED_BYTES = 320 * MIB  # of its columns in memory: 6,400 turns with prompts 
 EPISODE_TEXTS = 4_000_000  # in lists of text: 6,400 turns with 600 actions
 PAGES = 50_000  # of all columns together; a page has a megabyte unless the file is small
 
+DATA_BYTES = 512 * MIB  # of a file of questions, unpacked: GSM8K has 4 MB, a hundred thousand long ones 200
+DATA_ROWS = 2_000_000  # of one file
+DATA_ROW_BYTES = 4 * MIB  # of one row: a question with its answer, tests and choices
+DATA_COLUMNS = 200
+
 STUDY_RUNS = 10_000  # of a study: cells times seeds
 COMPACT_BYTES = 512 * MIB  # of a study's compact form, unpacked: the largest of ours has 60 MB
 RUN_BYTES = 128 * MIB  # of one run in it, which is a line: 8 million numbers of 16 characters

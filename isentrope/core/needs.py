@@ -78,6 +78,7 @@ NEEDS: Mapping[str, Needs] = dict(
         _extra("mlflow", "run.track=mlflow", "mlflow"),
         _extra("trackio", "run.track=trackio", "trackio"),
         _extra("code", "the world code_repair", "pytest", ("bubblewrap",)),
+        _extra("math", "the reward function math of data sets", "math_verify"),
         _extra("swebench", "SWE-bench's own evaluation", "swebench"),
         _extra("gym", "Gymnasium and MiniGrid worlds", "gymnasium minigrid"),
         _extra("openenv", "OpenEnv worlds", "openenv"),

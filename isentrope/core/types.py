@@ -87,12 +87,13 @@ class Episode:
     goal: str
     group: int  # which group of the step
     member: int  # which episode of the group
-    order: str  # "think_act", "act_think" or "act": the response form it was played with
+    order: str  # "think_act", "act_think", "act" or "plain": the response form it was played with
     turns: tuple[Turn, ...]
     success: bool
     stop: str  # "terminated", "truncated", "turn_limit", "context_limit", "clock"; or one of FAILURES
     detail: str = ""  # the reason in words, for a failure
     score: float | None = None  # 0 to 1, if the task gives one of its own beside the reward (Step.info["score"])
+    rewards: Mapping[str, float] = field(default_factory=dict[str, float])  # of reward functions, by name, unweighted
 
     @property
     def ret(self) -> float:

@@ -129,6 +129,7 @@ def open_run(
     """A session in the run folder `out`, which no other process may write to while it lasts. A run that is resumed goes
     on from its newest checkpoint without damage, or `from_step`."""
     check_installed(config)
+    config = settled(config)  # what is wrong with the world is said before a model is fetched
     asked, config = config, prepared(follow_model(config, begun_config(out)))
     check_prompt(config)
     methods = make_methods(config)  # a fault in their settings is to be found before anything is written

@@ -63,7 +63,7 @@ def refuse_servers(recorded: Table, named: Table, source: str) -> None:
         inner = cast("dict[str, Any]", options) if isinstance(options, dict) else {}
         found = {"task.where": where} if is_remote(where) and elsewhere else {}
         found |= {"task.key_env": key} if key else {}
-        return found | {f"task.options.{name}": str(value) for name, value in inner.items() if _has_address(value)}
+        return found | {f"task.options.{name}": str(value) for name, value in inner.items() if _names_server(value)}
 
     known = told(named)
     foreign = {path: value for path, value in told(recorded).items() if known.get(path) != value}
@@ -111,13 +111,19 @@ def _without_servers(table: dict[str, Any]) -> dict[str, Any]:
     task.pop("key_env", None)
     if is_remote(str(task.get("where", ""))):
         del task["where"]
-    for name in [name for name, value in options.items() if _has_address(value)]:
+    for name in [name for name, value in options.items() if _names_server(value)]:
         del options[name]
         LOG.warning(
             f"task.options.{plain(name)[:80]} of the run's config.toml is not used: it names a server, and a run "
             "folder may be somebody else's. If you trust it, say it with --set"
         )
     return table
+
+
+def _names_server(value: Any) -> bool:
+    """Whether an option of a world names a server, or a variable whose content one is sent (a judge's)."""
+    key = cast("dict[str, Any]", value).get("key_env", "") if isinstance(value, dict) else ""
+    return _has_address(value) or key not in ("", "auto")
 
 
 def _has_address(value: Any) -> bool:

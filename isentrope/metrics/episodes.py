@@ -52,7 +52,8 @@ def eval_metrics(split: str, episodes: Sequence[Episode]) -> Metrics:
         "return": outcome["return/mean"],
         "turns": mean([len(episode.turns) for episode in episodes]),
     }
-    metrics |= {key: value for key, value in outcome.items() if key.startswith("success/") and key != "success/all"}
+    apart = ("success/", "reward/")
+    metrics |= {key: value for key, value in outcome.items() if key.startswith(apart) and key != "success/all"}
     kinds = Counter(key_part(episode.kind) for episode in episodes)
     metrics |= {f"games/{kind}": float(count) for kind, count in kinds.items()}
     if "valid_ratio" in validity:
@@ -85,12 +86,22 @@ def outcome_metrics(episodes: Sequence[Episode]) -> Metrics:
     return {
         "return/mean": mean(returns),
         "return/std": float(np.std(returns)),
+        **{f"reward/{name}": mean(values) for name, values in _by_reward(episodes).items()},
         **{f"success/{kind}": mean(wins) for kind, wins in by_kind.items()},
         "success/all": mean([episode.success for episode in episodes]),
         **{f"stop/{reason}": count / len(episodes) for reason, count in stops.items()},
         "failures": float(sum(episode.stop in FAILURES for episode in episodes)),
         **{f"failures/{kind}": float(count) for kind, count in ended_by(FAILURES, episodes).items()},
     }
+
+
+def _by_reward(episodes: Sequence[Episode]) -> dict[str, list[float]]:
+    """What each reward function gave, of the episodes for which it gave something."""
+    by_name: dict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        for name, value in episode.rewards.items():
+            by_name[key_part(name)].append(value)
+    return by_name
 
 
 def length_metrics(episodes: Sequence[Episode]) -> Metrics:

@@ -41,6 +41,7 @@ the rollout
   engine/weights_refused | samplers | Times that a sampler did not have the learner's weights after an update.
   return/mean | reward | Mean over episodes of the sum of their rewards.
   return/std | reward | Standard deviation of the returns over the episodes of the step.
+  reward/{name} | reward | Mean of what the reward function {name} gave, before its weight.
   success/all | share | Share of the episodes that solved their task.
   success/{kind} | share | Share of the episodes of the task type {kind} that solved their task.
   episode/turns | turns | Mean number of turns of an episode.
@@ -186,6 +187,7 @@ an evaluation
   eval/{split}/games | games | Games of the {split} split that were played.
   eval/{split}/games/{kind} | games | Games of type {kind} of the {split} split that were played.
   eval/{split}/return | reward | Mean return on the {split} split.
+  eval/{split}/reward/{name} | reward | Mean of what the reward function {name} gave on {split} games, unweighted.
   eval/{split}/turns | turns | Mean number of turns of a game on the {split} split.
   eval/{split}/failures | games | Games of {split} lost to a fault or to the clock: not solved.
   eval/{split}/failures/{kind} | games | Games of {split} that ended with a failure of the kind {kind}.
@@ -241,10 +243,11 @@ def with_parts() -> dict[str, tuple[Metric, ...]]:
     """The glossary, and what the methods and advantage estimators of this package declare. Imports them."""
     from isentrope.learning.registry import ADVANTAGES
     from isentrope.methods.registry import METHODS
+    from isentrope.rollout.sampler import SAMPLERS
 
-    ours = [METHODS.load(name) for name in METHODS.inside] + [ADVANTAGES.load(name) for name in ADVANTAGES.inside]
+    ours = [parts.load(name) for parts in (METHODS, ADVANTAGES, SAMPLERS) for name in parts.inside]
     declared = {metric.key: metric for part in ours for metric in part.metrics}
-    return {**GLOSSARY, "methods and advantage estimators": tuple(declared.values())}
+    return {**GLOSSARY, "methods, advantage estimators and task samplers": tuple(declared.values())}
 
 
 def declared_in(about: Mapping[str, Any]) -> list[Metric]:

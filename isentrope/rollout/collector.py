@@ -22,7 +22,7 @@ from isentrope.engines.registry import engine_metrics
 from isentrope.rollout.dynamic_sampling import Groups, sample_groups
 from isentrope.rollout.episode import EpisodesEnded, Play, Rules, Seat
 from isentrope.rollout.reward import load_reward, rewarded
-from isentrope.rollout.sampler import after_step, make_sampler, pick_instances
+from isentrope.rollout.sampler import after_step, begin, make_sampler, pick_instances
 from isentrope.rollout.streaming import StreamingRollout
 from isentrope.rollout.timings import Clock, Metrics
 from isentrope.worlds.contract import Instance, World
@@ -61,6 +61,7 @@ class Collector:
         self.sampler = make_sampler(config)
         task = config.task
         self.world: World = open_world(task)
+        begin(self.sampler, self.world)
         self.tasks = open_tasks(
             task.world, task.options, config.rollout.batch, task.workers, task.step_seconds, task.where, self.world
         )

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from isentrope.agent.context import context_lengths
-from isentrope.agent.response_format import write_response
+from isentrope.agent.response_format import PLAIN, write_response
 from isentrope.config.schema import AgentSettings, TaskSettings
 from isentrope.core.engine import Sampled
 from isentrope.core.errors import TaskError
@@ -69,10 +69,15 @@ def demonstrate(
             play.stop = "context_limit"
             break
         response = write_response(agent.order, move.thought, move.action, agent.action_tags)
-        ids = np.array(tokenizer.answer(response), dtype=np.int32)
+        ids = np.array(tokenizer.answer(response) + _end(tokenizer, agent.order), dtype=np.int32)
         nothing = np.zeros(len(ids), dtype=np.float32)
-        answer = Sampled(ids, nothing, nothing, nothing + 1, "tag")
+        answer = Sampled(ids, nothing, nothing, nothing + 1, "eos" if agent.order == PLAIN else "tag")
         said = replace(rules.read(answer), action=move.action, verdict="ok")
         rules.record(play, answer, said, game.step(move.action))
     game.close()
     return rules.episode(play)
+
+
+def _end(tokenizer: ChatTokenizer, order: str) -> list[int]:
+    """What a response without tags has to end with, so that a model learns to stop."""
+    return (tokenizer.end_of_answer() or sorted(tokenizer.eos_ids)[:1]) if order == PLAIN else []

@@ -20,7 +20,7 @@ from isentrope.core.engine import Request, Sampled
 from isentrope.core.seeding import Streams
 from isentrope.core.tokenizer import ChatTokenizer
 from isentrope.core.types import Episode, RolloutPlan, Turn
-from isentrope.worlds.contract import Instance, Step, View
+from isentrope.worlds.contract import Instance, Step, View, rewards_of
 from isentrope.worlds.pool.guarded import Failure
 
 EpisodesEnded = Callable[[int], None]
@@ -50,6 +50,7 @@ class Play:
     stop: str = ""
     detail: str = ""
     score: float | None = None
+    rewards: dict[str, float] = field(default_factory=dict[str, float])
     prompt: list[int] = field(default_factory=list[int])  # that waits for a response
 
     def fail(self, stop: str, detail: str) -> None:
@@ -113,6 +114,8 @@ class Rules:
 
     def read(self, answer: Sampled) -> Parsed:
         pieces = self.tokenizer.pieces(answer.ids.tolist())
+        if answer.stop == "eos" and pieces and int(answer.ids[-1]) in self.tokenizer.eos_ids:
+            pieces[-1] = b""  # it ends the answer and says nothing
         return parse_response(pieces, self.plan.order, answer.stop, self.agent.action_tags, self.agent.max_action)
 
     def record(self, play: Play, answer: Sampled, parsed: Parsed, step: Step | Failure | None) -> None:
@@ -128,6 +131,7 @@ class Rules:
             mended += step.view.mended
             score = step.info.get("score")  # the task gives it itself; the last one is the episode's
             play.score = float(score) if isinstance(score, int | float) else play.score
+            play.rewards |= rewards_of(step)  # likewise
         play.turns.append(
             Turn(
                 observation=play.view.text,
@@ -186,6 +190,7 @@ class Rules:
             stop=play.stop,
             detail=play.detail,
             score=play.score,
+            rewards=play.rewards,
         )
 
 

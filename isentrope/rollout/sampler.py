@@ -1,4 +1,5 @@
-"""Chooses the tasks that a training step plays: in turn, or by a sampler of your own (`task.sampler`).
+"""Chooses the tasks that a training step plays: in turn, by a curriculum (curriculum.py), or by a sampler of your own
+(`task.sampler`).
 
 class Hard(TaskSampler):
     name = "hard"
@@ -34,6 +35,9 @@ class TaskSampler(Part, ABC):
     def __init__(self, options: Any = None, seed: int = 0) -> None:
         super().__init__(options)
         self.seed = seed
+
+    def begin(self, world: World) -> None:
+        """Once, before the first pick: the world, for a sampler that has to know its kinds or tasks."""
 
     @abstractmethod
     def pick(self, size: int | None, count: int, step: int, attempt: int) -> Sequence[int]:
@@ -72,7 +76,14 @@ class InTurn(TaskSampler):
         return picked
 
 
-SAMPLERS = Parts("task sampler", GROUPS["task.sampler"], {"in_turn": "isentrope.rollout.sampler:InTurn"})
+_CURRICULUM = "isentrope.rollout.curriculum"
+_INSIDE = {
+    "in_turn": "isentrope.rollout.sampler:InTurn",
+    "pass_rate": f"{_CURRICULUM}:PassRate",
+    "kinds": f"{_CURRICULUM}:Kinds",
+    "schedule": f"{_CURRICULUM}:Schedule",
+}
+SAMPLERS = Parts("task sampler", GROUPS["task.sampler"], _INSIDE)
 
 
 def make_sampler(config: RunConfig) -> TaskSampler:
@@ -81,6 +92,11 @@ def make_sampler(config: RunConfig) -> TaskSampler:
     if not isinstance(kind, type) or not issubclass(kind, TaskSampler):
         raise ConfigError(f'task.sampler.kind = "{choice.kind}": expected a subclass of isentrope.TaskSampler')
     return kind(parse_choice(kind.options_class, choice, "task.sampler"), config.run.seed)
+
+
+def begin(sampler: TaskSampler, world: World) -> None:
+    with calling(sampler, "begin"):
+        sampler.begin(world)
 
 
 def pick_instances(sampler: TaskSampler, world: World, count: int, step: int, attempt: int = 0) -> list[Instance]:

@@ -12,9 +12,10 @@ after the update, so a step under way has none yet.
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -28,7 +29,7 @@ import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
 from isentrope.core.errors import RunError
-from isentrope.core.limits import LARGEST, Unreadable, open_plain
+from isentrope.core.limits import LARGEST, Unreadable, open_plain, parse_json
 from isentrope.core.types import Episode, Floats, Ints, Scores, Turn
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.layout import EPISODES
@@ -44,6 +45,7 @@ _EPISODE: dict[str, Any] = {
     "world": pa.string(), "split": pa.string(), "index": pa.int64(), "kind": pa.string(), "goal": pa.string(),
     "group": pa.int64(), "member": pa.int64(), "order": pa.string(), "success": pa.bool_(), "stop": pa.string(),
     "detail": pa.string(), "score": pa.float64(),
+    "rewards": pa.string(),  # JSON; empty: none
 }  # fmt: skip
 _TURN: dict[str, Any] = {
     "observation": pa.string(), "admissible": pa.list_(pa.string()), "anchor": pa.string(),
@@ -57,7 +59,12 @@ _SCHEMA: Any = pa.schema(
     [("episode", pa.int64()), ("turn", pa.int64()), *_EPISODE.items(), *_TURN.items()],
     metadata={_FORMAT_KEY: FORMAT.encode()},
 )
-_SINCE = {"dropped": 0, "mended": "", "score": None}  # columns that older files lack, and what they mean by it
+_SINCE = {
+    "dropped": 0,
+    "mended": "",
+    "score": None,
+    "rewards": "",
+}  # columns that older files lack, and what they mean by it
 _ARRAYS = ("context_ids", "response_ids", "logprobs", "entropies", "temperatures")
 _MEASURED = ("logprobs", "entropies")  # no value comes twice: a dictionary would only cost space
 _FILE = re.compile(r"(?:(step|dropped)-(\d{1,12})|eval-(\d{1,12})-(.+))\.parquet")
@@ -197,6 +204,8 @@ def _storable(value: Any) -> Any:
     """Text from a model or a task may hold half a surrogate pair, which no file format can."""
     if isinstance(value, str):
         return _LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return json.dumps(value) if value else ""
     if isinstance(value, tuple):
         return [_storable(part) for part in cast("tuple[Any, ...]", value)]
     return value
@@ -229,9 +238,25 @@ def _episodes(file: Parquet) -> list[Episode]:
         if plain["turn"][row] >= 0:
             turns.append(_turn(plain, arrays, row))
         if row + 1 == file.rows or plain["episode"][row + 1] != number:
-            episodes.append(Episode(turns=tuple(turns), **{name: plain[name][row] for name in _EPISODE}))
+            fields: dict[str, Any] = {name: plain[name][row] for name in _EPISODE}
+            fields["rewards"] = _rewards(fields["rewards"])
+            episodes.append(Episode(turns=tuple(turns), **fields))
             turns = []
     return episodes
+
+
+def _rewards(text: str) -> dict[str, float]:
+    """ValueError for what is no table of numbers."""
+    if not text:
+        return {}
+    table: Any = parse_json(text)
+    if not isinstance(table, dict):
+        raise ValueError("its column rewards holds something else than tables of numbers")
+    numbers = cast("dict[str, Any]", table)
+    for value in numbers.values():
+        if type(value) not in (int, float) or not -LARGEST <= value <= LARGEST:
+            raise ValueError(f"it has a reward that is no number below {LARGEST:g}")
+    return {name: float(value) for name, value in numbers.items()}
 
 
 _MAY_LACK = ("score", "admissible", "think_span", "action_span", "action")

@@ -14,7 +14,7 @@ of a dictionary; they are put in full only if there is room for that.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple, Self, cast
 
@@ -41,7 +41,7 @@ _PARSED_ENTRY = 16  # bytes that Arrow takes for an entry of a dictionary before
 class Parquet:
     """An open file. ValueError for what is beyond the limits; Arrow's own errors for what is damaged."""
 
-    def __init__(self, source: BinaryIO) -> None:
+    def __init__(self, source: BinaryIO, most_rows: int = EPISODE_ROWS) -> None:
         self._source = source
         self._size = source.seek(0, 2)
         if self._size > EPISODE_BYTES:
@@ -54,8 +54,8 @@ class Parquet:
         self.rows = int(self._about.num_rows)
         if self._about.num_columns > _COLUMNS or self._about.num_row_groups > _ROW_GROUPS:
             raise ValueError(f"it has more than {_COLUMNS} columns or {_ROW_GROUPS:,} groups of rows")
-        if self.rows > EPISODE_ROWS:
-            raise ValueError(f"it has {self.rows:,} rows; more than {EPISODE_ROWS:,} are not read")
+        if self.rows > most_rows:
+            raise ValueError(f"it has {self.rows:,} rows; more than {most_rows:,} are not read")
         leaves = [self._about.schema.column(n) for n in range(self._about.num_columns)]
         self._leaves = [str(leaf.path) for leaf in leaves]
         texts = [str(leaf.path) for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
@@ -96,8 +96,7 @@ class Parquet:
         kind = self.schema.field(name).type
         if column.type == kind:
             return column
-        for chunk in column.chunks:
-            texts = chunk.flatten() if pa.types.is_list(chunk.type) else chunk
+        for texts in (texts for chunk in column.chunks for texts in _texts_of(chunk)):
             lengths = pc.take(pc.binary_length(texts.dictionary), texts.indices)
             self._use(int(pc.sum(lengths).as_py() or 0), name)
         return column.cast(kind)
@@ -152,6 +151,18 @@ class Parquet:
             with suppress(EOFError):
                 return page_of(self._source.read(length))
         raise ValueError("a page has no whole header")
+
+
+def _texts_of(array: Any) -> Iterator[Any]:
+    """The texts in a column, as numbers of a dictionary: also those in its lists and structs."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        yield array
+    elif pa.types.is_list(kind):
+        yield from _texts_of(array.flatten())
+    elif pa.types.is_struct(kind):
+        for part in array.flatten():
+            yield from _texts_of(part)
 
 
 class Page(NamedTuple):

@@ -30,9 +30,12 @@ A world may have more than `World` asks for; whoever finds it there uses it:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
+
+from isentrope.core.limits import LARGEST
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,23 @@ class Step:
     success: bool = False
     valid: bool = True  # False: the action was not understood or not possible, the state did not change
     info: dict[str, str | float | bool] = field(default_factory=dict[str, "str | float | bool"])
+
+
+REWARD = "reward/"
+"""What begins the names in `Step.info` of the parts that a reward is made of: `reward/exact`, a number each. A run
+records them for every episode, and their means as metrics of the same names."""
+_PART = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+_PARTS = 20
+
+
+def rewards_of(step: Step) -> dict[str, float]:
+    """The parts of a step's reward by name; untrusted, so bounded in number and length."""
+    parts: dict[str, float] = {}
+    for key, value in step.info.items():
+        name = key.removeprefix(REWARD)
+        if name != key and not isinstance(value, str) and abs(value) <= LARGEST and _PART.fullmatch(name):
+            parts[name] = float(value)
+    return dict(list(parts.items())[:_PARTS])
 
 
 class Task(Protocol):

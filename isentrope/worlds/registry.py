@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, cast, get_type_hints
 
 from isentrope.config.convert import inside_optional, parse_section
@@ -45,6 +45,13 @@ def _needs_of_repair(options: Mapping[str, Any]) -> Needs:
     return NEEDS["code"] if boxed else NOTHING
 
 
+def _needs_of_data(options: Mapping[str, Any]) -> Needs:
+    rewards: Any = options.get("rewards", ())
+    named = {str(name).strip() for name in (rewards.split(",") if isinstance(rewards, str) else rewards)}
+    extra = NEEDS["math"] if "math" in named else NOTHING
+    return replace(extra, programs=("bubblewrap",)) if "code" in named else extra
+
+
 WORLDS: dict[str, Known] = {
     "household": Known(
         "isentrope.worlds.household.world:HouseholdWorld",
@@ -71,6 +78,11 @@ WORLDS: dict[str, Known] = {
         "find and correct a bug in a package until its tests pass (SWE-bench's shape)",
         NEEDS["code"],
         needs_of=_needs_of_repair,
+    ),
+    "dataset": Known(
+        "isentrope.worlds.dataset.world:DatasetWorld",
+        "your own questions: JSONL, CSV or Parquet, and reward functions",
+        needs_of=_needs_of_data,
     ),
     "gym": Known(
         "isentrope.worlds.adapters.gym:GymWorld",

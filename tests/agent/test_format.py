@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isentrope.agent.response_format import ORDERS, VERDICTS, is_complete, parse_response, write_response
+from isentrope.agent.response_format import ORDERS, PLAIN, VERDICTS, is_complete, parse_response, write_response
 
 
 def parse(text: str, order: str = "think_act", stop: str = "tag", size: int = 3):
@@ -82,3 +82,52 @@ def test_what_is_written_is_read_back(thought: str, action: str, order: str, siz
 def test_completion_needs_the_last_tag_of_the_form() -> None:
     assert not is_complete("act_think", b"<action>look</action>")
     assert is_complete("act_think", b"<action>look</action><think>x</think>\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "verdict", "action"),
+    [
+        ("42", "eos", "ok", "42"),
+        (" so 6 * 7\n#### 42 \n", "eos", "ok", "so 6 * 7\n#### 42"),
+        ("<think>six sevens</think>\n42", "eos", "ok", "42"),
+        ("six sevens</think>42", "eos", "ok", "42"),  # the prompt opened the thought
+        ("<action>42</action>", "eos", "ok", "<action>42</action>"),
+        ("42", "length", "too_long", None),
+        ("<think>six sev", "length", "too_long", None),
+        ("<think>six sevens", "eos", "unclosed_think", None),
+        ("<think>a</think>b<think>c</think>", "eos", "many_thinks", None),
+        ("a</think>b</think>c", "eos", "many_thinks", None),
+        ("well <think>a</think>42", "eos", "stray_text", None),
+        ("", "eos", "empty_action", None),
+        ("<think>a</think> ", "eos", "empty_action", None),
+        ("x" * 1001, "eos", "huge_action", None),
+    ],
+)
+def test_plain_responses(text: str, stop: str, verdict: str, action: str | None) -> None:
+    parsed = parse(text, PLAIN, stop)
+    assert (parsed.verdict, parsed.action) == (verdict, action)
+
+
+def test_spans_of_a_plain_response() -> None:
+    pieces = [b"<think>", b"I", b" see", b"</think>", b"\n", b"go", b" to", b" x", b"\n"]
+    parsed = parse_response(pieces, PLAIN, "eos")
+    assert (parsed.think_span, parsed.action_span, parsed.action) == ((1, 3), (5, 8), "go to x")
+    opened = parse_response(pieces[1:], PLAIN, "eos")
+    assert (opened.think_span, opened.action_span) == ((0, 2), (4, 7))
+
+
+@given(st.text(max_size=60), st.sampled_from(["eos", "length"]), st.integers(1, 9))
+def test_any_plain_response_gets_a_known_verdict_and_spans_inside(text: str, stop: str, size: int) -> None:
+    data = text.encode("utf-8", "replace")
+    pieces = [data[i : i + size] for i in range(0, len(data), size)]
+    parsed = parse_response(pieces, PLAIN, stop)
+    assert parsed.verdict in VERDICTS
+    for span in (parsed.think_span, parsed.action_span):
+        assert span is None or 0 <= span[0] <= span[1] <= len(pieces)
+
+
+@given(Words, Words.filter(lambda t: t.strip()), st.integers(1, 9))
+def test_what_is_written_plainly_is_read_back(thought: str, action: str, size: int) -> None:
+    text = write_response(PLAIN, thought, action)
+    assert not is_complete(PLAIN, text.encode())  # the model says when it is over
+    assert parse(text, PLAIN, "eos", size).action == action.strip()

@@ -132,6 +132,17 @@ KINDS: dict[str, tuple[str, ...]] = {
         "learn.old_logprobs=recompute",
         "learn.mismatch=truncate",
     ),
+    "curriculum": ("task.sampler=pass_rate", "learn.resample=1"),
+    "dataset": (
+        "task.world=dataset",
+        "task.options.file=tests/worlds/dataset/moves.jsonl",
+        "task.options.rewards=['exact', 'tests.worlds.dataset.rewards:short']",
+        "task.where=local",
+        "task.max_turns=2",
+        "task.options.tries=2",
+        "task.sampler=pass_rate",
+        "eval.splits=['test']",
+    ),
     "dapo": ("learn.algorithm=dapo", "learn.resample=2"),
     "ahead": (
         "rollout.ahead=1",

@@ -45,6 +45,9 @@ KILLS = [
     ("drafts", "evaluation", 2),  # which leaves nothing behind in what is remembered
     ("drafts_ahead", "after_update", 5),
     ("dapo", "rollout", 14),
+    ("curriculum", "rollout", 14),
+    ("dataset", "after_update", 5),
+    ("curriculum", "after_update", 5),
     ("ahead", "rollout", 9),
     ("ahead", "after_update", 5),  # the episodes of the next step are being played
     ("alarms", "after_update", 11),  # right after the alarm that switches a method on

@@ -16,7 +16,7 @@ from isentrope.core.signals import Interrupted
 from isentrope.worlds.contract import Step, Task, View, World
 from isentrope.worlds.pool.sanitize import Garbage, in_words, sanitize_step, sanitize_view
 
-MAX_ACTION = 10_000  # characters that a task is given of an action
+MAX_ACTION = 100_000  # characters that a task is given of an action
 
 FailureKind = Literal["task_error", "time_limit", "worker_died", "garbage"]
 KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
