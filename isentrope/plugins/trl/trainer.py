@@ -9,16 +9,18 @@ them. Every process has the whole step's table, so all of them compute the same.
     updated        after the optimizer's step
     state          in each checkpoint of TRL
 
-Without methods every override hands on what TRL does, and nothing else.
+The instruments (instruments.py) look on and write our run folder beside TRL's output. Without methods every override
+hands on what TRL does, and nothing else.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +39,15 @@ from isentrope.learning.losses.clipped import Clip
 from isentrope.learning.records import Figures, accumulate, brought
 from isentrope.learning.tokens import Ids
 from isentrope.methods.registry import Listed, make_listed
-from isentrope.models.chat.tokenizer import piece_reader
 from isentrope.plugins.trl import checks
 from isentrope.plugins.trl.base import GRPOTrainer, TrainerCallback, accelerate_utils, trl
+from isentrope.plugins.trl.instruments import Instruments, reader_of
 from isentrope.plugins.trl.table import Rollout, Table, Window, flat, make_batch, make_table, make_window
 from isentrope.runs.atomic import write_atomically
 
 STATE = "isentrope_methods.pt"
+FOLDER = "isentrope"
+"""Where our run folder lies in TRL's `output_dir`, if nobody says otherwise."""
 ROWS = "isentrope_rows"
 """Under this key TRL carries the numbers of the rows along as it shuffles and splits them."""
 MODEL_INPUTS = (
@@ -71,14 +75,22 @@ class _Pending:
     stats: TokenStats | None = None
 
 
-class _AfterUpdate(TrainerCallback):
+class _Steps(TrainerCallback):
     """TRL has no method of its own that runs between the optimizer's step and the next one."""
 
     def __init__(self, trainer: EntropyGRPOTrainer) -> None:
         self.trainer = trainer
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        if self.trainer.instruments is not None:
+            self.trainer.instruments.open()
+
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         self.trainer.after_update()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        if self.trainer.instruments is not None:
+            self.trainer.instruments.close()
 
 
 class EntropyGRPOTrainer(GRPOTrainer):
@@ -89,29 +101,36 @@ class EntropyGRPOTrainer(GRPOTrainer):
         args: Any = None,
         *rest: Any,
         methods: Sequence[Listed] = (),
-        solved_at: float = 1.0,
+        solved_at: float | None = None,
         action_tags: Sequence[str] = ACTION,
+        run_folder: str | Path | bool = True,
         **options: Any,
     ) -> None:
         """As GRPOTrainer. `methods` are names, `module:Class`, classes, or pairs of one with its options. A completion
-        whose rewards add up to `solved_at` counts as solved (SEAL learns from that). `action_tags` hold an action."""
-        self._listed, self._solved_at, self._tags = tuple(methods), solved_at, tuple(action_tags)
+        whose rewards add up to `solved_at` (1.0) counts as solved: SEAL learns from that. `action_tags` hold an action.
+        `run_folder` is where our instruments write: True: a folder in `output_dir`; False: they are off."""
+        self._listed, self._tags = tuple(methods), tuple(action_tags)
+        self._solved_at = 1.0 if solved_at is None else solved_at
         self._methods: list[Method] | None = None
         self._rollouts = 0  # so far, those before a restart included
         self._rollout_step: _Step | None = None
         self._pending: _Pending | None = None
         self._passes: list[tuple[Tensor, Tensor | None]] | None = None  # while TRL scores a rollout
+        self._last_pass: tuple[Tensor, Tensor | None] | None = None
         self._rewards: Tensor | None = None
         self._figures: list[Figures] = []
+        self.instruments: Instruments | None = None
         if self._listed:
             checks.check_version(str(trl.__version__), GRPOTrainer)
             checks.refuse_sampling(make_listed(self._listed, RunConfig().run.steps, 0))
         super().__init__(model, reward_funcs, args, *rest, **options)
         if self._listed:
             checks.refuse_settings(self.args)
-            self.add_callback(_AfterUpdate(self))
-            tokenizer: Any = self._tokenizer
-            self._read_piece = piece_reader(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else _no_text
+        if run_folder is not False:
+            place = Path(self.args.output_dir) / FOLDER if run_folder is True else Path(run_folder)
+            self.instruments = Instruments(self, place, self._listed, solved_at, self._tags)
+        if self._listed or self.instruments is not None:
+            self.add_callback(_Steps(self))
 
     @property
     def methods(self) -> list[Method]:
@@ -125,12 +144,19 @@ class EntropyGRPOTrainer(GRPOTrainer):
         self._methods = made if self.state.max_steps else None
         return made
 
+    @cached_property
+    def read_piece(self) -> Callable[[int], bytes]:
+        """The bytes that each token stands for."""
+        return reader_of(self._tokenizer)
+
     def _acting(self) -> bool:
         return bool(self._listed) and self.model.training
 
     def _record(self, metrics: Mapping[str, float]) -> None:
         for key, value in metrics.items():
             self._metrics["train"][key].append(value)
+        if self.instruments is not None:
+            self.instruments.noted(metrics)
 
     # A rollout: begin and shape.
 
@@ -138,27 +164,48 @@ class EntropyGRPOTrainer(GRPOTrainer):
         given = super()._generate(prompts)
         if self._acting():
             checks.check_masks(given[1], given[2])
+        if self.instruments is not None:
+            self.instruments.generated(prompts, given)
         return given
 
     def _calculate_rewards(self, *args: Any) -> Tensor:
         self._rewards = super()._calculate_rewards(*args)
+        if self.instruments is not None:
+            self.instruments.sampled.rewards = self._rewards
         return self._rewards
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
-        if not self._acting():
+        if not self._acting() and self.instruments is None:
             return super()._generate_and_score_completions(inputs)
-        self._passes = []
+        if self.instruments is not None:
+            self.instruments.begins()
+        self._passes = [] if self.model.training else None
         try:
             output = super()._generate_and_score_completions(inputs)
-            passes = self._passes
+            passes = self._passes or []
         finally:
             self._passes = None
+        first = self.accelerator.process_index * len(output["completion_ids"])
+        output[ROWS] = torch.arange(first, first + len(output["completion_ids"]), device=output["completion_ids"].device)
+        before, scored = output["advantages"], self._scored_by_trl(output, passes)
+        if self.instruments is not None:
+            self.instruments.sampled_all(output, inputs, before)
+        if self._acting():
+            scored = self._to_methods(output, scored)
+        if self.instruments is not None and scored is not None and self.model.training:
+            self.instruments.scored(*scored)
+        return output
+
+    def _to_methods(
+        self, output: dict[str, Any], scored: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, Tensor] | None:
+        """Show the rollout to the methods, which may change its advantages; gives what it was scored with."""
         self._rollouts += 1
         looks = any(_overrides(method, "begin") or _overrides(method, "shape") for method in self.methods)
-        table = self._table(output, *(self._scores(output, passes) if looks else (None, None)))
-        first = self.accelerator.process_index * len(output["completion_ids"])
-        local_B = first + np.arange(len(output["completion_ids"]))
-        advantage_N = table.per_token(self._from_all(output["advantages"])[:, None].expand(-1, table.width))
+        scored = self._scores(output) if looks and scored is None else scored
+        table = self._table(output, *(scored if looks and scored is not None else (None, None)))
+        local_B = output[ROWS].cpu().numpy()
+        advantage_N = table.per_token(self.from_all(output["advantages"])[:, None].expand(-1, table.width))
         self._record(hooks.begin(self.methods, self._rollouts, table.tokens))
         if any(_overrides(method, "shape") for method in self.methods):
             advantage_N, metrics = hooks.shaped(self.methods, self._rollouts, table.tokens, advantage_N)
@@ -166,15 +213,19 @@ class EntropyGRPOTrainer(GRPOTrainer):
             output["advantages"] = table.padded(advantage_N, local_B, output["advantages"], output["completion_ids"])
         self._record({"solved": float(table.tokens.solved_E.mean())})
         self._rollout_step = _Step(table, advantage_N)
-        output[ROWS] = torch.from_numpy(local_B).to(output["completion_ids"].device)
-        return output
+        if self.instruments is not None and self.instruments.rolled:
+            self.instruments.rolled[-1].advantages = output["advantages"]
+        return scored
 
-    def _scores(self, output: dict[str, Any], passes: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies of the policy that sampled: from TRL's own pass over the rollout if it made one."""
+    def _scored_by_trl(
+        self, output: dict[str, Any], passes: Sequence[tuple[Tensor, Tensor | None]]
+    ) -> tuple[Tensor, Tensor] | None:
+        """Log-probs and entropies of the policy that sampled, if TRL made a pass over the rollout itself."""
         old = output.get("old_per_token_logps")
-        for logps, entropies in passes:
-            if logps is old and entropies is not None:
-                return logps, entropies
+        return next(((logps, e) for logps, e in passes if logps is old and e is not None), None)
+
+    def _scores(self, output: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """The same, by a pass of our own."""
         ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
         mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
         with torch.no_grad():
@@ -195,17 +246,17 @@ class EntropyGRPOTrainer(GRPOTrainer):
         rewards = (self._rewards * self.reward_weights.to(self._rewards.device)).nansum(dim=1)
         rewards[torch.isnan(self._rewards).all(dim=1)] = torch.nan
         rollout = Rollout(
-            ids_BT=self._from_all(output["completion_ids"]).cpu().numpy(),
-            mask_BT=self._from_all(mask).bool().cpu().numpy(),
+            ids_BT=self.from_all(output["completion_ids"]).cpu().numpy(),
+            mask_BT=self.from_all(mask).bool().cpu().numpy(),
             reward_B=rewards.double().cpu().numpy(),
             group_size=self.num_generations,
             temperature=self.temperature,
-            logp_BT=None if logps is None else flat(self._from_all(logps)),
-            entropy_BT=None if entropies is None else flat(self._from_all(entropies)),
+            logp_BT=None if logps is None else flat(self.from_all(logps)),
+            entropy_BT=None if entropies is None else flat(self.from_all(entropies)),
         )
-        return make_table(rollout, self._read_piece, self._tags, self._solved_at)
+        return make_table(rollout, self.read_piece, self._tags, self._solved_at)
 
-    def _from_all(self, values: Tensor) -> Tensor:
+    def from_all(self, values: Tensor) -> Tensor:
         """The rows of all processes, in TRL's order, padded to one width."""
         if self.accelerator.num_processes == 1:
             return values
@@ -219,7 +270,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
         if self._acting() and self._buffered_inputs is not before:
             assert self._rollout_step is not None
             assert self._buffered_inputs is not None
-            rows = self._from_all(torch.stack([part[ROWS] for part in self._buffered_inputs], dim=1))
+            rows = self.from_all(torch.stack([part[ROWS] for part in self._buffered_inputs], dim=1))
             window: int = self.args.gradient_accumulation_steps
             self._rollout_step.window_rows = [part.flatten().cpu().numpy() for part in torch.split(rows, window, dim=1)]
         return inputs
@@ -227,8 +278,15 @@ class EntropyGRPOTrainer(GRPOTrainer):
     # An update: weigh and loss.
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        if not self._acting():
-            return super()._compute_loss(model, inputs)
+        self._last_pass = None
+        loss = self._loss_with_terms(model, inputs) if self._acting() else super()._compute_loss(model, inputs)
+        if self.instruments is not None:
+            with self.instruments.guard("looking at a forward pass"):
+                self.instruments.passed(inputs, inputs[ROWS], loss, self._last_pass)
+        self._last_pass = None
+        return loss
+
+    def _loss_with_terms(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         pending = self._pending = _Pending(dict(inputs))
         epsilon_high, self.epsilon_high = self.epsilon_high, self._clip_high()
         try:
@@ -254,7 +312,9 @@ class EntropyGRPOTrainer(GRPOTrainer):
         pending = self._pending
         if pending is None:
             if self._passes is None or model is not self.model:  # a reference has no entropies
-                return super()._get_per_token_logps_and_entropies(model, *args, **options)
+                given = super()._get_per_token_logps_and_entropies(model, *args, **options)
+                self._last_pass = given[:2]
+                return given
             given = super()._get_per_token_logps_and_entropies(model, *args, **options | {"compute_entropy": True})
             self._passes.append(given[:2])
             return given
@@ -265,6 +325,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
                 "TRL's forward pass gave no entropies or no hidden states, as fused kernels do; switch them off"
             )
         self._look(pending, given[0], given[1], states[-1])
+        self._last_pass = given[:2]
         return given
 
     @contextmanager
@@ -322,6 +383,20 @@ class EntropyGRPOTrainer(GRPOTrainer):
 
     def after_update(self) -> None:
         """The optimizer has made its step, or left it out."""
+        skipped = bool(self.accelerator.optimizer_step_was_skipped)
+        if self._listed:
+            self._after_update_of_methods(skipped)
+        if self.instruments is not None:
+            with self.instruments.guard("looking at an update"):
+                self.instruments.updated(float(self.lr_scheduler.get_last_lr()[0]), skipped)
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if self.instruments is not None:
+            self.instruments.grad_norm = norm
+        return norm
+
+    def _after_update_of_methods(self, skipped: bool) -> None:
         figures, self._figures = brought(self._figures), []
         if self.accelerator.num_processes > 1:
             for method in self.methods:
@@ -332,7 +407,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
         for each in figures:
             accumulate(sums, each, extremes)
         self._record(sums)
-        hooks.updated(self.methods, not self.accelerator.optimizer_step_was_skipped)
+        hooks.updated(self.methods, not skipped)
 
     def _average_own_gradients(self, method: Method) -> None:
         """Of weights that a method has of its own, which no one else would bring together."""
@@ -341,18 +416,41 @@ class EntropyGRPOTrainer(GRPOTrainer):
                 gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad
                 weight.grad = self.accelerator.reduce(gradient, reduction="mean")
 
+    # What the instruments need besides.
+
+    def train(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().train(*args, **options)
+        except BaseException as error:
+            if self.instruments is not None:
+                self.instruments.close(error)
+            raise
+
+    def evaluate(self, *args: Any, **options: Any) -> Any:
+        if self.instruments is not None:
+            self.instruments.evaluated.clear()
+        metrics = super().evaluate(*args, **options)
+        if self.instruments is not None:
+            prefix = args[2] if len(args) > 2 else options.get("metric_key_prefix", "eval")
+            self.instruments.evaluation(str(prefix))
+        return metrics
+
     # State.
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
         if self._listed and self.args.should_save:  # first, so that a checkpoint that is whole has it
-            folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
             buffer = io.BytesIO()
             torch.save({"rollouts": self._rollouts, "methods": hooks.states(self.methods)}, buffer)
             write_atomically(folder / STATE, buffer.getvalue())
+        if self.instruments is not None and self.args.should_save:
+            self.instruments.save(folder)
         super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
+        if self.instruments is not None:
+            self.instruments.resumed = checkpoint
         if not self._listed or checkpoint is None:
             return
         path = Path(checkpoint) / STATE
@@ -366,11 +464,6 @@ class EntropyGRPOTrainer(GRPOTrainer):
             ) from error
         hooks.load_states(self.methods, methods)
         self._rollouts = rollouts
-
-
-def _no_text(number: int) -> bytes:
-    """Of a tokenizer that cannot say which bytes a token stands for: no part of a response is found."""
-    return b""
 
 
 def _overrides(method: Method, hook: str) -> bool:

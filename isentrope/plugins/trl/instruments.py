@@ -1,0 +1,477 @@
+"""Our instruments in TRL's GRPOTrainer: what they see of a rollout and its updates, on its way to our run folder.
+
+A step of the folder is a rollout and its updates; where an update learns from several rollouts, those together. All
+processes bring together what they have (`_brought`); the first one makes episodes and numbers of it and writes them.
+Log-probs and entropies are those of TRL's own forward passes, so no pass is added, and nothing of TRL is changed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isentrope.core.types import Episode, Metrics
+from isentrope.methods.registry import Listed
+from isentrope.models.chat.tokenizer import piece_reader
+from isentrope.plugins.played import Form, Numbers, Reader, Row, equal_groups, form_of, scores_of
+from isentrope.plugins.trl.base import accelerate_utils, trl
+from isentrope.plugins.trl.settings import settings_of
+from isentrope.plugins.trl.table import flat
+from isentrope.plugins.watched import LOG, Guard, Looked, Watcher
+from isentrope.runs.atomic import write_atomically
+from isentrope.runs.beside import WatchedFolder
+
+if TYPE_CHECKING:
+    from isentrope.plugins.trl.trainer import EntropyGRPOTrainer
+
+STATE = "isentrope_run.json"
+EPISODE = "isentrope_episode"
+"""Under this key a rollout function of ours hands on the game that a row was played in."""
+_KINDS, _KIND_CHARS = 40, 40
+_OF_PASS = {
+    "kl": "kl/k3", "clip_ratio/region_mean": "clip/fraction", "clip_ratio/low_mean": "clip/low",
+    "clip_ratio/high_mean": "clip/high", "policy_loss": "loss/policy",
+}  # fmt: skip
+_OF_ROLLOUT = {
+    "sampling/sampling_logp_difference/mean": "mismatch/logp_mean",
+    "sampling/sampling_logp_difference/max": "mismatch/logp_max",
+    "sampling/importance_sampling_ratio/mean": "mismatch/ratio_mean",
+    "sampling/importance_sampling_ratio/max": "mismatch/ratio_max",
+}  # fmt: skip
+_MODES = {"grpo": "episode", "sapo": "episode", "dr_grpo": "constant", "luspo": "constant"}  # else token
+
+
+@dataclass
+class Sampled:
+    """What TRL's `_generate` and its reward functions gave, of this process; rewards of all."""
+
+    prompts: Sequence[Any] = ()
+    prompt_ids: Sequence[Sequence[int]] = ()
+    ids: Sequence[Sequence[int]] = ()
+    masks: Sequence[Sequence[int]] | None = None
+    rewards: Tensor | None = None
+    began: float = 0.0
+
+
+@dataclass
+class Rolled:
+    """A rollout and what was learnt from it so far. Tensors are those of this process."""
+
+    sampled: Sampled
+    inputs: Sequence[Mapping[str, Any]]
+    advantages: Tensor  # as they are learnt from
+    before: Tensor  # as TRL estimated them
+    learnt_B: Tensor  # bool: rows that TRL has not masked
+    columns: int
+    first: int  # the number of this process's first row
+    size: int  # of a group
+    seconds: float
+    logp_BT: Tensor | None = None
+    entropy_BT: Tensor | None = None
+    ratio_BT: Tensor | None = None
+    scored: bool = False  # whether TRL scored it before it learnt from it
+    passes: int = 0
+    losses: list[Tensor] = field(default_factory=list[Tensor])  # since the last update
+    ratios: list[Tensor] = field(default_factory=list[Tensor])
+    figures: list[Metrics] = field(default_factory=list[Metrics])  # of passes
+    updates: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    metrics: Metrics = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A rollout of all processes."""
+
+    rows: list[Row]
+    numbers: list[Numbers]
+    reward_B: Any
+    before_B: Any
+    totals: list[tuple[float, ...]]  # loss of each update, mean over the processes
+    ratios: Any  # least, largest, sum, sum of k3, count
+
+
+class Instruments:
+    """One for each trainer and process; `place` is where the first process writes."""
+
+    def __init__(
+        self,
+        trainer: EntropyGRPOTrainer,
+        place: Path,
+        listed: Sequence[Listed],
+        solved_at: float | None,
+        tags: tuple[str, ...],
+    ) -> None:
+        self.trainer, self.place, self.listed = trainer, place, listed
+        self.solved_at, self.tags = solved_at, tags
+        self.guard = Guard()
+        self.watcher: Watcher | None = None
+        self.steps = 0  # that were written
+        self.judged: bool | None = None if solved_at is None else True
+        self.form: Form | None = None
+        self.sampled = Sampled()
+        self.rolled: list[Rolled] = []
+        self.evaluated: list[Rolled] = []
+        self.grad_norm: Any = None
+        self.skipped = 0
+        self.resumed: str | None = None
+        self._path: Path | None = None  # of the folder that was opened
+
+    # -- what TRL does
+
+    def generated(self, prompts: Sequence[Any], given: Sequence[Any]) -> None:
+        self.sampled.prompts, self.sampled.prompt_ids, self.sampled.ids, self.sampled.masks = prompts, *given[:3]
+
+    def begins(self) -> None:
+        self.sampled = Sampled(began=time.perf_counter())
+
+    def sampled_all(self, output: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]], before: Tensor) -> None:
+        """TRL has sampled, rewarded and scored a rollout; `before`: its advantages before the methods."""
+        trainer = self.trainer
+        training = bool(trainer.model.training)
+        mode = "train" if training else "eval"
+        size = trainer.num_generations if training else trainer.num_generations_eval
+        rolled = Rolled(
+            self.sampled, inputs, output["advantages"], before, output["completion_mask"].any(dim=1),
+            output["completion_ids"].shape[1], trainer.accelerator.process_index * len(output["completion_ids"]), size,
+            time.perf_counter() - self.sampled.began,
+        )  # fmt: skip
+        rolled.metrics = _last(trainer._metrics[mode], _OF_ROLLOUT)
+        (self.rolled if training else self.evaluated).append(rolled)
+
+    def scored(self, logps: Tensor, entropies: Tensor | None) -> None:
+        """Of the rollout, by a pass over all of it."""
+        rolled = self.rolled[-1]
+        rolled.logp_BT, rolled.entropy_BT, rolled.scored = logps.detach(), entropies, True
+
+    def noted(self, metrics: Mapping[str, float]) -> None:
+        """What the methods record."""
+        if self.rolled:
+            self.rolled[-1].metrics |= metrics
+
+    def passed(
+        self, inputs: Mapping[str, Any], rows: Tensor, loss: Tensor, seen: tuple[Tensor, Tensor | None] | None
+    ) -> None:
+        """A micro-batch went through the loss; `seen`: its log-probs and entropies."""
+        training = bool(self.trainer.model.training)
+        rolled = (self.rolled if training else self.evaluated)[-1]
+        rolled.passes += 1
+        rolled.losses.append(loss.detach().float())
+        rolled.figures.append(_last(self.trainer._metrics["train" if training else "eval"], _OF_PASS))
+        if seen is None:
+            return
+        logps, entropies = seen[0].detach().float(), None if seen[1] is None else seen[1].detach().float()
+        local_B = rows - rolled.first
+        once = rolled.passes <= (self.trainer.args.steps_per_generation if training else 1)
+        if once and not rolled.scored:
+            rolled.logp_BT = _put(rolled.logp_BT, local_B, logps, rolled)
+            if entropies is not None:
+                rolled.entropy_BT = _put(rolled.entropy_BT, local_B, entropies, rolled)
+        old = inputs.get("old_per_token_logps")
+        if old is not None:
+            log_ratio = (logps - old.float()).clamp(-20, 20)
+            mask = inputs["completion_mask"] * inputs.get("tool_mask", 1) > 0
+            if once:
+                rolled.ratio_BT = _put(rolled.ratio_BT, local_B, log_ratio.exp(), rolled)
+            chosen = log_ratio[mask]
+            if len(chosen):
+                ratio, k3 = chosen.exp(), torch.expm1(-chosen) + chosen
+                parts = (ratio.min(), ratio.max(), ratio.sum(), k3.sum(), ratio.new_tensor(float(len(chosen))))
+                rolled.ratios.append(torch.stack(parts))
+
+    def updated(self, rate: float, skipped: bool) -> None:
+        """The optimizer made its step, or left it out. Writes the rollouts that nothing more is learnt from."""
+        if not self.rolled:
+            return
+        self.skipped += skipped
+        rolled = self.rolled[-1]
+        losses, rolled.losses = rolled.losses, []
+        total = torch.stack(losses).sum() if losses else rolled.before.new_zeros(())
+        rolled.updates.append({"grad_norm": self.grad_norm, "lr": rate, "loss": total})
+        every = self.trainer.args.steps_per_generation * self.trainer.num_iterations
+        done = [one for one in self.rolled if one.passes >= every]
+        self.rolled = [one for one in self.rolled if one.passes < every]
+        if done:
+            self._write(done)
+
+    # -- the folder
+
+    def open(self) -> None:
+        """As training begins."""
+        state: dict[str, Any] = {}
+        after: int | None = 0 if self._path is not None and self.steps == 0 else None
+        if self.resumed is not None:
+            with self.guard("reading the state of the instruments"):
+                after = self._steps_by(self.trainer.state.global_step)
+                state = _read_state(Path(self.resumed))
+                after = int(state.get("steps", after))
+        elif self._path is None or self.steps:
+            self._path = None
+        self.resumed = None
+        self.steps = after or 0
+        self.rolled.clear()
+        if "judged" in state:
+            self.judged = state["judged"]
+            self.form = Form(tuple(state["form"][0]), str(state["form"][1])) if state.get("form") else None
+        if self.trainer.accelerator.is_main_process:
+            place = self._path or (self.place.with_name(state["folder"]) if state.get("folder") else self.place)
+            with self.guard("opening the run folder"):
+                self.watcher = self._watcher(place, after)
+                if state.get("running"):
+                    self.watcher.load_state_dict(state["running"])
+
+    def _steps_by(self, updates: int) -> int:
+        args = self.trainer.args
+        every = args.steps_per_generation * self.trainer.num_iterations
+        return updates * args.gradient_accumulation_steps // max(every, args.gradient_accumulation_steps)
+
+    def _watcher(self, place: Path, after: int | None) -> Watcher:
+        trainer = self.trainer
+        weights: int = sum(weight.numel() for weight in trainer.model.parameters())
+        entry = {
+            "from": str(trainer.args.output_dir), "what": "instruments in the trainer",
+            "program": f"TRL {trl.__version__}", "names": "trl",
+            "settings": settings_of(trainer, self.listed, self.tags),
+        }  # fmt: skip
+        folder = WatchedFolder(place, entry, weights, after)
+        if folder.fresh and folder.path != self.place:
+            LOG.warning(f"isentrope: {self.place} holds another run; this one is recorded in {folder.path}")
+        tokenizer: Any = trainer._tokenizer
+        words = [self.trainer.read_piece(number) for number in range(len(tokenizer))]
+        try:
+            watcher = Watcher(folder, words if any(words) else (), "trl")
+            for method in trainer.methods:
+                watcher.log.declare(method)
+        except BaseException:
+            folder.close()
+            raise
+        self._path = folder.path
+        return watcher
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Training has ended, by an error or not."""
+        if error is None and self.rolled:
+            done, self.rolled = self.rolled, []
+            self._write(done)
+        watcher, self.watcher = self.watcher, None
+        if watcher is None:
+            return
+        with self.guard("closing the run folder"):
+            if error is not None:
+                watcher.folder.stopped(self.steps, type(error).__name__, str(error))
+        with self.guard("closing the run folder"):
+            watcher.close()
+
+    def save(self, folder: Path) -> None:
+        """What a resumed run goes on from, into a checkpoint of TRL."""
+        if self.watcher is None:
+            return
+        with self.guard("writing the state of the instruments"):
+            form = None if self.form is None else [list(self.form.tags), self.form.order]
+            state = {
+                "steps": self.steps, "folder": self.watcher.folder.path.name, "judged": self.judged, "form": form,
+                "running": self.watcher.state_dict(),
+            }  # fmt: skip
+            write_atomically(folder / STATE, (json.dumps(state) + "\n").encode())
+
+    # -- a step
+
+    def _write(self, done: Sequence[Rolled]) -> None:
+        self.steps += 1
+        begin = time.perf_counter()
+        with self.guard(f"looking at step {self.steps}"):
+            brought = [self._brought(one) for one in done]
+            if self.watcher is not None:
+                looked = self._looked(done, brought)
+                sampled = sum(len(turn.response_ids) for episode in looked.episodes for turn in episode.turns)
+                rollout = sum(one.seconds for one in done)
+                now = time.perf_counter()
+                timings = {
+                    "seconds/rollout": rollout, "seconds/observe": now - begin,
+                    "seconds/update": max(0.0, begin - done[0].sampled.began - rollout),
+                    "tokens_per_second/rollout": sampled / max(rollout, 1e-9),
+                }  # fmt: skip
+                self.watcher.step(self.steps, looked, timings)
+
+    def evaluation(self, prefix: str) -> None:
+        """TRL has evaluated; `prefix` is that of its metrics."""
+        done, self.evaluated = self.evaluated, []
+        if not done:
+            return
+        opened = self.watcher
+        with self.guard("looking at an evaluation"):
+            brought = [self._brought(one) for one in done]
+            if not self.trainer.accelerator.is_main_process:
+                return
+            if opened is None:  # before or after training
+                self.watcher = self._watcher(self._path or self.place, self.steps if self._path else None)
+            assert self.watcher is not None
+            split = prefix.removeprefix("eval_") or "eval"
+            self.watcher.evaluation(self.steps, split, self._looked(done, brought, split))
+        if opened is None and self.watcher is not None:
+            self.close()
+
+    def _brought(self, rolled: Rolled) -> Brought:
+        """The same on all processes, in the same order: everything that waits for others is in here."""
+        trainer = self.trainer
+        sampled, learnt = rolled.sampled, rolled.learnt_B.tolist()
+        masks = sampled.masks or [None] * len(sampled.ids)
+        rows = [
+            Row(a, b, mask, _stored(prompt), *_told(one), counts, episode=_game(one))
+            for a, b, mask, prompt, one, counts in zip(
+                sampled.prompt_ids, sampled.ids, masks, sampled.prompts, rolled.inputs, learnt, strict=True
+            )
+        ]
+        columns = [rolled.logp_BT, rolled.entropy_BT, rolled.ratio_BT, _wide(rolled.advantages, rolled.columns)]
+        columns = [None if column is None else trainer.from_all(column) for column in columns]
+        before = trainer.from_all(rolled.before)
+        losses = [update["loss"] for update in rolled.updates]
+        totals = trainer.accelerator.gather(torch.stack(losses)) if losses else None
+        ratios = torch.stack(rolled.ratios) if rolled.ratios else None
+        if trainer.accelerator.num_processes > 1:
+            rows = cast("list[Row]", accelerate_utils.gather_object(rows))
+            ratios = None if ratios is None else trainer.accelerator.gather(ratios)
+        assert sampled.rewards is not None
+        weighed = (sampled.rewards * trainer.reward_weights.to(sampled.rewards.device)).nansum(dim=1)
+        weighed[torch.isnan(sampled.rewards).all(dim=1)] = torch.nan
+        reward_B = weighed.double().cpu().numpy()
+        for row, reward in zip(rows, reward_B.tolist(), strict=True):
+            row.reward = reward
+        arrays = [None if column is None else flat(column) for column in columns]
+        numbers = [
+            Numbers(*(None if array is None else array[place] for array in (arrays[0], arrays[1], arrays[3], arrays[2])))
+            for place in range(len(rows))
+        ]
+        told = [] if totals is None else totals.view(-1, len(losses)).mean(dim=0).tolist()
+        return Brought(rows, numbers, reward_B, flat(before), told, None if ratios is None else flat(ratios))
+
+    def _looked(self, done: Sequence[Rolled], brought: Sequence[Brought], split: str = "") -> Looked:
+        trainer, size = self.trainer, done[0].size
+        rows = [row for one in brought for row in one.rows]
+        numbers = [number for one in brought for number in one.numbers]
+        rewards = np.concatenate([one.reward_B for one in brought])
+        games = any(row.episode is not None for row in rows)
+        if self.form is None:
+            self.form = Form(self.tags) if games else form_of(rows, trainer.read_piece, self.tags)
+        if self.judged is None:
+            self.judged = games or set(rewards[np.isfinite(rewards)].tolist()) <= {0.0, 1.0}
+        if len({row.kind for row in rows}) > _KINDS:
+            for row in rows:
+                row.kind = ""
+        ends = frozenset({*trainer.eos_token_ids, trainer._tokenizer.pad_token_id} - {None})
+        solved_at = 1.0 if self.solved_at is None else self.solved_at
+        temperature: float = trainer.temperature
+        reader = Reader(
+            trainer.read_piece, ends, self.form, temperature, solved_at, size, "trl", split or "train"
+        )  # fmt: skip
+        episodes = reader.episodes(rows, numbers)
+        mode = _MODES.get(trainer.loss_type, "token")
+        scores = None if split else scores_of(rows, numbers, mode)
+        metrics = {} if split else self._metrics(done, brought, rows, rewards, size)
+        return Looked(episodes, scores, metrics, bool(self.judged), bool(self.form.tags))
+
+    def _metrics(
+        self, done: Sequence[Rolled], brought: Sequence[Brought], rows: Sequence[Row], rewards: Any, size: int
+    ) -> Metrics:
+        """What the trainer itself knows of the step, by our names."""
+        learnt = np.array([row.learnt for row in rows])
+        lengths = np.array([len(row.ids) if row.mask is None else sum(row.mask) for row in rows], dtype=np.float64)
+        before = np.concatenate([one.before_B for one in brought]).astype(np.float64)
+        weights = lengths * learnt
+        found: Metrics = {
+            "advantage/zero_groups": equal_groups(rewards, size), "update/masked": 1 - float(learnt.mean()),
+            "update/skipped": float(self.skipped), "ratio/min": 1.0, "ratio/max": 1.0, "ratio/mean": 1.0, "kl/old": 0.0,
+        }  # fmt: skip
+        if weights.sum() > 0:
+            mean = float(np.average(before, weights=weights))
+            found["advantage/mean"] = mean
+            found["advantage/std"] = math.sqrt(float(np.average((before - mean) ** 2, weights=weights)))
+        ratios = [one.ratios for one in brought if one.ratios is not None]
+        if ratios:
+            told = np.concatenate(ratios)
+            count = told[:, 4].sum()
+            found |= {"ratio/min": float(told[:, 0].min()), "ratio/max": float(told[:, 1].max())}
+            found |= {"ratio/mean": float(told[:, 2].sum() / count), "kl/old": float(told[:, 3].sum() / count)}
+        updates = [update for one in done for update in one.updates]
+        found["update/count"] = float(len(updates))
+        found |= _means([{key: float(one[key]) for key in ("grad_norm", "lr") if one[key] is not None} for one in updates])
+        found |= _means([figures for one in done for figures in one.figures])
+        found |= _means([{"loss/total": total} for one in brought for total in cast("list[float]", one.totals)])
+        found |= self._rewards(done)
+        for one in done:
+            found |= one.metrics
+        return found
+
+    def _rewards(self, done: Sequence[Rolled]) -> Metrics:
+        """The mean of each reward function, where it gave any."""
+        given = torch.cat([one.sampled.rewards for one in done if one.sampled.rewards is not None]).double().cpu()
+        names = [re.sub(r"[^\w.-]", "-", str(name))[:64] or "unnamed" for name in self.trainer.reward_func_names]
+        means = torch.nanmean(given, dim=0).tolist()
+        return {f"rewards/{name}": mean for name, mean in zip(names, means, strict=True) if not math.isnan(mean)}
+
+
+def _last(metrics: Mapping[str, Sequence[float]], names: Mapping[str, str]) -> Metrics:
+    """What TRL recorded last under its names, by ours."""
+    return {ours: float(metrics[theirs][-1]) for theirs, ours in names.items() if metrics.get(theirs)}
+
+
+def _means(records: Sequence[Mapping[str, float]]) -> Metrics:
+    keys = dict.fromkeys(key for record in records for key in record)
+    return {key: float(np.mean([record[key] for record in records if key in record])) for key in keys}
+
+
+def _put(whole: Tensor | None, rows_B: Tensor, values: Tensor, rolled: Rolled) -> Tensor:
+    """The values of these rows among those of the rollout; NaN where there are none yet."""
+    if whole is None:
+        whole = values.new_full((len(rolled.before), rolled.columns), torch.nan)
+    whole[rows_B] = values
+    return whole
+
+
+def _wide(advantages: Tensor, columns: int) -> Tensor:
+    return advantages if advantages.ndim > 1 else advantages[:, None].expand(-1, columns)
+
+
+def _stored(prompt: Any) -> Any:
+    """Of messages the last one: pictures and long conversations stay where they are."""
+    return prompt[-1:] if isinstance(prompt, list) else prompt
+
+
+def _told(row: Mapping[str, Any]) -> tuple[str, int | None]:
+    """What a row of the data set says of its task."""
+    kind, index = row.get("kind"), row.get("index")
+    number = index if type(index) is int and 0 <= index < 1 << 53 else None
+    return (kind[:_KIND_CHARS] if isinstance(kind, str) else ""), number
+
+
+def _game(row: Mapping[str, Any]) -> Episode | None:
+    game = row.get(EPISODE)
+    return game if isinstance(game, Episode) else None
+
+
+def _read_state(checkpoint: Path) -> dict[str, Any]:
+    """Empty where the checkpoint has none: of a run without instruments."""
+    path = checkpoint / STATE
+    if not path.is_file():
+        return {}
+    state: Any = json.loads(path.read_text())
+    if not isinstance(state, dict):
+        raise ValueError(f"{path} is no table")
+    folder = cast("dict[str, Any]", state).get("folder")
+    if not isinstance(folder, str) or Path(folder).name != folder:
+        raise ValueError(f"{path} names no folder")
+    return cast("dict[str, Any]", state)
+
+
+def reader_of(tokenizer: Any) -> Any:
+    """The bytes of each token; empty ones for a tokenizer that cannot say."""
+    return piece_reader(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else (lambda number: b"")
