@@ -35,10 +35,10 @@ _OF_SUCCESS = (
     "success/", "entropy/outcome/", "likelihood/solved", "likelihood/failed", "response/outcome/",
 )  # fmt: skip
 _OF_FORM = (
-    "valid_ratio", "verdict/", "likelihood/valid", "accepted/", "entropy/think", "entropy/action", "entropy/other",
-    "response/thoughts", "response/think_tokens", "response/action_tokens", "degeneracy/hallucinated",
-    "degeneracy/repeated_actions",
+    "valid_ratio", "verdict/", "likelihood/valid", "entropy/think", "entropy/action", "entropy/other",
+    "response/thoughts", "response/think_tokens", "response/action_tokens", "degeneracy/repeated_actions",
 )  # fmt: skip
+_OF_TASK = ("accepted/", "degeneracy/hallucinated")
 
 
 class Guard:
@@ -73,6 +73,7 @@ class Looked:
     metrics: Metrics
     judged: bool = True  # whether it is known what solves a task
     formed: bool = True  # whether responses have a form
+    played: bool = True  # whether it is known what the task made of an action
 
 
 class Watcher:
@@ -130,9 +131,10 @@ class Watcher:
 def _known(metrics: Mapping[str, float], looked: Looked) -> Metrics:
     """Without what cannot be told of this run, and without names that nobody has declared."""
     hidden = (() if looked.judged else _OF_SUCCESS) + (() if looked.formed else _OF_FORM)
+    hidden += () if looked.played else _OF_TASK
     found: Metrics = {}
     for key, value in metrics.items():
-        if key.startswith(hidden):
+        if key.startswith(hidden) or key.endswith("/unnamed"):
             continue
         try:
             entry_of(key)

@@ -7,11 +7,12 @@ Log-probs and entropies are those of TRL's own forward passes, so no pass is add
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -49,6 +50,20 @@ _OF_ROLLOUT = {
     "sampling/importance_sampling_ratio/max": "mismatch/ratio_max",
 }  # fmt: skip
 _MODES = {"grpo": "episode", "sapo": "episode", "dr_grpo": "constant", "luspo": "constant"}  # else token
+
+
+def _guarded(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A hook whose errors are warnings."""
+
+    def around(hook: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(hook)
+        def called(self: Instruments, *args: Any, **options: Any) -> None:
+            with self.guard(doing):
+                hook(self, *args, **options)
+
+        return called
+
+    return around
 
 
 @dataclass
@@ -128,12 +143,15 @@ class Instruments:
 
     # -- what TRL does
 
+    @_guarded("looking at a rollout")
     def generated(self, prompts: Sequence[Any], given: Sequence[Any]) -> None:
         self.sampled.prompts, self.sampled.prompt_ids, self.sampled.ids, self.sampled.masks = prompts, *given[:3]
 
+    @_guarded("looking at a rollout")
     def begins(self) -> None:
         self.sampled = Sampled(began=time.perf_counter())
 
+    @_guarded("looking at a rollout")
     def sampled_all(self, output: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]], before: Tensor) -> None:
         """TRL has sampled, rewarded and scored a rollout; `before`: its advantages before the methods."""
         trainer = self.trainer
@@ -148,16 +166,19 @@ class Instruments:
         rolled.metrics = _last(trainer._metrics[mode], _OF_ROLLOUT)
         (self.rolled if training else self.evaluated).append(rolled)
 
+    @_guarded("looking at a rollout")
     def scored(self, logps: Tensor, entropies: Tensor | None) -> None:
         """Of the rollout, by a pass over all of it."""
         rolled = self.rolled[-1]
         rolled.logp_BT, rolled.entropy_BT, rolled.scored = logps.detach(), entropies, True
 
+    @_guarded("looking at what methods record")
     def noted(self, metrics: Mapping[str, float]) -> None:
         """What the methods record."""
         if self.rolled:
             self.rolled[-1].metrics |= metrics
 
+    @_guarded("looking at a forward pass")
     def passed(
         self, inputs: Mapping[str, Any], rows: Tensor, loss: Tensor, seen: tuple[Tensor, Tensor | None] | None
     ) -> None:
@@ -188,23 +209,36 @@ class Instruments:
                 parts = (ratio.min(), ratio.max(), ratio.sum(), k3.sum(), ratio.new_tensor(float(len(chosen))))
                 rolled.ratios.append(torch.stack(parts))
 
+    @_guarded("looking at an update")
     def updated(self, rate: float, skipped: bool) -> None:
         """The optimizer made its step, or left it out. Writes the rollouts that nothing more is learnt from."""
-        if not self.rolled:
-            return
-        self.skipped += skipped
-        rolled = self.rolled[-1]
-        losses, rolled.losses = rolled.losses, []
-        total = torch.stack(losses).sum() if losses else rolled.before.new_zeros(())
-        rolled.updates.append({"grad_norm": self.grad_norm, "lr": rate, "loss": total})
-        every = self.trainer.args.steps_per_generation * self.trainer.num_iterations
-        done = [one for one in self.rolled if one.passes >= every]
-        self.rolled = [one for one in self.rolled if one.passes < every]
-        if done:
-            self._write(done)
+        done: list[Rolled] = []
+        with self.guard("looking at an update"):
+            self.skipped += skipped
+            rolled = self.rolled[-1]
+            losses, rolled.losses = rolled.losses, []
+            total = torch.stack(losses).sum() if losses else rolled.before.new_zeros(())
+            rolled.updates.append({"grad_norm": self.grad_norm, "lr": rate, "loss": total})
+            every = self.trainer.args.steps_per_generation * self.trainer.num_iterations
+            done = [one for one in self.rolled if one.passes >= every]
+            self.rolled = [one for one in self.rolled if one.passes < every]
+        self._write(done)
+
+    def _agreed(self, done: Sequence[Rolled]) -> bool:
+        """Whether all processes have the same to bring. Without that one would wait for another that does not come: so
+        this is asked first, even by one whose own looking failed."""
+        if self.trainer.accelerator.num_processes == 1:
+            return bool(done)
+        kinds = [1 + sum(1 << place for place, part in enumerate(_parts(one)) if part) for one in done]
+        mine = torch.tensor([len(done), sum(kinds), sum(len(one.updates) for one in done)], dtype=torch.long)
+        told = self.trainer.accelerator.gather(mine.to(self.trainer.accelerator.device)).view(-1, 3)
+        if not bool((told == told[0]).all()):
+            raise RuntimeError("processes have seen different parts of a step")
+        return bool(done)
 
     # -- the folder
 
+    @_guarded("looking at the run folder")
     def open(self) -> None:
         """As training begins."""
         state: dict[str, Any] = {}
@@ -257,11 +291,13 @@ class Instruments:
         self._path = folder.path
         return watcher
 
+    @_guarded("looking at the run folder")
     def close(self, error: BaseException | None = None) -> None:
         """Training has ended, by an error or not."""
-        if error is None and self.rolled:
-            done, self.rolled = self.rolled, []
-            self._write(done)
+        if error is None:
+            with self.guard("looking at the last step"):
+                done, self.rolled = [one for one in self.rolled if one.passes], []
+                self._write(done)
         watcher, self.watcher = self.watcher, None
         if watcher is None:
             return
@@ -271,6 +307,7 @@ class Instruments:
         with self.guard("closing the run folder"):
             watcher.close()
 
+    @_guarded("looking at its state")
     def save(self, folder: Path) -> None:
         """What a resumed run goes on from, into a checkpoint of TRL."""
         if self.watcher is None:
@@ -286,9 +323,9 @@ class Instruments:
     # -- a step
 
     def _write(self, done: Sequence[Rolled]) -> None:
-        self.steps += 1
         begin = time.perf_counter()
-        with self.guard(f"looking at step {self.steps}"):
+        if self._agreed(done):
+            self.steps += 1
             brought = [self._brought(one) for one in done]
             if self.watcher is not None:
                 looked = self._looked(done, brought)
@@ -302,13 +339,12 @@ class Instruments:
                 }  # fmt: skip
                 self.watcher.step(self.steps, looked, timings)
 
+    @_guarded("looking at an evaluation")
     def evaluation(self, prefix: str) -> None:
         """TRL has evaluated; `prefix` is that of its metrics."""
         done, self.evaluated = self.evaluated, []
-        if not done:
-            return
         opened = self.watcher
-        with self.guard("looking at an evaluation"):
+        if self._agreed(done):
             brought = [self._brought(one) for one in done]
             if not self.trainer.accelerator.is_main_process:
                 return
@@ -317,8 +353,8 @@ class Instruments:
             assert self.watcher is not None
             split = prefix.removeprefix("eval_") or "eval"
             self.watcher.evaluation(self.steps, split, self._looked(done, brought, split))
-        if opened is None and self.watcher is not None:
-            self.close()
+            if opened is None:
+                self.close()
 
     def _brought(self, rolled: Rolled) -> Brought:
         """The same on all processes, in the same order: everything that waits for others is in here."""
@@ -377,7 +413,7 @@ class Instruments:
         mode = _MODES.get(trainer.loss_type, "token")
         scores = None if split else scores_of(rows, numbers, mode)
         metrics = {} if split else self._metrics(done, brought, rows, rewards, size)
-        return Looked(episodes, scores, metrics, bool(self.judged), bool(self.form.tags))
+        return Looked(episodes, scores, metrics, bool(self.judged), bool(self.form.tags), games)
 
     def _metrics(
         self, done: Sequence[Rolled], brought: Sequence[Brought], rows: Sequence[Row], rewards: Any, size: int
@@ -427,6 +463,12 @@ def _last(metrics: Mapping[str, Sequence[float]], names: Mapping[str, str]) -> M
 def _means(records: Sequence[Mapping[str, float]]) -> Metrics:
     keys = dict.fromkeys(key for record in records for key in record)
     return {key: float(np.mean([record[key] for record in records if key in record])) for key in keys}
+
+
+def _parts(rolled: Rolled) -> tuple[bool, ...]:
+    """Which of the columns there are that all processes bring together."""
+    columns = (rolled.logp_BT, rolled.entropy_BT, rolled.ratio_BT)
+    return (*(column is not None for column in columns), bool(rolled.updates), bool(rolled.ratios))
 
 
 def _put(whole: Tensor | None, rows_B: Tensor, values: Tensor, rolled: Rolled) -> Tensor:

@@ -281,8 +281,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
         self._last_pass = None
         loss = self._loss_with_terms(model, inputs) if self._acting() else super()._compute_loss(model, inputs)
         if self.instruments is not None:
-            with self.instruments.guard("looking at a forward pass"):
-                self.instruments.passed(inputs, inputs[ROWS], loss, self._last_pass)
+            self.instruments.passed(inputs, inputs[ROWS], loss, self._last_pass)
         self._last_pass = None
         return loss
 
@@ -387,8 +386,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
         if self._listed:
             self._after_update_of_methods(skipped)
         if self.instruments is not None:
-            with self.instruments.guard("looking at an update"):
-                self.instruments.updated(float(self.lr_scheduler.get_last_lr()[0]), skipped)
+            self.instruments.updated(float(self.lr_scheduler.get_last_lr()[0]), skipped)
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
