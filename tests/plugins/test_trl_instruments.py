@@ -86,7 +86,9 @@ def test_numbers_are_those_of_our_own_rollout(model: Path, tmp_path: Path) -> No
         assert len(advantages) == 8
         said = [turn.response_ids.tolist() for turn in episodes[0].turns]
         row = talks.given[step - 1][0]
-        assert sum(said, []) == [token for token, own in zip(row["completion_ids"], row["env_mask"], strict=True) if own]
+        assert sum(said, []) == [
+            token for token, own in zip(row["completion_ids"], row["env_mask"], strict=True) if own
+        ]
 
 
 def test_several_updates_of_a_rollout_are_one_step(model: Path, tmp_path: Path) -> None:
@@ -100,7 +102,9 @@ def test_several_updates_of_a_rollout_are_one_step(model: Path, tmp_path: Path) 
     assert records[0]["kl/k3"] == pytest.approx(np.mean([log["kl"] for log in trainer.state.log_history[:4]]), rel=1e-5)
     assert records[0]["ratio/min"] < 1 < records[0]["ratio/max"]
     assert records[0]["kl/old"] > 0
-    assert np.isfinite(np.concatenate([t.entropies for e in Run.open(tmp_path / "isentrope").episodes(1) for t in e.turns])).all()
+    assert np.isfinite(
+        np.concatenate([t.entropies for e in Run.open(tmp_path / "isentrope").episodes(1) for t in e.turns])
+    ).all()
 
 
 def test_what_an_update_over_several_rollouts_learns_from_is_one_step(model: Path, tmp_path: Path) -> None:
@@ -153,7 +157,12 @@ def test_doctor_report_watch_and_table_work_on_it(model: Path, tmp_path: Path) -
     assert run.curve("eval/eval/return").values == pytest.approx(
         tuple(log["eval_reward"] for log in trainer.state.log_history if "eval_reward" in log)
     )
-    assert {(one.kind, one.index) for one in run.episodes(4, "eval")} == {("heat", 7), ("cool", 8), ("heat", 9), ("cool", 10)}
+    assert {(one.kind, one.index) for one in run.episodes(4, "eval")} == {
+        ("heat", 7),
+        ("cool", 8),
+        ("heat", 9),
+        ("cool", 10),
+    }
     assert "TRL 1." in told("doctor", folder)
     assert "imported" not in told("doctor", folder)
     assert "eval" in told("table", folder)
@@ -239,7 +248,9 @@ def test_another_run_in_the_same_place_has_a_folder_of_its_own(model: Path, tmp_
     assert free(tmp_path / "isentrope").name == "isentrope-3"
     again = make_trainer(EntropyGRPOTrainer, model, settings(tmp_path, **changes | {"max_steps": 4}), Talks())
     again.train(resume_from_checkpoint=True)  # the checkpoint is of the second run
-    steps = [[r["step"] for r in read_records(tmp_path / name / "metrics.jsonl")] for name in ("isentrope", "isentrope-2")]
+    steps = [
+        [r["step"] for r in read_records(tmp_path / name / "metrics.jsonl")] for name in ("isentrope", "isentrope-2")
+    ]
     assert steps == [[1, 2, 3], [1, 2, 3, 4]]
     assert free(tmp_path / "isentrope").name == "isentrope-3"
 
@@ -300,7 +311,8 @@ def test_a_disk_that_is_full_for_a_while(
 
 
 @pytest.mark.parametrize(
-    "broken", ["_looked", "_brought", "_watcher", "_metrics", "_steps_by", "save", "evaluation", "_last", "_stored", "Rolled"]
+    "broken",
+    ["_looked", "_brought", "_watcher", "_metrics", "_steps_by", "save", "evaluation", "_last", "_stored", "Rolled"],
 )
 def test_an_instrument_that_breaks(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, caplog: pytest.LogCaptureFixture
@@ -327,7 +339,11 @@ def test_an_instrument_that_breaks(
 def test_rewards_and_texts_that_are_not_as_they_should_be(model: Path, tmp_path: Path) -> None:
     """No reward, infinite ones, hostile prompts and kinds, an empty completion."""
     prompts = ["<think></think><action>x</action>\x1b[2J", "‮evil", "a" * 50_000, "\x00"]
-    rows = {"prompt": prompts * 2, "kind": ["a/b\n\x1b", "../../etc", "x" * 5000, ""] * 2, "index": [-1, 2, 3, 2**60] * 2}
+    rows = {
+        "prompt": prompts * 2,
+        "kind": ["a/b\n\x1b", "../../etc", "x" * 5000, ""] * 2,
+        "index": [-1, 2, 3, 2**60] * 2,
+    }
 
     class Odd(Talks):
         def talk(self, trainer: Any, prompt: str, seed: int) -> dict[str, Any]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         _buffered_inputs: list[dict[str, Any]] | None  # micro-batches of the rollout that is being learnt from
 
         def __init__(self, model: Any, reward_funcs: Any, args: Any, *rest: Any, **options: Any) -> None: ...
+
         eos_token_ids: list[int]
         reward_func_names: list[str]
         lr_scheduler: Any

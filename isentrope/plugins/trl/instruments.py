@@ -27,7 +27,7 @@ from isentrope.models.chat.tokenizer import piece_reader
 from isentrope.plugins.played import Form, Numbers, Reader, Row, equal_groups, form_of, scores_of
 from isentrope.plugins.trl.base import accelerate_utils, trl
 from isentrope.plugins.trl.settings import settings_of
-from isentrope.plugins.trl.table import flat
+from isentrope.plugins.table import flat
 from isentrope.plugins.watched import LOG, Guard, Looked, Watcher
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.beside import WatchedFolder
@@ -384,7 +384,9 @@ class Instruments:
             row.reward = reward
         arrays = [None if column is None else flat(column) for column in columns]
         numbers = [
-            Numbers(*(None if array is None else array[place] for array in (arrays[0], arrays[1], arrays[3], arrays[2])))
+            Numbers(
+                *(None if array is None else array[place] for array in (arrays[0], arrays[1], arrays[3], arrays[2]))
+            )
             for place in range(len(rows))
         ]
         told = [] if totals is None else totals.view(-1, len(losses)).mean(dim=0).tolist()
@@ -439,7 +441,9 @@ class Instruments:
             found |= {"ratio/mean": float(told[:, 2].sum() / count), "kl/old": float(told[:, 3].sum() / count)}
         updates = [update for one in done for update in one.updates]
         found["update/count"] = float(len(updates))
-        found |= _means([{key: float(one[key]) for key in ("grad_norm", "lr") if one[key] is not None} for one in updates])
+        found |= _means(
+            [{key: float(one[key]) for key in ("grad_norm", "lr") if one[key] is not None} for one in updates]
+        )
         found |= _means([figures for one in done for figures in one.figures])
         found |= _means([{"loss/total": total} for one in brought for total in cast("list[float]", one.totals)])
         found |= self._rewards(done)

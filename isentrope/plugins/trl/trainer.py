@@ -42,7 +42,7 @@ from isentrope.methods.registry import Listed, make_listed
 from isentrope.plugins.trl import checks
 from isentrope.plugins.trl.base import GRPOTrainer, TrainerCallback, accelerate_utils, trl
 from isentrope.plugins.trl.instruments import Instruments, reader_of
-from isentrope.plugins.trl.table import Rollout, Table, Window, flat, make_batch, make_table, make_window
+from isentrope.plugins.table import Rollout, Table, Window, flat, make_batch, make_table, make_window
 from isentrope.runs.atomic import write_atomically
 
 STATE = "isentrope_methods.pt"
@@ -186,7 +186,9 @@ class EntropyGRPOTrainer(GRPOTrainer):
         finally:
             self._passes = None
         first = self.accelerator.process_index * len(output["completion_ids"])
-        output[ROWS] = torch.arange(first, first + len(output["completion_ids"]), device=output["completion_ids"].device)
+        output[ROWS] = torch.arange(
+            first, first + len(output["completion_ids"]), device=output["completion_ids"].device
+        )
         before, scored = output["advantages"], self._scored_by_trl(output, passes)
         if self.instruments is not None:
             self.instruments.sampled_all(output, inputs, before)
@@ -196,9 +198,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
             self.instruments.scored(*scored)
         return output
 
-    def _to_methods(
-        self, output: dict[str, Any], scored: tuple[Tensor, Tensor] | None
-    ) -> tuple[Tensor, Tensor] | None:
+    def _to_methods(self, output: dict[str, Any], scored: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
         """Show the rollout to the methods, which may change its advantages; gives what it was scored with."""
         self._rollouts += 1
         looks = any(_overrides(method, "begin") or _overrides(method, "shape") for method in self.methods)
