@@ -1,8 +1,8 @@
-"""The token table and the batches that methods read, made of padded tensors of another trainer.
+"""The token table and the batches that methods read, made of the padded tensors of another trainer.
 
 One row is an episode, or in verl a part of one. A run of ones in the mask of the model's own tokens is a turn; in TRL
-`num_generations` rows that follow each other are a group. Shape letters are those of core/types.py: B rows of all processes, T columns of the
-completions, N tokens that the model wrote.
+`num_generations` rows that follow each other are a group. Shape letters are those of core/types.py: B rows of all
+processes, T columns of the completions, N tokens that the model wrote.
 """
 
 from __future__ import annotations

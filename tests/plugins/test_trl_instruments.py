@@ -86,7 +86,7 @@ def test_numbers_are_those_of_our_own_rollout(model: Path, tmp_path: Path) -> No
         assert len(advantages) == 8
         said = [turn.response_ids.tolist() for turn in episodes[0].turns]
         row = talks.given[step - 1][0]
-        assert sum(said, []) == [
+        assert [token for turn in said for token in turn] == [
             token for token, own in zip(row["completion_ids"], row["env_mask"], strict=True) if own
         ]
 
@@ -312,7 +312,7 @@ def test_a_disk_that_is_full_for_a_while(
 
 @pytest.mark.parametrize(
     "broken",
-    ["_looked", "_brought", "_watcher", "_metrics", "_steps_by", "save", "evaluation", "_last", "_stored", "Rolled"],
+    ["_looked", "_brought", "_watcher", "_metrics", "_steps_by", "save", "evaluation", "last", "stored", "Rolled"],
 )
 def test_an_instrument_that_breaks(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, caplog: pytest.LogCaptureFixture
@@ -321,7 +321,7 @@ def test_an_instrument_that_breaks(
         raise ZeroDivisionError("planted")
 
     kinds: dict[str, Any] = dict.fromkeys(("save", "evaluation"), module.Watcher)
-    kinds |= dict.fromkeys(("_last", "_stored", "Rolled"), module)
+    kinds |= dict.fromkeys(("last", "stored", "Rolled"), module)
     name = {"save": "state_dict"}.get(broken, broken)
     monkeypatch.setattr(kinds.get(broken, module.Instruments), name, breaks)
     changes = LEARNS | {"save_strategy": "steps", "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2}

@@ -15,9 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-INSTALL = "needs verl: see docs/plugins/verl.md"
-verl: Any = pytest.importorskip("verl", reason=INSTALL)
-tensordict: Any = pytest.importorskip("tensordict", reason=INSTALL)
+pytest.importorskip("verl", reason="needs verl: see docs/plugins/verl.md")
 
 from isentrope.core.errors import ConfigError, TrainError
 from isentrope.core.method import Method
@@ -33,6 +31,8 @@ from isentrope.plugins.verl.loss import entropy_ppo_loss, losses, padding
 from isentrope.plugins.verl.trainer import STATE, EntropyTrainer
 from tests.builders.turns import turn
 
+verl: Any = importlib.import_module("verl")
+tensordict: Any = importlib.import_module("tensordict")
 ROWS, GROUP, WORDS = 8, 4, 96
 
 
@@ -120,8 +120,8 @@ SETS: list[list[Any]] = [["aem"], ["ea"], [("epo", {"coefficient": 0.3})], ["aem
 
 @pytest.mark.parametrize("listed", SETS)
 def test_advantages_are_those_of_our_own_hooks(listed: list[Any]) -> None:
-    """Three steps of the same methods on verl's batch, and on the same episodes as our learner has them: the table, what
-    `begin` and `shape` record, and every advantage."""
+    """Three steps of the same methods on verl's batch, and on the same episodes as our learner has them: the table,
+    what `begin` and `shape` record, and every advantage."""
     theirs, ours = make_listed(listed, 3, 0), make_listed(listed, 3, 0)
     for number in range(3):
         made = Made(number)

@@ -33,22 +33,28 @@ SETS: tuple[list[Any], ...] = (
 )
 
 
+class Faulty:
+    """Breaks in the second process alone, in the second step."""
+
+    def __init__(self, name: str, trainer: Any) -> None:
+        self.name, self.trainer, self.real = name, trainer, getattr(instruments, name)
+
+    def __call__(self, *given: Any) -> Any:
+        if self.trainer.accelerator.process_index == 1 and self.trainer.state.global_step == 1:
+            raise ZeroDivisionError("planted")
+        return self.real(*given)
+
+
 def with_faults(model: Path, folder: Path) -> None:
-    """Instruments that break in one process alone, in the second step: the other one does not wait for what is not
-    brought, and both write the steps before and behind it."""
-    for broken in ("_last", "_put"):
+    """The process whose instruments do not break does not wait for what is not brought, and the steps before and behind
+    are written."""
+    for broken in ("last", "put"):
         args = settings(folder / broken, per_device_train_batch_size=3, gradient_accumulation_steps=2)
         trainer = make_trainer(EntropyGRPOTrainer, model, args, Talks())
-        real = getattr(instruments, broken)
-
-        def breaks(*given: Any) -> Any:
-            if trainer.accelerator.process_index == 1 and trainer.state.global_step == 1:
-                raise ZeroDivisionError("planted")
-            return real(*given)
-
-        setattr(instruments, broken, breaks)
+        faulty = Faulty(broken, trainer)
+        setattr(instruments, broken, faulty)
         trainer.train()
-        setattr(instruments, broken, real)
+        setattr(instruments, broken, faulty.real)
         assert trainer.state.global_step == 3
         if trainer.accelerator.is_main_process:
             records = Run.open(folder / broken / "isentrope").records

@@ -10,10 +10,8 @@ from __future__ import annotations
 import functools
 import json
 import math
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,35 +19,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isentrope.core.types import Episode, Metrics
+from isentrope.core.types import Metrics
 from isentrope.methods.registry import Listed
-from isentrope.models.chat.tokenizer import piece_reader
 from isentrope.plugins.played import Form, Numbers, Reader, Row, equal_groups, form_of, scores_of
-from isentrope.plugins.trl.base import accelerate_utils, trl
-from isentrope.plugins.trl.settings import settings_of
 from isentrope.plugins.table import flat
+from isentrope.plugins.trl.base import accelerate_utils, trl
+from isentrope.plugins.trl.rolled import (
+    KINDS,
+    MODES,
+    OF_PASS,
+    OF_ROLLOUT,
+    STATE,
+    Brought,
+    Rolled,
+    Sampled,
+    game_of,
+    last,
+    means,
+    parts,
+    put,
+    read_state,
+    rewards_of,
+    stored,
+    told_of,
+    wide,
+)
+from isentrope.plugins.trl.settings import settings_of
 from isentrope.plugins.watched import LOG, Guard, Looked, Watcher
 from isentrope.runs.atomic import write_atomically
 from isentrope.runs.beside import WatchedFolder
 
 if TYPE_CHECKING:
-    from isentrope.plugins.trl.trainer import EntropyGRPOTrainer
-
-STATE = "isentrope_run.json"
-EPISODE = "isentrope_episode"
-"""Under this key a rollout function of ours hands on the game that a row was played in."""
-_KINDS, _KIND_CHARS = 40, 40
-_OF_PASS = {
-    "kl": "kl/k3", "clip_ratio/region_mean": "clip/fraction", "clip_ratio/low_mean": "clip/low",
-    "clip_ratio/high_mean": "clip/high", "policy_loss": "loss/policy",
-}  # fmt: skip
-_OF_ROLLOUT = {
-    "sampling/sampling_logp_difference/mean": "mismatch/logp_mean",
-    "sampling/sampling_logp_difference/max": "mismatch/logp_max",
-    "sampling/importance_sampling_ratio/mean": "mismatch/ratio_mean",
-    "sampling/importance_sampling_ratio/max": "mismatch/ratio_max",
-}  # fmt: skip
-_MODES = {"grpo": "episode", "sapo": "episode", "dr_grpo": "constant", "luspo": "constant"}  # else token
+    from isentrope.plugins.trl.looking import WatchedGRPOTrainer
 
 
 def _guarded(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -66,61 +67,12 @@ def _guarded(doing: str) -> Callable[[Callable[..., None]], Callable[..., None]]
     return around
 
 
-@dataclass
-class Sampled:
-    """What TRL's `_generate` and its reward functions gave, of this process; rewards of all."""
-
-    prompts: Sequence[Any] = ()
-    prompt_ids: Sequence[Sequence[int]] = ()
-    ids: Sequence[Sequence[int]] = ()
-    masks: Sequence[Sequence[int]] | None = None
-    rewards: Tensor | None = None
-    began: float = 0.0
-
-
-@dataclass
-class Rolled:
-    """A rollout and what was learnt from it so far. Tensors are those of this process."""
-
-    sampled: Sampled
-    inputs: Sequence[Mapping[str, Any]]
-    advantages: Tensor  # as they are learnt from
-    before: Tensor  # as TRL estimated them
-    learnt_B: Tensor  # bool: rows that TRL has not masked
-    columns: int
-    first: int  # the number of this process's first row
-    size: int  # of a group
-    seconds: float
-    logp_BT: Tensor | None = None
-    entropy_BT: Tensor | None = None
-    ratio_BT: Tensor | None = None
-    scored: bool = False  # whether TRL scored it before it learnt from it
-    passes: int = 0
-    losses: list[Tensor] = field(default_factory=list[Tensor])  # since the last update
-    ratios: list[Tensor] = field(default_factory=list[Tensor])
-    figures: list[Metrics] = field(default_factory=list[Metrics])  # of passes
-    updates: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    metrics: Metrics = field(default_factory=dict[str, float])
-
-
-@dataclass(frozen=True)
-class Brought:
-    """A rollout of all processes."""
-
-    rows: list[Row]
-    numbers: list[Numbers]
-    reward_B: Any
-    before_B: Any
-    totals: list[tuple[float, ...]]  # loss of each update, mean over the processes
-    ratios: Any  # least, largest, sum, sum of k3, count
-
-
 class Instruments:
     """One for each trainer and process; `place` is where the first process writes."""
 
     def __init__(
         self,
-        trainer: EntropyGRPOTrainer,
+        trainer: WatchedGRPOTrainer,
         place: Path,
         listed: Sequence[Listed],
         solved_at: float | None,
@@ -163,7 +115,7 @@ class Instruments:
             output["completion_ids"].shape[1], trainer.accelerator.process_index * len(output["completion_ids"]), size,
             time.perf_counter() - self.sampled.began,
         )  # fmt: skip
-        rolled.metrics = _last(trainer._metrics[mode], _OF_ROLLOUT)
+        rolled.metrics = last(trainer._metrics[mode], OF_ROLLOUT)
         (self.rolled if training else self.evaluated).append(rolled)
 
     @_guarded("looking at a rollout")
@@ -187,22 +139,22 @@ class Instruments:
         rolled = (self.rolled if training else self.evaluated)[-1]
         rolled.passes += 1
         rolled.losses.append(loss.detach().float())
-        rolled.figures.append(_last(self.trainer._metrics["train" if training else "eval"], _OF_PASS))
+        rolled.figures.append(last(self.trainer._metrics["train" if training else "eval"], OF_PASS))
         if seen is None:
             return
         logps, entropies = seen[0].detach().float(), None if seen[1] is None else seen[1].detach().float()
         local_B = rows - rolled.first
         once = rolled.passes <= (self.trainer.args.steps_per_generation if training else 1)
         if once and not rolled.scored:
-            rolled.logp_BT = _put(rolled.logp_BT, local_B, logps, rolled)
+            rolled.logp_BT = put(rolled.logp_BT, local_B, logps, rolled)
             if entropies is not None:
-                rolled.entropy_BT = _put(rolled.entropy_BT, local_B, entropies, rolled)
+                rolled.entropy_BT = put(rolled.entropy_BT, local_B, entropies, rolled)
         old = inputs.get("old_per_token_logps")
         if old is not None:
             log_ratio = (logps - old.float()).clamp(-20, 20)
             mask = inputs["completion_mask"] * inputs.get("tool_mask", 1) > 0
             if once:
-                rolled.ratio_BT = _put(rolled.ratio_BT, local_B, log_ratio.exp(), rolled)
+                rolled.ratio_BT = put(rolled.ratio_BT, local_B, log_ratio.exp(), rolled)
             chosen = log_ratio[mask]
             if len(chosen):
                 ratio, k3 = chosen.exp(), torch.expm1(-chosen) + chosen
@@ -229,7 +181,7 @@ class Instruments:
         this is asked first, even by one whose own looking failed."""
         if self.trainer.accelerator.num_processes == 1:
             return bool(done)
-        kinds = [1 + sum(1 << place for place, part in enumerate(_parts(one)) if part) for one in done]
+        kinds = [1 + sum(1 << place for place, part in enumerate(parts(one)) if part) for one in done]
         mine = torch.tensor([len(done), sum(kinds), sum(len(one.updates) for one in done)], dtype=torch.long)
         told = self.trainer.accelerator.gather(mine.to(self.trainer.accelerator.device)).view(-1, 3)
         if not bool((told == told[0]).all()):
@@ -246,7 +198,7 @@ class Instruments:
         if self.resumed is not None:
             with self.guard("reading the state of the instruments"):
                 after = self._steps_by(self.trainer.state.global_step)
-                state = _read_state(Path(self.resumed))
+                state = read_state(Path(self.resumed))
                 after = int(state.get("steps", after))
         elif self._path is None or self.steps:
             self._path = None
@@ -362,12 +314,12 @@ class Instruments:
         sampled, learnt = rolled.sampled, rolled.learnt_B.tolist()
         masks = sampled.masks or [None] * len(sampled.ids)
         rows = [
-            Row(a, b, mask, _stored(prompt), *_told(one), counts, episode=_game(one))
+            Row(a, b, mask, stored(prompt), *told_of(one), counts, episode=game_of(one))
             for a, b, mask, prompt, one, counts in zip(
                 sampled.prompt_ids, sampled.ids, masks, sampled.prompts, rolled.inputs, learnt, strict=True
             )
         ]
-        columns = [rolled.logp_BT, rolled.entropy_BT, rolled.ratio_BT, _wide(rolled.advantages, rolled.columns)]
+        columns = [rolled.logp_BT, rolled.entropy_BT, rolled.ratio_BT, wide(rolled.advantages, rolled.columns)]
         columns = [None if column is None else trainer.from_all(column) for column in columns]
         before = trainer.from_all(rolled.before)
         losses = [update["loss"] for update in rolled.updates]
@@ -402,7 +354,7 @@ class Instruments:
             self.form = Form(self.tags) if games else form_of(rows, trainer.read_piece, self.tags)
         if self.judged is None:
             self.judged = games or set(rewards[np.isfinite(rewards)].tolist()) <= {0.0, 1.0}
-        if len({row.kind for row in rows}) > _KINDS:
+        if len({row.kind for row in rows}) > KINDS:
             for row in rows:
                 row.kind = ""
         ends = frozenset({*trainer.eos_token_ids, trainer._tokenizer.pad_token_id} - {None})
@@ -412,7 +364,7 @@ class Instruments:
             trainer.read_piece, ends, self.form, temperature, solved_at, size, "trl", split or "train"
         )  # fmt: skip
         episodes = reader.episodes(rows, numbers)
-        mode = _MODES.get(trainer.loss_type, "token")
+        mode = MODES.get(trainer.loss_type, "token")
         scores = None if split else scores_of(rows, numbers, mode)
         metrics = {} if split else self._metrics(done, brought, rows, rewards, size)
         return Looked(episodes, scores, metrics, bool(self.judged), bool(self.form.tags), games)
@@ -441,83 +393,12 @@ class Instruments:
             found |= {"ratio/mean": float(told[:, 2].sum() / count), "kl/old": float(told[:, 3].sum() / count)}
         updates = [update for one in done for update in one.updates]
         found["update/count"] = float(len(updates))
-        found |= _means(
+        found |= means(
             [{key: float(one[key]) for key in ("grad_norm", "lr") if one[key] is not None} for one in updates]
         )
-        found |= _means([figures for one in done for figures in one.figures])
-        found |= _means([{"loss/total": total} for one in brought for total in cast("list[float]", one.totals)])
-        found |= self._rewards(done)
+        found |= means([figures for one in done for figures in one.figures])
+        found |= means([{"loss/total": total} for one in brought for total in cast("list[float]", one.totals)])
+        found |= rewards_of(done, self.trainer.reward_func_names)
         for one in done:
             found |= one.metrics
         return found
-
-    def _rewards(self, done: Sequence[Rolled]) -> Metrics:
-        """The mean of each reward function, where it gave any."""
-        given = torch.cat([one.sampled.rewards for one in done if one.sampled.rewards is not None]).double().cpu()
-        names = [re.sub(r"[^\w.-]", "-", str(name))[:64] or "unnamed" for name in self.trainer.reward_func_names]
-        means = torch.nanmean(given, dim=0).tolist()
-        return {f"rewards/{name}": mean for name, mean in zip(names, means, strict=True) if not math.isnan(mean)}
-
-
-def _last(metrics: Mapping[str, Sequence[float]], names: Mapping[str, str]) -> Metrics:
-    """What TRL recorded last under its names, by ours."""
-    return {ours: float(metrics[theirs][-1]) for theirs, ours in names.items() if metrics.get(theirs)}
-
-
-def _means(records: Sequence[Mapping[str, float]]) -> Metrics:
-    keys = dict.fromkeys(key for record in records for key in record)
-    return {key: float(np.mean([record[key] for record in records if key in record])) for key in keys}
-
-
-def _parts(rolled: Rolled) -> tuple[bool, ...]:
-    """Which of the columns there are that all processes bring together."""
-    columns = (rolled.logp_BT, rolled.entropy_BT, rolled.ratio_BT)
-    return (*(column is not None for column in columns), bool(rolled.updates), bool(rolled.ratios))
-
-
-def _put(whole: Tensor | None, rows_B: Tensor, values: Tensor, rolled: Rolled) -> Tensor:
-    """The values of these rows among those of the rollout; NaN where there are none yet."""
-    if whole is None:
-        whole = values.new_full((len(rolled.before), rolled.columns), torch.nan)
-    whole[rows_B] = values
-    return whole
-
-
-def _wide(advantages: Tensor, columns: int) -> Tensor:
-    return advantages if advantages.ndim > 1 else advantages[:, None].expand(-1, columns)
-
-
-def _stored(prompt: Any) -> Any:
-    """Of messages the last one: pictures and long conversations stay where they are."""
-    return prompt[-1:] if isinstance(prompt, list) else prompt
-
-
-def _told(row: Mapping[str, Any]) -> tuple[str, int | None]:
-    """What a row of the data set says of its task."""
-    kind, index = row.get("kind"), row.get("index")
-    number = index if type(index) is int and 0 <= index < 1 << 53 else None
-    return (kind[:_KIND_CHARS] if isinstance(kind, str) else ""), number
-
-
-def _game(row: Mapping[str, Any]) -> Episode | None:
-    game = row.get(EPISODE)
-    return game if isinstance(game, Episode) else None
-
-
-def _read_state(checkpoint: Path) -> dict[str, Any]:
-    """Empty where the checkpoint has none: of a run without instruments."""
-    path = checkpoint / STATE
-    if not path.is_file():
-        return {}
-    state: Any = json.loads(path.read_text())
-    if not isinstance(state, dict):
-        raise ValueError(f"{path} is no table")
-    folder = cast("dict[str, Any]", state).get("folder")
-    if not isinstance(folder, str) or Path(folder).name != folder:
-        raise ValueError(f"{path} names no folder")
-    return cast("dict[str, Any]", state)
-
-
-def reader_of(tokenizer: Any) -> Any:
-    """The bytes of each token; empty ones for a tokenizer that cannot say."""
-    return piece_reader(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else (lambda number: b"")

@@ -11,12 +11,12 @@ from isentrope.methods.registry import Listed
 from isentrope.plugins.trl.checks import CLIPPED
 
 if TYPE_CHECKING:
-    from isentrope.plugins.trl.trainer import EntropyGRPOTrainer
+    from isentrope.plugins.trl.looking import WatchedGRPOTrainer
 
 _AGGREGATIONS = {"grpo": "episode", "dapo": "token", "dr_grpo": "constant"}
 
 
-def settings_of(trainer: EntropyGRPOTrainer, listed: Sequence[Listed], tags: Sequence[str]) -> dict[str, Any]:
+def settings_of(trainer: WatchedGRPOTrainer, listed: Sequence[Listed], tags: Sequence[str]) -> dict[str, Any]:
     """As tables within each other, of plain values."""
     args: Any = trainer.args
     every, window = args.steps_per_generation * trainer.num_iterations, args.gradient_accumulation_steps

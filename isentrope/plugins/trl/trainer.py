@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -39,15 +37,13 @@ from isentrope.learning.losses.clipped import Clip
 from isentrope.learning.records import Figures, accumulate, brought
 from isentrope.learning.tokens import Ids
 from isentrope.methods.registry import Listed, make_listed
-from isentrope.plugins.trl import checks
-from isentrope.plugins.trl.base import GRPOTrainer, TrainerCallback, accelerate_utils, trl
-from isentrope.plugins.trl.instruments import Instruments, reader_of
 from isentrope.plugins.table import Rollout, Table, Window, flat, make_batch, make_table, make_window
+from isentrope.plugins.trl import checks
+from isentrope.plugins.trl.base import GRPOTrainer, accelerate_utils, trl
+from isentrope.plugins.trl.looking import WatchedGRPOTrainer
 from isentrope.runs.atomic import write_atomically
 
 STATE = "isentrope_methods.pt"
-FOLDER = "isentrope"
-"""Where our run folder lies in TRL's `output_dir`, if nobody says otherwise."""
 ROWS = "isentrope_rows"
 """Under this key TRL carries the numbers of the rows along as it shuffles and splits them."""
 MODEL_INPUTS = (
@@ -75,25 +71,7 @@ class _Pending:
     stats: TokenStats | None = None
 
 
-class _Steps(TrainerCallback):
-    """TRL has no method of its own that runs between the optimizer's step and the next one."""
-
-    def __init__(self, trainer: EntropyGRPOTrainer) -> None:
-        self.trainer = trainer
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        if self.trainer.instruments is not None:
-            self.trainer.instruments.open()
-
-    def on_optimizer_step(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        self.trainer.after_update()
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        if self.trainer.instruments is not None:
-            self.trainer.instruments.close()
-
-
-class EntropyGRPOTrainer(GRPOTrainer):
+class EntropyGRPOTrainer(WatchedGRPOTrainer):
     def __init__(
         self,
         model: Any,
@@ -117,20 +95,14 @@ class EntropyGRPOTrainer(GRPOTrainer):
         self._pending: _Pending | None = None
         self._passes: list[tuple[Tensor, Tensor | None]] | None = None  # while TRL scores a rollout
         self._last_pass: tuple[Tensor, Tensor | None] | None = None
-        self._rewards: Tensor | None = None
         self._figures: list[Figures] = []
-        self.instruments: Instruments | None = None
         if self._listed:
             checks.check_version(str(trl.__version__), GRPOTrainer)
             checks.refuse_sampling(make_listed(self._listed, RunConfig().run.steps, 0))
         super().__init__(model, reward_funcs, args, *rest, **options)
         if self._listed:
             checks.refuse_settings(self.args)
-        if run_folder is not False:
-            place = Path(self.args.output_dir) / FOLDER if run_folder is True else Path(run_folder)
-            self.instruments = Instruments(self, place, self._listed, solved_at, self._tags)
-        if self._listed or self.instruments is not None:
-            self.add_callback(_Steps(self))
+        self.watch(run_folder, self._listed, solved_at, self._tags)
 
     @property
     def methods(self) -> list[Method]:
@@ -143,11 +115,6 @@ class EntropyGRPOTrainer(GRPOTrainer):
         made = make_listed(self._listed, steps, a.seed)
         self._methods = made if self.state.max_steps else None
         return made
-
-    @cached_property
-    def read_piece(self) -> Callable[[int], bytes]:
-        """The bytes that each token stands for."""
-        return reader_of(self._tokenizer)
 
     def _acting(self) -> bool:
         return bool(self._listed) and self.model.training
@@ -164,15 +131,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
         given = super()._generate(prompts)
         if self._acting():
             checks.check_masks(given[1], given[2])
-        if self.instruments is not None:
-            self.instruments.generated(prompts, given)
         return given
-
-    def _calculate_rewards(self, *args: Any) -> Tensor:
-        self._rewards = super()._calculate_rewards(*args)
-        if self.instruments is not None:
-            self.instruments.sampled.rewards = self._rewards
-        return self._rewards
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
         if not self._acting() and self.instruments is None:
@@ -255,14 +214,6 @@ class EntropyGRPOTrainer(GRPOTrainer):
             entropy_BT=None if entropies is None else flat(self.from_all(entropies)),
         )
         return make_table(rollout, self.read_piece, self._tags, self._solved_at)
-
-    def from_all(self, values: Tensor) -> Tensor:
-        """The rows of all processes, in TRL's order, padded to one width."""
-        if self.accelerator.num_processes == 1:
-            return values
-        if values.ndim > 1:
-            values = self.accelerator.pad_across_processes(values.contiguous(), dim=1)
-        return self.accelerator.gather(values.contiguous())
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         before = self._buffered_inputs
@@ -382,19 +333,11 @@ class EntropyGRPOTrainer(GRPOTrainer):
 
     def after_update(self) -> None:
         """The optimizer has made its step, or left it out."""
-        skipped = bool(self.accelerator.optimizer_step_was_skipped)
         if self._listed:
-            self._after_update_of_methods(skipped)
-        if self.instruments is not None:
-            self.instruments.updated(float(self.lr_scheduler.get_last_lr()[0]), skipped)
+            self._after_update_of_methods()
+        super().after_update()
 
-    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        if self.instruments is not None:
-            self.instruments.grad_norm = norm
-        return norm
-
-    def _after_update_of_methods(self, skipped: bool) -> None:
+    def _after_update_of_methods(self) -> None:
         figures, self._figures = brought(self._figures), []
         if self.accelerator.num_processes > 1:
             for method in self.methods:
@@ -405,7 +348,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
         for each in figures:
             accumulate(sums, each, extremes)
         self._record(sums)
-        hooks.updated(self.methods, not skipped)
+        hooks.updated(self.methods, not self.accelerator.optimizer_step_was_skipped)
 
     def _average_own_gradients(self, method: Method) -> None:
         """Of weights that a method has of its own, which no one else would bring together."""
@@ -413,25 +356,6 @@ class EntropyGRPOTrainer(GRPOTrainer):
             for weight in module.parameters():
                 gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad
                 weight.grad = self.accelerator.reduce(gradient, reduction="mean")
-
-    # What the instruments need besides.
-
-    def train(self, *args: Any, **options: Any) -> Any:
-        try:
-            return super().train(*args, **options)
-        except BaseException as error:
-            if self.instruments is not None:
-                self.instruments.close(error)
-            raise
-
-    def evaluate(self, *args: Any, **options: Any) -> Any:
-        if self.instruments is not None:
-            self.instruments.evaluated.clear()
-        metrics = super().evaluate(*args, **options)
-        if self.instruments is not None:
-            prefix = args[2] if len(args) > 2 else options.get("metric_key_prefix", "eval")
-            self.instruments.evaluation(str(prefix))
-        return metrics
 
     # State.
 
@@ -441,14 +365,10 @@ class EntropyGRPOTrainer(GRPOTrainer):
             buffer = io.BytesIO()
             torch.save({"rollouts": self._rollouts, "methods": hooks.states(self.methods)}, buffer)
             write_atomically(folder / STATE, buffer.getvalue())
-        if self.instruments is not None and self.args.should_save:
-            self.instruments.save(folder)
         super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
-        if self.instruments is not None:
-            self.instruments.resumed = checkpoint
         if not self._listed or checkpoint is None:
             return
         path = Path(checkpoint) / STATE

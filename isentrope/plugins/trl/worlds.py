@@ -24,7 +24,7 @@ from isentrope.core.tokenizer import ACTION, ChatTokenizer
 from isentrope.core.types import FAILURES, Episode, RolloutPlan
 from isentrope.models.chat.tokenizer import ChatTokens
 from isentrope.models.sources.pocket import PocketTokens
-from isentrope.plugins.trl.instruments import EPISODE
+from isentrope.plugins.trl.rolled import EPISODE
 from isentrope.rollout.collector import Runner
 from isentrope.rollout.episode import Seat
 from isentrope.worlds.contract import Instance, Task, World
@@ -189,7 +189,7 @@ class TrlEngine:
 
 
 def row_of(episode: Episode, tokenizer: ChatTokenizer, end: int) -> dict[str, Any]:
-    """A game as a row of TRL. A game that came to its end ends with the tokenizer's end, or TRL takes it for cut off."""
+    """A game as a row of TRL. One that was not cut off ends with the tokenizer's end, by which TRL tells."""
     prompt: list[int] = []
     ids: list[int] = []
     mask: list[int] = []
@@ -228,8 +228,9 @@ def load_tokenizer(folder: str | Path, tags: tuple[str, ...] = ACTION) -> Any:
     names = [piece.decode() for piece in pieces[:single]]
     names += [f"<0x{piece[0]:02X}>" for piece in pieces[single : single + 256]]
     names += [phrase.replace(" ", "\u2581") for phrase in ours.phrases]
+    words = kit.models.WordLevel({name: number for number, name in enumerate(names)}, names[0])
     made = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=kit.Tokenizer(kit.models.WordLevel(dict(zip(names, range(len(names)), strict=True)), names[0])),
+        tokenizer_object=kit.Tokenizer(words),
         pad_token=names[ours.pad_id], eos_token=f"</{tags[0]}>", padding_side="left",
     )  # fmt: skip
     made.isentrope_tokens = ours
