@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,7 +61,11 @@ def test_a_row_is_the_conversation_token_by_token() -> None:
             assert mask[len(prompt) : len(prompt) + len(answer) - 2] == [1] * (len(answer) - 2)
         assert sum(mask) == 3 * (len(trainer.said[0][1]) - 2)
         episode = given[EPISODE][row]
-        assert (episode.index, episode.stop, [turn.verdict for turn in episode.turns]) == (row, "turn_limit", ["ok"] * 3)
+        assert (episode.index, episode.stop, [turn.verdict for turn in episode.turns]) == (
+            row,
+            "turn_limit",
+            ["ok"] * 3,
+        )
     assert games.reward([""] * 3, **given) == [0.0] * 3
     assert given["logprobs"] is None
 
@@ -152,3 +160,23 @@ def test_webshop() -> None:
     told = environment.reset(**games.tool_dataset("train", 1)[0])
     assert "search[words]" in told
     assert "Total results" in environment.act("search[shoes]")
+
+
+def test_the_program_of_the_page(tmp_path: Path) -> None:
+    """With smaller numbers: one step of eight games of two turns."""
+    page = Path(__file__).parents[2] / "docs" / "plugins" / "trl-household.md"
+    (program,) = [block for block in re.findall(r"```py\n(.*?)```", page.read_text(), re.DOTALL) if "train()" in block]
+    for old, new in (
+        ("max_turns=12", "max_turns=2"),
+        ("max_steps=10", "max_steps=1"),
+        ("batch_size=32", "batch_size=8"),
+    ):
+        assert old in program
+        program = program.replace(old, new)
+    (tmp_path / "page.py").write_text(program)
+    (tmp_path / "model").symlink_to(POCKET)
+    path = os.pathsep.join([str(page.parents[2]), *sys.path])
+    ran = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True,
+                         env={**os.environ, "PYTHONPATH": path})  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert Run.open(tmp_path / "run" / "isentrope").last_step == 1
