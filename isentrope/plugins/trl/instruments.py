@@ -360,12 +360,9 @@ class Instruments:
         ends = frozenset({*trainer.eos_token_ids, trainer._tokenizer.pad_token_id} - {None})
         solved_at = 1.0 if self.solved_at is None else self.solved_at
         temperature: float = trainer.temperature
-        reader = Reader(
-            trainer.read_piece, ends, self.form, temperature, solved_at, size, "trl", split or "train"
-        )  # fmt: skip
+        reader = Reader(trainer.read_piece, ends, self.form, temperature, solved_at, size, "trl", split or "train")
         episodes = reader.episodes(rows, numbers)
-        mode = MODES.get(trainer.loss_type, "token")
-        scores = None if split else scores_of(rows, numbers, mode)
+        scores = None if split else scores_of(rows, numbers, MODES.get(trainer.loss_type, "token"))
         metrics = {} if split else self._metrics(done, brought, rows, rewards, size)
         return Looked(episodes, scores, metrics, bool(self.judged), bool(self.form.tags), games)
 
