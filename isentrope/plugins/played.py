@@ -178,8 +178,8 @@ def last_message(prompt: object) -> str:
     last = cast("dict[str, Any]", messages[-1]) if messages and isinstance(messages[-1], dict) else {}
     content = last.get("content", "")
     if isinstance(content, list):
-        parts = (part.get("text", "") for part in cast("list[Any]", content) if isinstance(part, dict))
-        return " ".join(str(part) for part in parts)
+        parts = [cast("dict[str, Any]", part) for part in cast("list[Any]", content) if isinstance(part, dict)]
+        return " ".join(str(part.get("text", "")) for part in parts)
     return str(content)
 
 

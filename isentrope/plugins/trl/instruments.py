@@ -115,7 +115,7 @@ class Instruments:
             output["completion_ids"].shape[1], trainer.accelerator.process_index * len(output["completion_ids"]), size,
             time.perf_counter() - self.sampled.began,
         )  # fmt: skip
-        rolled.metrics = last(trainer._metrics[mode], OF_ROLLOUT)
+        rolled.metrics = last(trainer.recorded(mode), OF_ROLLOUT)
         (self.rolled if training else self.evaluated).append(rolled)
 
     @_guarded("looking at a rollout")
@@ -139,7 +139,7 @@ class Instruments:
         rolled = (self.rolled if training else self.evaluated)[-1]
         rolled.passes += 1
         rolled.losses.append(loss.detach().float())
-        rolled.figures.append(last(self.trainer._metrics["train" if training else "eval"], OF_PASS))
+        rolled.figures.append(last(self.trainer.recorded("train" if training else "eval"), OF_PASS))
         if seen is None:
             return
         logps, entropies = seen[0].detach().float(), None if seen[1] is None else seen[1].detach().float()
@@ -231,8 +231,7 @@ class Instruments:
         folder = WatchedFolder(place, entry, weights, after)
         if folder.fresh and folder.path != self.place:
             LOG.warning(f"isentrope: {self.place} holds another run; this one is recorded in {folder.path}")
-        tokenizer: Any = trainer._tokenizer
-        words = [self.trainer.read_piece(number) for number in range(len(tokenizer))]
+        words = [trainer.read_piece(number) for number in range(len(trainer.words))]
         try:
             watcher = Watcher(folder, words if any(words) else (), "trl")
             for method in trainer.methods:
@@ -311,7 +310,7 @@ class Instruments:
     def _brought(self, rolled: Rolled) -> Brought:
         """The same on all processes, in the same order: everything that waits for others is in here."""
         trainer = self.trainer
-        sampled, learnt = rolled.sampled, rolled.learnt_B.tolist()
+        sampled, learnt = rolled.sampled, cast("list[bool]", rolled.learnt_B.tolist())
         masks = sampled.masks or [None] * len(sampled.ids)
         rows = [
             Row(a, b, mask, stored(prompt), *told_of(one), counts, episode=game_of(one))
@@ -341,8 +340,8 @@ class Instruments:
             )
             for place in range(len(rows))
         ]
-        told = [] if totals is None else totals.view(-1, len(losses)).mean(dim=0).tolist()
-        return Brought(rows, numbers, reward_B, flat(before), told, None if ratios is None else flat(ratios))
+        means_U: Any = [] if totals is None else totals.view(-1, len(losses)).mean(dim=0).tolist()
+        return Brought(rows, numbers, reward_B, flat(before), means_U, None if ratios is None else flat(ratios))
 
     def _looked(self, done: Sequence[Rolled], brought: Sequence[Brought], split: str = "") -> Looked:
         trainer, size = self.trainer, done[0].size
@@ -357,7 +356,7 @@ class Instruments:
         if len({row.kind for row in rows}) > KINDS:
             for row in rows:
                 row.kind = ""
-        ends = frozenset({*trainer.eos_token_ids, trainer._tokenizer.pad_token_id} - {None})
+        ends = frozenset({*trainer.eos_token_ids, trainer.words.pad_token_id} - {None})
         solved_at = 1.0 if self.solved_at is None else self.solved_at
         temperature: float = trainer.temperature
         reader = Reader(trainer.read_piece, ends, self.form, temperature, solved_at, size, "trl", split or "train")

@@ -54,10 +54,19 @@ class WatchedGRPOTrainer(GRPOTrainer):
     def methods(self) -> list[Any]:
         return []
 
+    @property
+    def words(self) -> Any:
+        """The tokenizer, of a processor its own."""
+        return self._tokenizer
+
+    def recorded(self, mode: str) -> dict[str, list[float]]:
+        """What TRL has recorded since it logged last, in train or eval."""
+        return self._metrics[mode]
+
     @cached_property
     def read_piece(self) -> Callable[[int], bytes]:
         """The bytes that each token stands for."""
-        return reader_of(self._tokenizer)
+        return reader_of(self.words)
 
     def _generate(self, prompts: Any) -> tuple[Any, ...]:
         given = super()._generate(prompts)

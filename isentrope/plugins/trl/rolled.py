@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -88,7 +88,7 @@ def rewards_of(done: Sequence[Rolled], names: Sequence[str]) -> Metrics:
     """The mean of each reward function, where it gave any."""
     given = torch.cat([one.sampled.rewards for one in done if one.sampled.rewards is not None]).double().cpu()
     keys = [re.sub(r"[^\w.-]", "-", str(name))[:64] or "unnamed" for name in names]
-    averages = torch.nanmean(given, dim=0).tolist()
+    averages: list[float] = torch.nanmean(given, dim=0).tolist()
     return {f"rewards/{key}": mean for key, mean in zip(keys, averages, strict=True) if not math.isnan(mean)}
 
 
@@ -122,7 +122,7 @@ def wide(advantages: Tensor, columns: int) -> Tensor:
 
 def stored(prompt: Any) -> Any:
     """Of messages the last one: pictures and long conversations stay where they are."""
-    return prompt[-1:] if isinstance(prompt, list) else prompt
+    return cast("list[Any]", prompt)[-1:] if isinstance(prompt, list) else prompt
 
 
 def told_of(row: Mapping[str, Any]) -> tuple[str, int | None]:
@@ -151,6 +151,10 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", state)
 
 
-def reader_of(tokenizer: Any) -> Any:
+def reader_of(tokenizer: Any) -> Callable[[int], bytes]:
     """The bytes of each token; empty ones for a tokenizer that cannot say."""
-    return piece_reader(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else (lambda number: b"")
+    return piece_reader(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else _no_text
+
+
+def _no_text(number: int) -> bytes:
+    return b""

@@ -51,8 +51,13 @@ class TaskWorld:
             world=world, max_turns=max_turns, success_reward=success_reward, invalid_reward=invalid_reward,
             options=dict(options or {}),
         )  # fmt: skip
-        plain = {"prompt": "full", "max_response": 512, "max_context": 4096}  # a row of TRL is one conversation
-        self.agent = AgentSettings(**{**plain, **agent, "context": "full", "overflow": "end"})
+        plain: dict[str, Any] = {
+            "prompt": "full",
+            "max_response": 512,
+            "max_context": 4096,
+        }  # a row of TRL is one conversation
+        told: dict[str, Any] = plain | agent | {"context": "full", "overflow": "end"}
+        self.agent = AgentSettings(**told)
         self.world: World = open_world(self.task)
         self._played = 0
 
@@ -162,7 +167,7 @@ class TrlEngine:
         return {}
 
     def sample(self, requests: Sequence[Request]) -> list[Sampled]:
-        settings = getattr(self.trainer, "generation_config", None)  # of transformers; vLLM has its own limit
+        settings: Any = getattr(self.trainer, "generation_config", None)  # of transformers; vLLM has its own limit
         longest = getattr(settings, "max_new_tokens", None)
         try:
             if longest is not None:
@@ -195,7 +200,7 @@ def row_of(episode: Episode, tokenizer: ChatTokenizer, end: int) -> dict[str, An
     mask: list[int] = []
     logprobs: list[float] = []
     for place, turn in enumerate(episode.turns):
-        told = turn.context_ids.tolist() if place else []
+        told: list[int] = turn.context_ids.tolist() if place else []
         prompt = prompt if place else turn.context_ids.tolist()
         ids += [*told, *turn.response_ids.tolist()]
         mask += [0] * len(told) + [1] * len(turn.response_ids)

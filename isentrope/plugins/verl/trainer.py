@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -71,7 +71,7 @@ class EntropyTrainer:
         return self._methods
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        batch = super()._compute_advantage(batch, metrics=metrics)  # type: ignore[misc]
+        batch = cast("Any", super())._compute_advantage(batch, metrics=metrics)
         if not self.methods:
             return batch
         data = self.queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=list(_FIELDS))
@@ -106,7 +106,7 @@ class EntropyTrainer:
         if adding:
             actor = self._actor_config()
             self.actor_rollout_wg.set_loss_fn(partial(entropy_ppo_loss, config=actor, methods=tuple(adding)))
-        return super()._update_actor(batch, metrics=metrics)  # type: ignore[misc]
+        return cast("Any", super())._update_actor(batch, metrics=metrics)
 
     def _actor_config(self) -> Any:
         """As verl's workers make it."""
@@ -123,10 +123,10 @@ class EntropyTrainer:
             buffer = io.BytesIO()
             torch.save(hooks.states(self.methods), buffer)
             write_atomically(self._state_path(self.global_steps), buffer.getvalue())
-        return super()._save_checkpoint()  # type: ignore[misc]
+        return cast("Any", super())._save_checkpoint()
 
     def _load_checkpoint(self) -> Any:
-        given = super()._load_checkpoint()  # type: ignore[misc]
+        given = cast("Any", super())._load_checkpoint()
         if self.methods and self.global_steps > 0:
             path = self._state_path(self.global_steps)
             try:
