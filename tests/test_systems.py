@@ -21,7 +21,10 @@ for name in "SIGALRM SIGCHLD SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGUSR1 SIGU
 import isentrope
 left_out = ["isentrope.__main__", "isentrope.worlds.code_repair.inside"]  # scripts
 if importlib.util.find_spec("trl") is None:
-    left_out += ["isentrope.plugins.trl.base", "isentrope.plugins.trl.trainer"]
+    names = "base", "instruments", "looking", "trainer", "worlds"
+    left_out += [f"isentrope.plugins.trl.{name}" for name in names]
+if importlib.util.find_spec("verl") is None:
+    left_out += ["isentrope.plugins.verl.loss", "isentrope.plugins.verl.trainer"]
 names = [module.name for module in pkgutil.walk_packages(isentrope.__path__, "isentrope.")]
 for name in names:
     if name not in left_out:

@@ -89,7 +89,8 @@ def _read_run(path: Path) -> Source:
         told = f"{path} is not a run folder: it has no {METRICS}"
         raise RunError(f"{told}; give a run folder or a file of isentrope eval")
     lines = read_records(log, "eval")
-    if imported_of(about_or_nothing(path)) is not None and not any(_tells_games(line) for line in lines):
+    imported = imported_of(about_or_nothing(path))
+    if imported is not None and not imported.watched and not any(_tells_games(line) for line in lines):
         raise RunError(
             f"{path} was imported, and its log has no evaluation with a number of games; import it again with "
             "--set eval.games=NUMBER, and with --map eval/SPLIT/success=NAME where success has a name of its own"

@@ -16,7 +16,7 @@ from isentrope import __version__
 from isentrope.core.errors import RunError, writing
 from isentrope.core.limits import LOG_BYTES
 from isentrope.diagnosis.alarms import Alarms
-from isentrope.diagnosis.findings.imported import in_words_of
+from isentrope.diagnosis.findings.imported import event_in_words_of
 from isentrope.imports.names import Names, is_ours
 from isentrope.imports.series import Series
 from isentrope.imports.sources import Source
@@ -101,7 +101,8 @@ def _write_logs(
             size += _write(metrics, step, train, "train") + _write(metrics, step, evaluated, "eval")
             if train:
                 given = alarms.look(step, train)
-                events.writelines(_event(event, names) for event in alarms.events(given))
+                told = (event_in_words_of(event, names.name) for event in alarms.events(given))
+                events.writelines(json.dumps(event) + "\n" for event in told)
             steps += 1
             if steps % _EVERY == 0:
                 say(step)
@@ -116,12 +117,6 @@ def _with_games(evaluated: Mapping[str, float], games: int) -> dict[str, float]:
     parts = [key.split("/") for key in evaluated]
     splits = [part[1] for part in parts if len(part) == 3 and part[2] == "success"]
     return {f"eval/{split}/games": float(games) for split in splits} | dict(evaluated)
-
-
-def _event(event: Mapping[str, Any], names: Names) -> str:
-    """With advice that can be followed in the program that made the run."""
-    advice = [in_words_of(part, names.name) for part in str(event["remedy"]).split("; ")]
-    return json.dumps({**event, "remedy": "; ".join(filter(None, advice))}) + "\n"
 
 
 def _write(file: TextIO, step: int, values: Mapping[str, float], kind: str) -> int:

@@ -194,6 +194,8 @@ an evaluation
   eval/{split}/cut/{stop} | games | Games of {split} that ended as {stop}: clock or context_limit.
   eval/{split}/thoughts | share | Share of the turns on {split} games whose response has a thought.
   eval/{split}/valid_ratio | share | Share of the turns on {split} games that were valid actions.
+another trainer
+  rewards/{function} | reward | Mean of what the reward function {function} gave, before its weight, in a run of TRL.
 a server
   engine/requests | requests | Responses that the server was asked for, those that failed included.
   engine/retries | requests | Times that a request to the server was made again after a fault.

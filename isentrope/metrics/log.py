@@ -26,9 +26,14 @@ class MetricsLog:
     """Appends to the logs of one run folder. `truncate` it before going on with an earlier run."""
 
     def __init__(
-        self, run_dir: Path | str, track: Sequence[str] = (), say: Callable[[str], None] = say_on_stderr
+        self,
+        run_dir: Path | str,
+        track: Sequence[str] = (),
+        say: Callable[[str], None] = say_on_stderr,
+        board: bool = True,
     ) -> None:
-        self.run = Path(run_dir)
+        """`board`: TensorBoard's files too."""
+        self.run, self._shows = Path(run_dir), board
         self._purge_step: int | None = None
         self._board: Any = None
         self._trackers = Trackers(self.run, track, say)
@@ -71,6 +76,8 @@ class MetricsLog:
 
     def _show(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write TensorBoard scalars. The writer comes with torch, which is too slow to load for a report."""
+        if not self._shows:
+            return
         folder = self.run / TENSORBOARD
         with writing(folder):
             if self._board is None:

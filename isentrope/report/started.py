@@ -15,16 +15,21 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 def started(about: Mapping[str, Any]) -> str:
     """A card with every start; empty for a folder that is older than these entries."""
-    if (imported := imported_of(about)) is not None:
+    imported, starts = imported_of(about), starts_of(about)
+    if imported is not None and not imported.watched:
         return _imported(imported)
-    starts = starts_of(about)
     if not starts:
         return ""
     first, *later = starts
-    body = _start(first, None)
+    body = (_trainer(imported) if imported else "") + _start(first, None)
     if later:
         body += "".join(f"<h4>Resumed {safe(_when(one.at))}</h4>{_start(one, first)}" for one in later)
     return f'<div class="card started">{body}</div>'
+
+
+def _trainer(imported: Imported) -> str:
+    """Of a run that our instruments watched in another program."""
+    return f'<dl class="facts-row"><div><dt>trained by</dt><dd>{safe(imported.program)}</dd></div></dl>'
 
 
 def _imported(imported: Imported) -> str:

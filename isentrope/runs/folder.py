@@ -74,9 +74,6 @@ class Run:
         text, config = read_config(path)
         metrics, events, timings = (read_log(path / name) for name in (METRICS, EVENTS, TIMINGS))
         records, (about, about_problem) = metrics.records, _about(path)
-        imported = imported_of(about)
-        if imported is not None and not text:
-            config = dict(imported.settings)
         kind = kind_of(about, any(record.get("kind") == "sft" for record in records))
         for problem in _damage(path):
             LOG.warning("%s: its numbers may be wrong", problem)
@@ -203,11 +200,12 @@ class Run:
 
 def read_config(run: Path) -> tuple[str, dict[str, Any]]:
     """The settings that a run recorded, as they stand there and as a table in the names of today; both are empty if it
-    recorded none."""
+    recorded none. Of a run that another program made those stand in run.json, as far as they are known."""
     path = run / CONFIG
     try:
         if not path.exists():
-            return "", {}
+            imported = imported_of(about_or_nothing(run))
+            return "", {} if imported is None else dict(imported.settings)
         text = read_bounded(path, SETTINGS_BYTES).decode("utf-8")
         return text, read_settings(text)
     except (OSError, ValueError) as error:  # ValueError: neither TOML nor, perhaps, UTF-8

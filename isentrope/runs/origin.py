@@ -67,7 +67,8 @@ class Start:
 
 @dataclass(frozen=True)
 class Imported:
-    """Where a run came from that another program made. Untrusted, as all of run.json."""
+    """Where a run came from that another program made. Untrusted, as all of run.json. Our instruments may have watched
+    it there (`watched`); else a log of it was read afterwards."""
 
     source: str = ""
     what: str = "a log"  # such as `TensorBoard event files`
@@ -77,6 +78,7 @@ class Imported:
     command: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])  # what the importer was told of them
     problems: tuple[str, ...] = ()
+    watched: bool = False
 
 
 def imported_of(about: Mapping[str, Any]) -> Imported | None:
@@ -93,6 +95,7 @@ def imported_of(about: Mapping[str, Any]) -> Imported | None:
         problems=tuple(str(text)[:500] for text in cast("list[Any]", problems)[:20])
         if isinstance(problems, list)
         else (),
+        watched=told.get("watched") is True,
     )
 
 

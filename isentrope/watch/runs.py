@@ -107,7 +107,7 @@ class Run:
             self.config = leaves(read_config(self.path)[1])
             self.problem = ""
         except FileNotFoundError:
-            self.config, self._config_seen = {}, None
+            self.config, self._config_seen = leaves(read_config(self.path)[1]), None
         except (OSError, RunError) as error:
             self.config = {}
             self.problem = f"{CONFIG} could not be read: {visible(str(error.__cause__ or error))[:300]}"
@@ -149,7 +149,8 @@ class Run:
         wanted = self.config.get("run.steps")
         if self.kind == "train" and isinstance(wanted, int) and self.columns.last_step >= wanted:
             return "finished"
-        if imported_of(about_or_nothing(self.path)) is not None:  # nobody writes to it any more
+        imported = imported_of(about_or_nothing(self.path))
+        if imported is not None and not imported.watched:  # nobody writes to it any more
             return "finished"
         if now - self.written < _RECENT:  # by a trainer on another machine
             return "running"

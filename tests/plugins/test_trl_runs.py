@@ -158,3 +158,4 @@ def test_two_processes_as_in_our_learner(model: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-4000:]
     assert "equal: 6 sets of methods" in run.stdout
+    assert "went on: 2 faults" in run.stdout

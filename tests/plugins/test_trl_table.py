@@ -15,8 +15,8 @@ from isentrope.core.method import Method
 from isentrope.core.needs import is_here
 from isentrope.learning.tokens import ACTION, OTHER, THINK
 from isentrope.methods.registry import make_listed
+from isentrope.plugins.table import Rollout, Table, make_batch, make_table, make_window
 from isentrope.plugins.trl import checks
-from isentrope.plugins.trl.table import Rollout, Table, make_batch, make_table, make_window
 
 WORDS = ("<think>", "hm", "</think>", "<action>", "go", "</action>", "?", "x")
 

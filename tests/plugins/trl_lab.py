@@ -20,6 +20,7 @@ from isentrope.learning.learner import Credited, Learner
 from isentrope.learning.packing import micro_batches
 from isentrope.learning.tokens import flatten
 from isentrope.methods.registry import Listed, make_listed
+from isentrope.metrics.episodes import rollout_metrics
 from isentrope.models.load import load_folder
 from isentrope.models.policy import Policy
 from tests.builders.turns import turn
@@ -266,6 +267,15 @@ def compare(ours: OurLearner, seen: Gradients, k: int, rows: Any, logged: Any) -
     recorded = {key: value for key, value in metrics.items() if {*key.split("/")} & {*names}}
     for key, value in recorded.items():
         assert logged[key] == pytest.approx(value, rel=1e-5, abs=1e-5), key
+
+
+def compare_records(record: Mapping[str, Any], episodes: Sequence[Episode]) -> None:
+    """What our instruments wrote of a step of TRL is what they say of these episodes."""
+    # `Talks` tells rewards, goals and ends apart from its turns
+    apart = ("return/", "stop/", "entropy/kind", "success/", "observation/", "verdict/", "accepted/")
+    for key, value in rollout_metrics(episodes).items():
+        if not key.startswith(apart):
+            assert record[key] == pytest.approx(value, rel=1e-5, abs=1e-5), key
 
 
 def same_gradients(gradients: Sequence[Tensor], taken: Sequence[Tensor]) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from isentrope.core.text import count, listed, percent, sentence
 from isentrope.diagnosis.facts import Facts
@@ -20,7 +21,7 @@ from isentrope.runs.origin import Imported
 
 # Causes that no claim about success stands behind: the rest need to know how many episodes a step has.
 _BY_NUMBERS_ALONE = ("cause/stale_sampler", "cause/critic", "cause/not_finite")
-# Whether a rate fits is told by the size of the model, which no log has.
+# Whether a rate fits is told by the size of the model, which no log has; instruments beside a trainer record it.
 _BY_SIZE = ("cause/rate_low", "cause/rate_high", "cause/frozen")
 # What a claim takes for zero where it was not measured.
 _MEASURED: Mapping[str, tuple[str, ...]] = {
@@ -62,7 +63,9 @@ def may_be_named(cause: Finding, facts: Facts) -> bool:
         return False
     if cause.name in _BY_NUMBERS_ALONE:
         return True
-    return facts.outcome is not None and cause.name not in _BY_SIZE
+    imported = facts.course.imported
+    sized = imported is not None and imported.watched and facts.parameters > 0
+    return facts.outcome is not None and (sized or cause.name not in _BY_SIZE)
 
 
 def imported_findings(facts: Facts) -> list[Finding]:
@@ -131,6 +134,8 @@ def _unknown(facts: Facts, imported: Imported) -> Finding:
     missing += [words for key, words in wanted.items() if not len(course.curve(key))]
     if not course.episode_files:
         missing.append("what was asked and answered")
+    if imported.watched:
+        return _watched(course, imported, missing)
     missing.append("which settings ran" if not course.config else "settings beyond those that were given")
     claim = (
         f"This run was imported ({imported.what}, {count(len(course.of_kind('train')), 'step')}). "
@@ -139,7 +144,20 @@ def _unknown(facts: Facts, imported: Imported) -> Finding:
     return Finding("state/imported", sentence(claim), "note", {"missing": float(len(missing))})
 
 
+def _watched(course: Run, imported: Imported, missing: Sequence[str]) -> Finding:
+    claim = f"{imported.program} trained this run, and our instruments watched it"
+    claim += f" ({count(len(course.of_kind('train')), 'step')})."
+    claim += f" They could not see {listed(list(missing))}, so nothing is said of that." if missing else ""
+    return Finding("state/watched", claim, "note", {"missing": float(len(missing))})
+
+
 # -- advice
+
+
+def event_in_words_of(event: Mapping[str, Any], names: str) -> dict[str, Any]:
+    """An alarm whose advice can be followed in a program."""
+    advice = [in_words_of(part, names) for part in str(event["remedy"]).split("; ")]
+    return {**event, "remedy": "; ".join(filter(None, advice))}
 
 
 def in_their_words(findings: Sequence[Finding], imported: Imported) -> tuple[Finding, ...]:

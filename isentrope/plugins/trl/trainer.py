@@ -9,7 +9,8 @@ them. Every process has the whole step's table, so all of them compute the same.
     updated        after the optimizer's step
     state          in each checkpoint of TRL
 
-Without methods every override hands on what TRL does, and nothing else.
+The instruments (instruments.py) look on and write our run folder beside TRL's output. Without methods every override
+hands on what TRL does, and nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -37,10 +37,10 @@ from isentrope.learning.losses.clipped import Clip
 from isentrope.learning.records import Figures, accumulate, brought
 from isentrope.learning.tokens import Ids
 from isentrope.methods.registry import Listed, make_listed
-from isentrope.models.chat.tokenizer import piece_reader
+from isentrope.plugins.table import Rollout, Table, Window, flat, make_batch, make_table, make_window
 from isentrope.plugins.trl import checks
-from isentrope.plugins.trl.base import GRPOTrainer, TrainerCallback, accelerate_utils, trl
-from isentrope.plugins.trl.table import Rollout, Table, Window, flat, make_batch, make_table, make_window
+from isentrope.plugins.trl.base import GRPOTrainer, accelerate_utils, trl
+from isentrope.plugins.trl.looking import WatchedGRPOTrainer
 from isentrope.runs.atomic import write_atomically
 
 STATE = "isentrope_methods.pt"
@@ -71,17 +71,7 @@ class _Pending:
     stats: TokenStats | None = None
 
 
-class _AfterUpdate(TrainerCallback):
-    """TRL has no method of its own that runs between the optimizer's step and the next one."""
-
-    def __init__(self, trainer: EntropyGRPOTrainer) -> None:
-        self.trainer = trainer
-
-    def on_optimizer_step(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        self.trainer.after_update()
-
-
-class EntropyGRPOTrainer(GRPOTrainer):
+class EntropyGRPOTrainer(WatchedGRPOTrainer):
     def __init__(
         self,
         model: Any,
@@ -89,19 +79,22 @@ class EntropyGRPOTrainer(GRPOTrainer):
         args: Any = None,
         *rest: Any,
         methods: Sequence[Listed] = (),
-        solved_at: float = 1.0,
+        solved_at: float | None = None,
         action_tags: Sequence[str] = ACTION,
+        run_folder: str | Path | bool = True,
         **options: Any,
     ) -> None:
         """As GRPOTrainer. `methods` are names, `module:Class`, classes, or pairs of one with its options. A completion
-        whose rewards add up to `solved_at` counts as solved (SEAL learns from that). `action_tags` hold an action."""
-        self._listed, self._solved_at, self._tags = tuple(methods), solved_at, tuple(action_tags)
+        whose rewards add up to `solved_at` (1.0) counts as solved: SEAL learns from that. `action_tags` hold an action.
+        `run_folder` is where our instruments write: True: a folder in `output_dir`; False: they are off."""
+        self._listed, self._tags = tuple(methods), tuple(action_tags)
+        self._solved_at = 1.0 if solved_at is None else solved_at
         self._methods: list[Method] | None = None
         self._rollouts = 0  # so far, those before a restart included
         self._rollout_step: _Step | None = None
         self._pending: _Pending | None = None
         self._passes: list[tuple[Tensor, Tensor | None]] | None = None  # while TRL scores a rollout
-        self._rewards: Tensor | None = None
+        self._last_pass: tuple[Tensor, Tensor | None] | None = None
         self._figures: list[Figures] = []
         if self._listed:
             checks.check_version(str(trl.__version__), GRPOTrainer)
@@ -109,9 +102,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
         super().__init__(model, reward_funcs, args, *rest, **options)
         if self._listed:
             checks.refuse_settings(self.args)
-            self.add_callback(_AfterUpdate(self))
-            tokenizer: Any = self._tokenizer
-            self._read_piece = piece_reader(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else _no_text
+        self.watch(run_folder, self._listed, solved_at, self._tags)
 
     @property
     def methods(self) -> list[Method]:
@@ -131,6 +122,8 @@ class EntropyGRPOTrainer(GRPOTrainer):
     def _record(self, metrics: Mapping[str, float]) -> None:
         for key, value in metrics.items():
             self._metrics["train"][key].append(value)
+        if self.instruments is not None:
+            self.instruments.noted(metrics)
 
     # A rollout: begin and shape.
 
@@ -140,25 +133,38 @@ class EntropyGRPOTrainer(GRPOTrainer):
             checks.check_masks(given[1], given[2])
         return given
 
-    def _calculate_rewards(self, *args: Any) -> Tensor:
-        self._rewards = super()._calculate_rewards(*args)
-        return self._rewards
-
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
-        if not self._acting():
+        if not self._acting() and self.instruments is None:
             return super()._generate_and_score_completions(inputs)
-        self._passes = []
+        if self.instruments is not None:
+            self.instruments.begins()
+        self._passes = [] if self.model.training else None
         try:
             output = super()._generate_and_score_completions(inputs)
-            passes = self._passes
+            passes = self._passes or []
         finally:
             self._passes = None
+        first = self.accelerator.process_index * len(output["completion_ids"])
+        output[ROWS] = torch.arange(
+            first, first + len(output["completion_ids"]), device=output["completion_ids"].device
+        )
+        before, scored = output["advantages"], self._scored_by_trl(output, passes)
+        if self.instruments is not None:
+            self.instruments.sampled_all(output, inputs, before)
+        if self._acting():
+            scored = self._to_methods(output, scored)
+        if self.instruments is not None and scored is not None and self.model.training:
+            self.instruments.scored(*scored)
+        return output
+
+    def _to_methods(self, output: dict[str, Any], scored: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
+        """Show the rollout to the methods, which may change its advantages; gives what it was scored with."""
         self._rollouts += 1
         looks = any(_overrides(method, "begin") or _overrides(method, "shape") for method in self.methods)
-        table = self._table(output, *(self._scores(output, passes) if looks else (None, None)))
-        first = self.accelerator.process_index * len(output["completion_ids"])
-        local_B = first + np.arange(len(output["completion_ids"]))
-        advantage_N = table.per_token(self._from_all(output["advantages"])[:, None].expand(-1, table.width))
+        scored = self._scores(output) if looks and scored is None else scored
+        table = self._table(output, *(scored if looks and scored is not None else (None, None)))
+        local_B = output[ROWS].cpu().numpy()
+        advantage_N = table.per_token(self.from_all(output["advantages"])[:, None].expand(-1, table.width))
         self._record(hooks.begin(self.methods, self._rollouts, table.tokens))
         if any(_overrides(method, "shape") for method in self.methods):
             advantage_N, metrics = hooks.shaped(self.methods, self._rollouts, table.tokens, advantage_N)
@@ -166,15 +172,19 @@ class EntropyGRPOTrainer(GRPOTrainer):
             output["advantages"] = table.padded(advantage_N, local_B, output["advantages"], output["completion_ids"])
         self._record({"solved": float(table.tokens.solved_E.mean())})
         self._rollout_step = _Step(table, advantage_N)
-        output[ROWS] = torch.from_numpy(local_B).to(output["completion_ids"].device)
-        return output
+        if self.instruments is not None and self.instruments.rolled:
+            self.instruments.rolled[-1].advantages = output["advantages"]
+        return scored
 
-    def _scores(self, output: dict[str, Any], passes: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:
-        """Log-probs and entropies of the policy that sampled: from TRL's own pass over the rollout if it made one."""
+    def _scored_by_trl(
+        self, output: dict[str, Any], passes: Sequence[tuple[Tensor, Tensor | None]]
+    ) -> tuple[Tensor, Tensor] | None:
+        """Log-probs and entropies of the policy that sampled, if TRL made a pass over the rollout itself."""
         old = output.get("old_per_token_logps")
-        for logps, entropies in passes:
-            if logps is old and entropies is not None:
-                return logps, entropies
+        return next(((logps, e) for logps, e in passes if logps is old and e is not None), None)
+
+    def _scores(self, output: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """The same, by a pass of our own."""
         ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
         mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
         with torch.no_grad():
@@ -195,23 +205,15 @@ class EntropyGRPOTrainer(GRPOTrainer):
         rewards = (self._rewards * self.reward_weights.to(self._rewards.device)).nansum(dim=1)
         rewards[torch.isnan(self._rewards).all(dim=1)] = torch.nan
         rollout = Rollout(
-            ids_BT=self._from_all(output["completion_ids"]).cpu().numpy(),
-            mask_BT=self._from_all(mask).bool().cpu().numpy(),
+            ids_BT=self.from_all(output["completion_ids"]).cpu().numpy(),
+            mask_BT=self.from_all(mask).bool().cpu().numpy(),
             reward_B=rewards.double().cpu().numpy(),
             group_size=self.num_generations,
             temperature=self.temperature,
-            logp_BT=None if logps is None else flat(self._from_all(logps)),
-            entropy_BT=None if entropies is None else flat(self._from_all(entropies)),
+            logp_BT=None if logps is None else flat(self.from_all(logps)),
+            entropy_BT=None if entropies is None else flat(self.from_all(entropies)),
         )
-        return make_table(rollout, self._read_piece, self._tags, self._solved_at)
-
-    def _from_all(self, values: Tensor) -> Tensor:
-        """The rows of all processes, in TRL's order, padded to one width."""
-        if self.accelerator.num_processes == 1:
-            return values
-        if values.ndim > 1:
-            values = self.accelerator.pad_across_processes(values.contiguous(), dim=1)
-        return self.accelerator.gather(values.contiguous())
+        return make_table(rollout, self.read_piece, self._tags, self._solved_at)
 
     def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
         before = self._buffered_inputs
@@ -219,7 +221,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
         if self._acting() and self._buffered_inputs is not before:
             assert self._rollout_step is not None
             assert self._buffered_inputs is not None
-            rows = self._from_all(torch.stack([part[ROWS] for part in self._buffered_inputs], dim=1))
+            rows = self.from_all(torch.stack([part[ROWS] for part in self._buffered_inputs], dim=1))
             window: int = self.args.gradient_accumulation_steps
             self._rollout_step.window_rows = [part.flatten().cpu().numpy() for part in torch.split(rows, window, dim=1)]
         return inputs
@@ -227,8 +229,14 @@ class EntropyGRPOTrainer(GRPOTrainer):
     # An update: weigh and loss.
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        if not self._acting():
-            return super()._compute_loss(model, inputs)
+        self._last_pass = None
+        loss = self._loss_with_terms(model, inputs) if self._acting() else super()._compute_loss(model, inputs)
+        if self.instruments is not None:
+            self.instruments.passed(inputs, inputs[ROWS], loss, self._last_pass)
+        self._last_pass = None
+        return loss
+
+    def _loss_with_terms(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         pending = self._pending = _Pending(dict(inputs))
         epsilon_high, self.epsilon_high = self.epsilon_high, self._clip_high()
         try:
@@ -254,7 +262,9 @@ class EntropyGRPOTrainer(GRPOTrainer):
         pending = self._pending
         if pending is None:
             if self._passes is None or model is not self.model:  # a reference has no entropies
-                return super()._get_per_token_logps_and_entropies(model, *args, **options)
+                given = super()._get_per_token_logps_and_entropies(model, *args, **options)
+                self._last_pass = given[:2]
+                return given
             given = super()._get_per_token_logps_and_entropies(model, *args, **options | {"compute_entropy": True})
             self._passes.append(given[:2])
             return given
@@ -265,6 +275,7 @@ class EntropyGRPOTrainer(GRPOTrainer):
                 "TRL's forward pass gave no entropies or no hidden states, as fused kernels do; switch them off"
             )
         self._look(pending, given[0], given[1], states[-1])
+        self._last_pass = given[:2]
         return given
 
     @contextmanager
@@ -322,6 +333,11 @@ class EntropyGRPOTrainer(GRPOTrainer):
 
     def after_update(self) -> None:
         """The optimizer has made its step, or left it out."""
+        if self._listed:
+            self._after_update_of_methods()
+        super().after_update()
+
+    def _after_update_of_methods(self) -> None:
         figures, self._figures = brought(self._figures), []
         if self.accelerator.num_processes > 1:
             for method in self.methods:
@@ -344,8 +360,8 @@ class EntropyGRPOTrainer(GRPOTrainer):
     # State.
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
         if self._listed and self.args.should_save:  # first, so that a checkpoint that is whole has it
-            folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{self.state.global_step}"
             buffer = io.BytesIO()
             torch.save({"rollouts": self._rollouts, "methods": hooks.states(self.methods)}, buffer)
             write_atomically(folder / STATE, buffer.getvalue())
@@ -366,11 +382,6 @@ class EntropyGRPOTrainer(GRPOTrainer):
             ) from error
         hooks.load_states(self.methods, methods)
         self._rollouts = rollouts
-
-
-def _no_text(number: int) -> bytes:
-    """Of a tokenizer that cannot say which bytes a token stands for: no part of a response is found."""
-    return b""
 
 
 def _overrides(method: Method, hook: str) -> bool:

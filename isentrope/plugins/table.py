@@ -1,8 +1,8 @@
-"""The token table and the batches that methods read, made of TRL's padded tensors.
+"""The token table and the batches that methods read, made of the padded tensors of another trainer.
 
-One row of TRL is an episode. A run of ones in the mask of the model's own tokens is a turn; `num_generations` rows that
-follow each other are a group. Shape letters are those of core/types.py: B rows of all processes, T columns of the
-completions, N tokens that the model wrote.
+One row is an episode, or in verl a part of one. A run of ones in the mask of the model's own tokens is a turn; in TRL
+`num_generations` rows that follow each other are a group. Shape letters are those of core/types.py: B rows of all
+processes, T columns of the completions, N tokens that the model wrote.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from isentrope.learning.tokens import ACTION, OTHER, THINK, Ids, Mask, finite, r
 
 @dataclass(frozen=True)
 class Rollout:
-    """What TRL sampled for one step, the rows of all processes."""
+    """What was sampled for one step, the rows of all processes. Rows of an episode follow each other, as do those of a
+    group."""
 
     ids_BT: Ids
     mask_BT: Mask  # the model's own tokens that count
@@ -36,6 +37,8 @@ class Rollout:
     temperature: float
     logp_BT: Floats | None  # None: nobody asked for them
     entropy_BT: Floats | None
+    episode_B: Ids | None = None  # None: each row is one
+    group_E: Ids | None = None  # of each episode; None: `group_size` of them follow each other
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,12 @@ class Table:
     row_N: Ids
     col_N: Ids  # of the completion
     width: int  # T
+    rows: int  # B
 
     @cached_property
     def start_B(self) -> Ids:
         """Where the tokens of each row begin, and where the last ones end."""
-        return np.searchsorted(self.row_N, np.arange(len(self.tokens.kind_E) + 1))
+        return np.searchsorted(self.row_N, np.arange(self.rows + 1))
 
     def of(self, row_numbers: Ids) -> Ids:
         """The numbers of the tokens of these rows, in the order of the rows."""
@@ -79,7 +83,7 @@ def flat(values: Tensor) -> Floats:
 def make_table(rollout: Rollout, read_piece: Callable[[int], bytes], tags: tuple[str, ...], solved_at: float) -> Table:
     """Tokens whose log-prob or entropy is not finite are left out, as our learner leaves them out."""
     count, size = len(rollout.mask_BT), rollout.group_size
-    if count % size:
+    if rollout.group_E is None and count % size:
         raise TrainError(
             f"TRL sampled {count} completions in groups of {size}, so the last group is incomplete; make "
             "per_device_train_batch_size × processes × steps_per_generation a multiple of num_generations"
@@ -88,11 +92,16 @@ def make_table(rollout: Rollout, read_piece: Callable[[int], bytes], tags: tuple
     first_N = np.ones(len(row_N), dtype=np.bool_)
     first_N[1:] = (row_N[1:] != row_N[:-1]) | (col_N[1:] != col_N[:-1] + 1)
     turn_N = np.cumsum(first_N) - 1
-    episode_U = row_N[first_N]
+    episode_B = np.arange(count) if rollout.episode_B is None else rollout.episode_B
+    reward_E = np.full(int(episode_B.max(initial=-1)) + 1, np.nan)
+    reward_E[episode_B] = rollout.reward_B  # of an episode of several rows that of the last
+    episode_N, group_E = episode_B[row_N], np.arange(len(reward_E)) // size
+    group_E = group_E if rollout.group_E is None else rollout.group_E
+    episode_U = episode_N[first_N]
     ids_N = rollout.ids_BT[row_N, col_N]
     part_N, valid_U = _parts(ids_N, np.flatnonzero(first_N), read_piece, tags)
-    known_B = np.isfinite(rollout.reward_B)
-    solved_E = known_B & (np.nan_to_num(rollout.reward_B) >= solved_at)
+    known_E = np.isfinite(reward_E)
+    solved_E = known_E & (np.nan_to_num(reward_E) >= solved_at)
     sampled_at_N = np.full(len(row_N), rollout.temperature, dtype=np.float32)
     unknown_N = np.full(len(row_N), np.nan, dtype=np.float32)
     scored = rollout.logp_BT is not None and rollout.entropy_BT is not None
@@ -102,22 +111,22 @@ def make_table(rollout: Rollout, read_piece: Callable[[int], bytes], tags: tuple
         sampled_at_N=sampled_at_N,
         logp_N=rollout.logp_BT[row_N, col_N] if rollout.logp_BT is not None else unknown_N,
         entropy_N=rollout.entropy_BT[row_N, col_N] if rollout.entropy_BT is not None else unknown_N,
-        episode_N=row_N,
+        episode_N=episode_N,
         turn_N=turn_N,
-        group_N=row_N // size,
+        group_N=group_E[episode_N],
         part_N=part_N,
-        success_N=solved_E[row_N].astype(np.float32),
+        success_N=solved_E[episode_N].astype(np.float32),
         episode_U=episode_U,
         place_U=np.arange(len(episode_U)) - np.searchsorted(episode_U, episode_U),
         valid_U=valid_U,
-        kind_E=("",) * count,
+        kind_E=("",) * len(reward_E),
         solved_E=solved_E,
-        failed_E=known_B & ~solved_E,
+        failed_E=known_E & ~solved_E,
     )
     if not scored:
-        return Table(tokens, row_N, col_N, rollout.mask_BT.shape[1])
+        return Table(tokens, row_N, col_N, rollout.mask_BT.shape[1], count)
     keep_N = finite(tokens.logp_N, tokens.entropy_N)
-    return Table(rows(tokens, keep_N), row_N[keep_N], col_N[keep_N], rollout.mask_BT.shape[1])
+    return Table(rows(tokens, keep_N), row_N[keep_N], col_N[keep_N], rollout.mask_BT.shape[1], count)
 
 
 def _parts(ids_N: Ids, start_U: Ids, read_piece: Callable[[int], bytes], tags: tuple[str, ...]) -> tuple[Ids, Mask]:
