@@ -55,8 +55,10 @@ def micro_batches(
     constant_length: float = 1.0,
     device: torch.device | str = "cpu",
     share: bool = False,
+    own: Sequence[TokenSequence] | None = None,
 ) -> Iterator[TokenBatch]:
-    """The mini-batch made of these sequences, piece by piece. Without targets: for scoring or imitation.
+    """The mini-batch made of these sequences, piece by piece; of N ranks each makes those of its `own` ones. Without
+    targets: for scoring or imitation.
 
     With `share` the beginnings that sequences of a group have in common are computed once (prefix_sharing.py).
     """
@@ -66,6 +68,7 @@ def micro_batches(
     weights = {mode: np.zeros(len(tokens.target_N)) for mode in MODES}
     for mode, values in weights.items():
         values[chosen] = token_weights(mode, tokens.episode_N[chosen], tokens.turn_N[chosen], constant_length)
+    sequences = sequences if own is None else own
     longest = max(len(sequence.ids) for sequence in sequences)
     capacity = row_tokens or (min(2 * longest, max(longest, micro_tokens)) if share else longest)
     found = _bundles(sequences, capacity, share, torch.device(device).type)
