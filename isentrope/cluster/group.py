@@ -14,12 +14,13 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
-import torch.distributed as dist
+import torch.distributed
 from torch import Tensor
 
 from isentrope.core.errors import TrainError
 
 T = TypeVar("T")
+dist: Any = torch.distributed
 MEET = 120.0  # seconds within which the ranks that are there find each other
 
 

@@ -32,6 +32,8 @@ from isentrope.learning.tokens import Ids, Mask, TokenSequence
 from isentrope.models.policy import Policy, before
 
 POLICY, REFERENCE, CRITIC = "policy", "reference", "critic"
+PARTS = ("optimiser", "critic")
+"""Of its state."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ class Replica:
             self.critic.optimiser.pass_by()
 
     def state_dict(self) -> dict[str, Any]:
-        return {part: self.state_of(part) for part in ("optimiser", "critic")}
+        return {part: self.state_of(part) for part in PARTS}
 
     def state_of(self, part: str) -> dict[str, Any]:
         """Of N ranks the first has it; all of them are asked."""
