@@ -42,10 +42,12 @@ class RankGroup:
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         store = dist.FileStore(file, size)
         store.set_timeout(timedelta(seconds=MEET))
+        hook = sys.excepthook  # torch puts its own in its place, which is not for a rank that is a user's process
         self._done(
             dist.init_process_group, backend, store=store, rank=rank, world_size=size,
             timeout=timedelta(seconds=seconds),
         )  # fmt: skip
+        sys.excepthook = hook
 
     def close(self) -> None:
         if dist.is_initialized():

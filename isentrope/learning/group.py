@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from isentrope.learning.prefix_sharing import Bundle
 from isentrope.learning.tokens import TokenSequence
 from isentrope.models.policy import Policy
 
@@ -83,33 +84,36 @@ class Alone:
 ALONE: Group = Alone()
 
 
-def costs(lengths: NDArray[np.int64], responses: NDArray[np.int64], policy: Policy) -> NDArray[np.float64]:
-    """Multiplications, about, that each sequence takes: every token those of the layers' weights, every response token
+def costs(found: Sequence[Bundle], sequences: Sequence[TokenSequence], policy: Policy) -> NDArray[np.float64]:
+    """Multiplications, about, that each bundle takes: every token those of the layers' weights, every response token
     those of the head, and attention's square. A layer of width D has about 12 D² weights and takes D · length² for it.
     """
     words, width = policy.model.head_weight().shape
-    body = max(1, policy.size - words * width)
-    return lengths * (body + lengths * body / (12.0 * width)) + responses * float(words * width)
+    body = float(max(1, policy.size - words * width))
+
+    def cost(bundle: Bundle) -> float:
+        members = [sequences[number] for number in bundle.members]
+        square = sum(len(sequence.ids) ** 2 for sequence in members)
+        responses = sum(len(sequence.tokens) for sequence in members)
+        return body * (bundle.width + square / (12 * width)) + words * width * responses
+
+    return np.array([cost(bundle) for bundle in found])
 
 
-def shares(cost: NDArray[np.float64], groups: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """The rank of each sequence: parts of equal cost. Those of a group stand side by side, so that what they have in
-    common is computed once; no part has more than the mean and half of its first and last sequence."""
-    rank = np.zeros(len(cost), dtype=np.int64)
-    order = np.argsort(groups, kind="stable")
-    ends = np.cumsum(cost[order])
-    if len(cost):
-        rank[order] = np.minimum((ends - cost[order] / 2) / ends[-1] * size, size - 1).astype(np.int64)
+def ranks_of(cost: NDArray[np.float64], size: int) -> list[int]:
+    """The rank of each piece of work: the dearest first, each to the rank that has least."""
+    rank, load = [0] * len(cost), [0.0] * size
+    for number in np.argsort(-cost, kind="stable").tolist():
+        rank[number] = int(np.argmin(load))
+        load[rank[number]] += float(cost[number])
     return rank
 
 
-def own_part(sequences: Sequence[TokenSequence], policy: Policy, group: Group) -> tuple[list[TokenSequence], bool]:
-    """The sequences of this rank. One without any takes the shortest, which is not to count (`False`): all ranks
-    compute something, and know the same parts of a method's."""
-    if group.size == 1 or not sequences:
-        return list(sequences), True
-    lengths = np.array([len(sequence.ids) for sequence in sequences])
-    cost = costs(lengths, np.array([len(sequence.tokens) for sequence in sequences]), policy)
-    rank = shares(cost, np.array([sequence.group for sequence in sequences]), group.size)
-    own = [sequence for sequence, its in zip(sequences, rank.tolist(), strict=True) if its == group.rank]
-    return (own, True) if own else ([sequences[int(cost.argmin())]], False)
+def own_part(
+    found: Sequence[Bundle], sequences: Sequence[TokenSequence], policy: Policy, group: Group
+) -> tuple[list[Bundle], bool]:
+    """The bundles of this rank. One without any takes the cheapest, which is not to count (`False`): all ranks compute
+    something, and know the same of a method's weights."""
+    cost = costs(found, sequences, policy)
+    own = [bundle for bundle, rank in zip(found, ranks_of(cost, group.size), strict=True) if rank == group.rank]
+    return (own, True) if own or not found else ([found[int(cost.argmin())]], False)

@@ -130,7 +130,7 @@ class Learner:
         policy_too = self._policy_learns(step)
         seen, before = list[Metrics](), self._moved()
         weight_N, factor_N = np.zeros_like(tokens.logp_N), np.ones_like(tokens.logp_N)
-        self.replica.begin(tokens, hooks.clipped(self.methods, self.loss), self.methods)
+        self.replica.begin(tokens, hooks.clipped(self.methods, self.loss), self.mismatch, self.methods)
         for epoch in range(self.settings.epochs):
             for mini in self._mini_batches(step, epoch, sequences):
                 skipped_before = self.optimiser.skipped

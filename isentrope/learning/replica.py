@@ -25,7 +25,8 @@ from isentrope.learning.group import ALONE, Group, own_part
 from isentrope.learning.objective import critic_objective, objective
 from isentrope.learning.old_logprobs import Mismatch
 from isentrope.learning.optimiser import learning_rate, make_optimiser
-from isentrope.learning.packing import micro_batches
+from isentrope.learning.packing import bundles_of, micro_batches, row_width
+from isentrope.learning.prefix_sharing import Bundle
 from isentrope.learning.records import Figures, Numbered, accumulate, brought, numbered, put
 from isentrope.learning.registry import make_advantage
 from isentrope.learning.tokens import Ids, Mask, TokenSequence
@@ -59,9 +60,9 @@ class Replica:
         """Log-probs that the policy or the reference gives to the response tokens, at the temperatures they were
         sampled with; or the critic's values."""
         values_N = np.zeros_like(tokens.logp_N)
-        own, counts = own_part(sequences, self.policy, self.group)
+        own, counts = self._own(sequences)
         with torch.no_grad():
-            pieces = self.pieces(sequences, tokens, None, own if counts else [])
+            pieces = self.pieces(sequences, tokens, None, own) if counts else ()
             parts = [(batch.number_N, self._score(whose, batch)) for batch in pieces]
         put(values_N, self.group.all_of(numbered(parts)))
         return values_N
@@ -80,26 +81,42 @@ class Replica:
         sequences: Sequence[TokenSequence],
         tokens: StepTokens,
         targets: Targets | None,
-        own: Sequence[TokenSequence],
+        own: Sequence[Bundle] | None = None,
     ) -> Iterator[TokenBatch]:
-        s, fast = self.settings, self.policy.trains_fast
-        if not own:
-            return iter(())
+        """`own`: those of this rank; None: all of the sequences."""
         return micro_batches(
             sequences,
             tokens,
             targets,
-            row_tokens=s.row_tokens or (s.micro_tokens if fast else 0),  # attention by segments has no use for rows
-            micro_tokens=s.micro_tokens,
+            row_tokens=self._row_tokens,
+            micro_tokens=self.settings.micro_tokens,
             constant_length=self.constant_length,
             device=self.policy.device,
-            share=s.share_prefixes == "on" or (s.share_prefixes == "auto" and fast),
+            share=self._share,
             own=own,
         )
 
-    def begin(self, tokens: StepTokens, loss: Loss, methods: Sequence[Method]) -> None:
+    @property
+    def _row_tokens(self) -> int:
+        """Attention by segments has no use for rows."""
+        return self.settings.row_tokens or (self.settings.micro_tokens if self.policy.trains_fast else 0)
+
+    @property
+    def _share(self) -> bool:
+        choice = self.settings.share_prefixes
+        return choice == "on" or (choice == "auto" and self.policy.trains_fast)
+
+    def _own(self, sequences: Sequence[TokenSequence]) -> tuple[list[Bundle] | None, bool]:
+        """This rank's part, and whether it counts."""
+        if self.group.size == 1:
+            return None, True
+        width = row_width(sequences, self._row_tokens, self.settings.micro_tokens, self._share)
+        found = bundles_of(sequences, width, self._share, self.policy.device)
+        return own_part(found, sequences, self.policy, self.group)
+
+    def begin(self, tokens: StepTokens, loss: Loss, mismatch: Mismatch, methods: Sequence[Method]) -> None:
         """A step's updates: on these tokens, by this loss."""
-        self._tokens, self._loss, self._methods = tokens, loss, methods
+        self._tokens, self._loss, self._mismatch, self._methods = tokens, loss, mismatch, methods
 
     def update(self, mini: Sequence[TokenSequence], targets: Targets, policy_too: bool, fresh_N: Mask) -> Updated:
         """One step of the optimisers. `fresh_N`: no pass has been made over these tokens yet."""
@@ -117,10 +134,9 @@ class Replica:
     ) -> tuple[list[Figures], list[tuple[Ids, Tensor]], list[tuple[Ids, Tensor]]]:
         """Of the own part of the mini-batch; and what there is to tell of it."""
         s, figures, tokens, methods = self.settings, list[Figures](), self._tokens, self._methods
-        own_logprobs = Mismatch(s, self._loss.by_response).own
         first: list[tuple[Ids, Tensor]] = []
         weighed: list[tuple[Ids, Tensor]] = []
-        own, counts = own_part(mini, self.policy, self.group)
+        own, counts = self._own(mini)
         for batch in self.pieces(mini, tokens, targets, own):
             batch = batch if counts else _without_weight(batch)
             hidden_ND, both = None, list[Tensor]()  # losses that go back through the policy together
@@ -130,7 +146,7 @@ class Replica:
                     first.append((batch.number_N, stats.logp_N.detach()))  # of the first pass over these tokens alone
                     if np.isnan(targets.old_logp_N[batch.number_N[0]]):
                         sampler_N = on_device(tokens.logp_N[batch.number_N], self.policy.device)
-                        batch = own_logprobs(batch, stats.logp_N, sampler_N)
+                        batch = self._mismatch.own(batch, stats.logp_N, sampler_N)
                 given_N = hooks.weights(methods, batch, stats)
                 weighed += [] if given_N is None else [(batch.number_N, given_N)]
                 loss, seen = objective(batch, stats, s, self._loss, methods, given_N)

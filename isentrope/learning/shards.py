@@ -1,8 +1,9 @@
 """Weights that all ranks hold whole, and an optimiser of which each rank has a part.
 
-Every weight is cut into as many equal parts as there are ranks. A rank keeps a copy of its own parts, float32 where
-the weights are held in bfloat16 (optimiser.py), with Adam's moments of those alone. Before an update each rank gets the
-sum of all ranks' gradients of its parts; after it the parts are put together again, everywhere.
+Every weight is cut into as many equal parts as there are ranks. A rank has Adam's moments of its own parts alone, and
+changes those alone: in place, or as float32 copies where the weights are held in bfloat16 (optimiser.py). Before an
+update each rank gets the sum of all ranks' gradients of its parts; after it the parts are put together again,
+everywhere.
 
 A checkpoint has what one process writes, whole: a run goes on with any number of ranks.
 """
@@ -30,8 +31,7 @@ class Shards:
         self.rounded = [number for number, weight in enumerate(self.weights) if weight.dtype != torch.float32]
         """Numbers of the weights that are less precise than their copies."""
         self.rounded = self.rounded if wanted else []
-        dtypes = [torch.float32 if number in self.rounded else w.dtype for number, w in enumerate(self.weights)]
-        self.learning = [nn.Parameter(self._cut(w, dtype)) for w, dtype in zip(self.weights, dtypes, strict=True)]
+        self.learning = [nn.Parameter(self._own(number).detach()) for number in range(len(self.weights))]
         self._sums: dict[int, Tensor] = {}  # float32 gradients of such weights, over the passes so far
 
     def hooks(self) -> list[tuple[nn.Parameter, Callable[[Tensor], None]]]:
@@ -47,14 +47,26 @@ class Shards:
 
         return take
 
-    def _padded(self, whole: Tensor, dtype: torch.dtype) -> Tensor:
-        """Flat, filled up with zeros to a multiple of the number of ranks."""
-        flat = whole.detach().to(dtype).flatten()
-        missing = -len(flat) % self.group.size
-        return nn.functional.pad(flat, (0, missing)) if missing else flat
+    def _own(self, number: int) -> Tensor:
+        """The own part of a weight: its own memory if it can be, else a copy."""
+        part = self._part(self.weights[number])
+        return part.float() if number in self.rounded else part
 
-    def _cut(self, whole: Tensor, dtype: torch.dtype) -> Tensor:
-        return self._padded(whole, dtype).chunk(self.group.size)[self.group.rank].clone()
+    def _part(self, whole: Tensor) -> Tensor:
+        """Of as many equal ones; the last ones may be shorter."""
+        size = -(-whole.numel() // self.group.size)
+        return whole.detach().contiguous().view(-1)[self.group.rank * size :][:size]
+
+    def _filled(self, flat: Tensor, size: int) -> Tensor:
+        return nn.functional.pad(flat, (0, size - len(flat))) if len(flat) < size else flat
+
+    def _padded(self, whole: Tensor) -> Tensor:
+        """Flat, in float32, filled up with zeros to equal parts."""
+        size = -(-whole.numel() // self.group.size)
+        return self._filled(whole.detach().float().flatten(), size * self.group.size)
+
+    def _joinable(self, number: int, part: Tensor) -> Tensor:
+        return self._filled(part, -(-self.weights[number].numel() // self.group.size))
 
     def _like_weight(self, number: int, joined: Tensor) -> Tensor:
         weight = self.weights[number]
@@ -79,7 +91,7 @@ class Shards:
             grad, found[number] = found[number], None
             if somewhere[number]:
                 grad = torch.zeros_like(weight, dtype=torch.float32) if grad is None else grad
-                part.grad = self.group.part_of_sum(self._padded(grad, torch.float32)).to(part.dtype)
+                part.grad = self.group.part_of_sum(self._padded(grad))[: len(part)].to(part.dtype)
 
     def zero(self) -> None:
         self._sums.clear()
@@ -90,7 +102,7 @@ class Shards:
     def write(self) -> None:
         """Put the parts together, rounded to the weights' precision."""
         for number, (weight, part) in enumerate(zip(self.weights, self.learning, strict=True)):
-            weight.copy_(self._like_weight(number, self.group.joined(part.to(weight.dtype))))
+            weight.copy_(self._like_weight(number, self.group.joined(self._joinable(number, part.to(weight.dtype)))))
 
     # What a checkpoint has: whole at the first rank, nothing elsewhere
 
@@ -108,7 +120,7 @@ class Shards:
         return {**adam, "state": state}
 
     def _whole(self, number: int, part: Tensor) -> Tensor:
-        joined = self.group.joined_at_first(part.detach())
+        joined = self.group.joined_at_first(self._joinable(number, part.detach()))
         return part if joined is None else self._like_weight(number, joined).cpu()
 
     @torch.no_grad()
@@ -118,25 +130,25 @@ class Shards:
         assert told is not None
         adam = {
             number: {
-                name: self._part(number, _at(state, "adam", "state", number, name)) if value is None else value
+                name: self._sent(number, _at(state, "adam", "state", number, name)) if value is None else value
                 for name, value in moments.items()
             }
             for number, moments in told["adam"]["state"].items()
         }
-        masters = {number: self._part(number, _at(state, "masters", number)) for number in told["masters"]}
+        masters = {number: self._sent(number, _at(state, "masters", number)) for number in told["masters"]}
         return {**told, "adam": {**told["adam"], "state": adam}, "masters": masters}
 
-    def _part(self, number: int, whole: Tensor | None) -> Tensor:
-        part = torch.empty_like(self.learning[number], dtype=torch.float32)
-        padded = None if whole is None else self._padded(whole.to(part.device), torch.float32)
-        self.group.part_from_first(padded, part)
-        return part
+    def _sent(self, number: int, whole: Tensor | None) -> Tensor:
+        own = self.learning[number]
+        part = self._joinable(number, torch.empty_like(own, dtype=torch.float32).detach())
+        self.group.part_from_first(None if whole is None else self._padded(whole.to(own.device)), part)
+        return part[: len(own)].clone()
 
     @torch.no_grad()
     def load(self, copies: Mapping[int, Tensor]) -> None:
         """The own parts of copies from a checkpoint; of other weights those that they have now."""
         for number, (weight, part) in enumerate(zip(self.weights, self.learning, strict=True)):
-            part.copy_(copies[number] if number in copies else self._cut(weight, part.dtype))
+            part.copy_(copies[number] if number in copies else self._part(weight))
         self.write()
 
 

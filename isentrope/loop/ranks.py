@@ -36,6 +36,7 @@ from isentrope.core.errors import ConfigError, RankLost, TrainError
 from isentrope.core.loss import Loss
 from isentrope.core.method import Method
 from isentrope.core.types import Floats, StepTokens, Targets
+from isentrope.learning.old_logprobs import Mismatch
 from isentrope.learning.replica import PARTS, Replica, Updated
 from isentrope.learning.tokens import Mask, TokenSequence
 from isentrope.models.policy import Policy
@@ -134,15 +135,16 @@ class Leading(Replica):
         with self._together():
             return super().scores(whose, sequences, tokens)
 
-    def begin(self, tokens: StepTokens, loss: Loss, methods: Sequence[Method]) -> None:
+    def begin(self, tokens: StepTokens, loss: Loss, mismatch: Mismatch, methods: Sequence[Method]) -> None:
+        acting = [method for method in methods if acts_in_updates(method)]
         try:
-            self._tell("begin", tokens, loss, [method for method in methods if acts_in_updates(method)])
+            self._tell("begin", tokens, loss, mismatch, acting)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise TrainError(
                 f"a method or the loss cannot be sent to the other ranks ({error}): what they hold must be functions "
                 "and classes at the top of a module; or set cluster.trainers=1"
             ) from error
-        super().begin(tokens, loss, methods)
+        super().begin(tokens, loss, mismatch, acting)
 
     def update(self, mini: Sequence[TokenSequence], targets: Targets, policy_too: bool, fresh_N: Mask) -> Updated:
         self._tell("update", mini, targets, policy_too, fresh_N)
@@ -199,7 +201,7 @@ class Leading(Replica):
 
     def _ask_why(self) -> None:
         """Those that have lost another say nothing, and leave."""
-        end, gone, words = time.monotonic() + LAST_WORDS, list[tuple[str, str]](), ""
+        end, gone = time.monotonic() + LAST_WORDS, list[tuple[str, str]]()
         while len(gone) < len(self._links) and (heard := self._transport.hear(max(0.0, end - time.monotonic()))):
             if heard.reply is not None:
                 self._raise_for(heard.link.name, heard.reply, heard.words)
@@ -234,11 +236,11 @@ def acts_in_updates(method: Method) -> bool:
 def follow(speaker: Speaker, orders: queue.SimpleQueue[bytes], handed: Handed) -> None:
     begin: Begin = pickle.loads(orders.get())
     torch.set_num_threads(begin.threads)
-    speaker.say(Working())
     device = torch.device(begin.device)
     if device.type == "cuda":
         torch.cuda.set_device(begin.rank)  # which is "cuda" from now on
     torch.use_deterministic_algorithms(device.type == "cpu", warn_only=True)
+    speaker.say(Working())
     try:
         config = begin.config
         group = RankGroup(begin.rank, config.cluster.trainers, begin.file, device, config.cluster.seconds)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
+from typing import TypeVar, cast
 
 from isentrope.config.schema import RunConfig
 from isentrope.core.errors import RankLost
@@ -15,7 +16,7 @@ from isentrope.runs.layout import CHECKPOINTS
 LOG = logging.getLogger("isentrope")
 MOST_LOST = 3
 """In a row, without a new checkpoint in between."""
-Train = Callable[[RunConfig, Path, bool, bool, int | None], dict[str, float]]
+Train = TypeVar("Train", bound=Callable[..., dict[str, float]])
 
 
 def restarting(train: Train) -> Train:
@@ -38,4 +39,4 @@ def restarting(train: Train) -> Train:
                 LOG.warning(f"{error}; all ranks are started again, {where}")
                 resume, from_step = True, None
 
-    return whole
+    return cast("Train", whole)
