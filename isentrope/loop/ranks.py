@@ -69,6 +69,7 @@ def ranks_of(policy: Policy, reference: Policy | None, config: RunConfig) -> Gen
     transport = Processes(None, own_main, "rank", follow)
     try:
         with Leading(policy, reference, config, transport, folder / "meet") as first:
+            shutil.rmtree(folder, ignore_errors=True)  # they have met: whatever ends this process leaves nothing
             yield first
     finally:
         transport.close()
