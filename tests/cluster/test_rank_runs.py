@@ -26,7 +26,7 @@ from isentrope.loop import ranks, restart, session
 from isentrope.loop.ranks import check_device
 from isentrope.loop.train import train
 from isentrope.models.policy import Policy
-from isentrope.runs.layout import EVENTS, METRICS
+from isentrope.runs.layout import METRICS
 from isentrope.runs.log import read_records
 from tests.builders.toy_runs import WARM_MODEL, toy_config
 from tests.cluster.inline import Inline
@@ -93,7 +93,6 @@ def test_a_rank_that_is_killed_costs_a_run_nothing_but_time(tmp_path: Path, capl
     assert differences(wanted, found, 1e-4) == []
     assert f"rank 1, process {victims[0]} was ended by SIGKILL" in caplog.text
     assert "all ranks are started again, from the checkpoint step-00000" in caplog.text
-    assert any(event["name"] == "RankLost" for event in read_records(out / EVENTS))
     assert multiprocessing.active_children() == []
     assert not torch.distributed.is_initialized()
 
