@@ -25,6 +25,7 @@ from isentrope.models.lora import LoraModel, ReferenceView
 from isentrope.models.policy import Policy, snapshot
 from isentrope.rollout.collector import Collector
 from isentrope.runs.checkpoints import split_tensors
+from tests.builders.sizes import EXPLORE
 from tests.builders.toy_runs import WARM_MODEL, toy_config
 from tests.cluster.ranks import Follower, end_groups, group_of, leading
 
@@ -46,6 +47,8 @@ CASES: dict[str, tuple[str, ...]] = {
     "lora": ("policy.lora_rank=2",),
     "bfloat16": ("run.weights=bfloat16", "learn.kl=0"),
 }
+
+ON_THREE = tuple(CASES) if EXPLORE else ("grpo", "ppo", "seal", "actre", "critic-head", "recompute", "rows")
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +120,7 @@ def step_and_truth(case: str) -> tuple[Step, list[Update], dict[str, Tensor]]:
     return step, *learn(Learner(policy, reference, step.config, methods), step.episodes)
 
 
-@pytest.mark.slow(25)
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(("size", "case"), [*((2, case) for case in CASES), *((3, case) for case in ON_THREE)])
 def test_the_gradients_are_those_of_one_process(
     size: int, case: str, followers: list[Follower], tmp_path: Path
 ) -> None:
