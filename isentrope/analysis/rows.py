@@ -31,7 +31,7 @@ _MEANS = ("valid_ratio", "return", "turns")  # those that runs record
 _OWN_TO_A_SEED = (  # what may differ between two seeds of one row without a word
     "run.seed", "policy.model", "run.device", "run.threads", "run.keep_last", "run.store_episodes",
     "task.where", "task.workers", "task.key_env", "eval.splits",
-    "cluster.kind", "cluster.engines", "cluster.seconds",
+    "cluster.kind", "cluster.trainers", "cluster.engines", "cluster.seconds",
 )  # fmt: skip
 
 

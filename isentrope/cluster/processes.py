@@ -1,8 +1,8 @@
-"""Samplers as child processes of this one, and the pipes to them.
+"""Samplers, or other ranks of the learner, as child processes of this one, and the pipes to them.
 
-Each link has two threads here, one that sends and one that listens: neither a sampler that is busy nor one that hangs
-holds up the learner, and no two that both want to send wait for each other. A sampler's process ends when its pipe
-does, so it ends with the learner, however that one ends.
+Each link has two threads here, one that sends and one that listens: neither a child that is busy nor one that hangs
+holds up the learner, and no two that both want to send wait for each other. A child ends when its pipe does, so it ends
+with the learner, however that one ends.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pickle
 import queue
 import threading
 import time
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
@@ -49,13 +50,13 @@ class Handed:
 # The child
 
 
-def serve(pipe: Connection, handed: Handed) -> None:
+def serve(pipe: Connection, handed: Handed, work: Work) -> None:
     """Does what it is told until its pipe ends."""
     begin_child()
     orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, orders), daemon=True).start()
     try:
-        _obey(Speaker(pipe), orders, handed)
+        work(Speaker(pipe), orders, handed)
     except OSError:
         pass  # the learner is gone
     except (Exception, SystemExit) as error:
@@ -94,7 +95,12 @@ class Speaker:
                     self.say(Working())
 
 
-def _obey(speaker: Speaker, orders: queue.SimpleQueue[bytes], handed: Handed) -> None:
+Work = Callable[[Speaker, "queue.SimpleQueue[bytes]", Handed], None]
+"""What a child does with its orders; a function at the top of a module."""
+
+
+def sample(speaker: Speaker, orders: queue.SimpleQueue[bytes], handed: Handed) -> None:
+    """What a sampler does."""
     from isentrope.cluster.sampler import Sampler  # torch, which takes seconds: the pipe is read meanwhile
 
     begin: Begin = pickle.loads(orders.get())
@@ -119,12 +125,14 @@ def _obey(speaker: Speaker, orders: queue.SimpleQueue[bytes], handed: Handed) ->
 class ProcessLink:
     """To one process, which `begin` starts: whoever is interrupted meanwhile has a link that can be ended."""
 
-    def __init__(self, number: int, handed: Handed, heard: queue.SimpleQueue[Heard], own_main: bool) -> None:
+    def __init__(
+        self, name: str, handed: Handed, heard: queue.SimpleQueue[Heard], own_main: bool, work: Work = sample
+    ) -> None:
         # spawn, not fork: the trainer has threads, and a fork copies their locks in whatever state they are
         context = multiprocessing.get_context("spawn")
         self._pipe, self._child_end = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=serve, args=(self._child_end, handed), daemon=True)
-        self._number, self._own_main, self._ended = number, own_main, False
+        self.process: SpawnProcess = context.Process(target=serve, args=(self._child_end, handed, work), daemon=True)
+        self._name, self._own_main, self._ended = name, own_main, False
         self._heard, self._orders = heard, queue.SimpleQueue[bytes | None]()
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._send, self._listen)]
 
@@ -137,7 +145,7 @@ class ProcessLink:
 
     @property
     def name(self) -> str:
-        return f"sampler {self._number}, process {self.process.pid}"
+        return f"{self._name}, process {self.process.pid}"
 
     @property
     def alive(self) -> bool:
@@ -188,10 +196,11 @@ class ProcessLink:
 
 class Processes:
     """The transport. `fd`: the shared memory that each process is given; `own_main`: each of them imports the script
-    that was started, where a class is that it needs."""
+    that was started, where a class is that it needs; `kind`: what they are called; `work`: what they do."""
 
-    def __init__(self, fd: int | None, own_main: bool) -> None:
+    def __init__(self, fd: int | None, own_main: bool, kind: str = "sampler", work: Work = sample) -> None:
         self._handed, self._own_main, self._number = Handed(fd), own_main, 0
+        self._kind, self._work = kind, work
         self._heard: queue.SimpleQueue[Heard] = queue.SimpleQueue()
         self.links: list[ProcessLink] = []
         self._process = os.getpid()
@@ -200,7 +209,8 @@ class Processes:
 
     def start(self) -> ProcessLink:
         self._number += 1
-        link = ProcessLink(self._number, self._handed, self._heard, self._own_main)
+        name = f"{self._kind} {self._number}"
+        link = ProcessLink(name, self._handed, self._heard, self._own_main, self._work)
         self.links = [*(old for old in self.links if old.alive), link]
         link.begin()
         return link

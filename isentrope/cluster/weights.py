@@ -92,20 +92,18 @@ class _Rebuilt(pickle.Unpickler):
         return self._tensors[int(pid)]
 
 
-def take_apart(policy: Policy) -> tuple[bytes, list[Tensor]]:
-    """The policy without its weights, and its weights."""
+def take_apart(policy: Policy, *others: Policy | None) -> tuple[bytes, list[Tensor]]:
+    """The policy without its weights, and its weights; with others: all of these in one."""
     file = io.BytesIO()
     pickler = _Skeleton(file, policy.device)
     try:
-        pickler.dump(policy)
+        pickler.dump((policy, *others) if others else policy)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
-        raise EngineError(
-            f"this model cannot be sent to sampler processes ({error}); use cluster.kind=local"
-        ) from error
+        raise EngineError(f"this model cannot be sent to other processes ({error}); use cluster.kind=local") from error
     return file.getvalue(), pickler.tensors
 
 
-def put_together(skeleton: bytes, tensors: Sequence[Tensor]) -> Policy:
+def put_together(skeleton: bytes, tensors: Sequence[Tensor]) -> Any:
     return _Rebuilt(io.BytesIO(skeleton), tensors).load()
 
 

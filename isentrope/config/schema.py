@@ -215,10 +215,12 @@ class ClusterSettings:
         "process of its own",
         choices=("local", "processes"),
     )
+    trainers: int = setting(1, "processes: how many ranks learn, each in a process of its own", low=1, high=64)
     engines: int = setting(1, "processes: how many engines sample", low=1, high=64)
     seconds: float = setting(
         600.0,
-        "processes: a sampler that is asked something and draws no token for so long is ended and renewed",
+        "processes: a sampler that is asked something and draws no token for so long is ended and renewed; a rank that "
+        "learns waits so long for the others",
         above=0,
     )
 

@@ -167,7 +167,25 @@ def _cluster(config: RunConfig) -> Iterator[str]:
                 f'cluster.engines = {cluster.engines} with cluster.kind = "local": there is one engine; set '
                 'cluster.kind = "processes"'
             )
+        if cluster.trainers > 1:
+            yield (
+                f'cluster.trainers = {cluster.trainers} with cluster.kind = "local": one process learns; set '
+                'cluster.kind = "processes"'
+            )
         return
+    small = [
+        f"learn.{name} = {value}"
+        for name, value, plain in (
+            ("optimiser", config.learn.optimiser, "adamw"),
+            ("moments", config.learn.moments, "card"),
+        )
+        if value != plain
+    ]
+    if small and cluster.trainers > 1:
+        yield (
+            f"{' and '.join(small)} with cluster.trainers = {cluster.trainers}: ranks share the optimiser as float32 "
+            'parts; set learn.optimiser = "adamw" and learn.moments = "card", or cluster.trainers = 1'
+        )
     if engine.kind == "openai":
         yield 'cluster.kind = "processes" with engine.kind = "openai": a server samples, not this machine; use "local"'
     if engine.options.get("drafts"):

@@ -31,6 +31,10 @@ class TrainError(IsentropeError):
     """An update that cannot go on."""
 
 
+class RankLost(TrainError):
+    """One of the processes that learn is gone. The run can go on from its last checkpoint."""
+
+
 class RunError(IsentropeError):
     """A run folder that cannot be read, written or resumed."""
 

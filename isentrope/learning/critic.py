@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from isentrope.config.schema import CriticSettings, LearnSettings
 from isentrope.core.types import TokenBatch
+from isentrope.learning.group import ALONE, Group
 from isentrope.learning.optimiser import Optimiser
 from isentrope.models.policy import Policy, before
 
 
 class Critic:
-    def __init__(self, policy: Policy, settings: CriticSettings, learn: LearnSettings) -> None:
-        self.settings = settings
+    def __init__(self, policy: Policy, settings: CriticSettings, learn: LearnSettings, group: Group = ALONE) -> None:
+        self.settings, self.group = settings, group
         self.body = replace(policy, model=copy.deepcopy(policy.model)) if settings.kind == "separate" else None
         width = policy.model.head_weight().shape[1]
         self.head = nn.Linear(width, 1).to(policy.device)
@@ -37,6 +38,7 @@ class Critic:
             master_weights=learn.master_weights,
             kind=learn.optimiser,
             moments=learn.moments,
+            group=group,
         )
 
     @property
@@ -67,12 +69,15 @@ class Critic:
             "optimiser": self.optimiser.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.head.load_state_dict(state["head"])
-        with torch.no_grad():
-            for name, parameter in self._body():
-                parameter.copy_(state["body"][name])
-        self.optimiser.load_state_dict(state["optimiser"])
+    def load_state_dict(self, state: dict[str, Any] | None) -> None:
+        """Of N ranks the first has it; None at the others."""
+        if state is not None:
+            self.head.load_state_dict(state["head"])
+            with torch.no_grad():
+                for name, parameter in self._body():
+                    parameter.copy_(state["body"][name])
+        self.group.spread([*self.head.parameters(), *(parameter for _, parameter in self._body())])
+        self.optimiser.load_state_dict(None if state is None else state["optimiser"])
 
 
 def explained_variance(value: Tensor, target: Tensor) -> float:

@@ -11,13 +11,14 @@ from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from isentrope.core.errors import TrainError
 from isentrope.core.loss import Loss
 from isentrope.core.method import Method
 from isentrope.core.part import Part, calling, check_declared, numbers, shape_of
 from isentrope.core.types import Floats, Metrics, Shaped, StepTokens, Term, TokenBatch, TokenStats
+from isentrope.learning.group import Group
 from isentrope.learning.records import EXTREMES, Extremes, Figures
 
 
@@ -111,6 +112,41 @@ def terms(methods: Sequence[Method], batch: TokenBatch, stats: TokenStats) -> tu
             losses.append(loss)
             metrics |= term.metrics
     return losses, metrics
+
+
+def own_weights(method: Method) -> list[nn.Parameter]:
+    """A method's own: those of its attributes, and of what is in lists and tables of them."""
+    found: dict[int, nn.Parameter] = {}
+
+    def look(value: object, deep: int = 2) -> None:
+        if isinstance(value, nn.Module):
+            found.update({id(one): one for one in value.parameters()})
+        elif isinstance(value, nn.Parameter):
+            found[id(value)] = value
+        elif deep and isinstance(value, dict | list | tuple):
+            items = cast("dict[object, object] | list[object]", value)
+            for one in list(items.values() if isinstance(items, dict) else items):
+                look(one, deep - 1)
+
+    for value in vars(method).values():
+        look(value)
+    return list(found.values())
+
+
+def add_gradients(methods: Sequence[Method], group: Group) -> None:
+    """Every rank gets the sum over the ranks of the gradients of methods' own weights."""
+    if group.size == 1:
+        return
+    for method in methods:
+        weights = own_weights(method)
+        known = group.all_of([None if weight.grad is None else tuple(weight.shape) for weight in weights])
+        if len({len(one) for one in known}) > 1:
+            told = ", ".join(str(len(one)) for one in known)
+            raise TrainError(f"method {method.name}: its ranks have {told} weights of their own; they must be the same")
+        for number, weight in enumerate(weights):
+            if any(one[number] is not None for one in known):
+                weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad.contiguous()
+                group.add(weight.grad)
 
 
 def updated(methods: Sequence[Method], applied: bool) -> None:

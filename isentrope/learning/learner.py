@@ -4,46 +4,34 @@
     update = learner.update(credited)              # update.metrics, update.scores, update.seconds
 
 Losses are sums of weight · value with a denominator over the whole mini-batch (see token_weights.py), so accumulating
-over micro-batches gives the gradient of the whole mini-batch.
+over micro-batches, and over ranks, gives the gradient of the whole mini-batch. What computes with the weights is in
+replica.py.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from isentrope.config.schema import RunConfig
-from isentrope.core.loss import Loss
 from isentrope.core.method import Method
 from isentrope.core.seeding import stream
-from isentrope.core.types import Episode, Floats, Metrics, Scores, StepTokens, Targets, TokenBatch
-from isentrope.kernels.attention import on_device
+from isentrope.core.types import Episode, Floats, Metrics, Scores, StepTokens, Targets
 from isentrope.learning import hooks
 from isentrope.learning.credit import assign_credit
-from isentrope.learning.critic import Critic, explained_variance
+from isentrope.learning.critic import explained_variance
 from isentrope.learning.losses.kl import kl_estimate
-from isentrope.learning.objective import critic_objective, objective
 from isentrope.learning.old_logprobs import Mismatch
-from isentrope.learning.optimiser import learning_rate, make_optimiser
-from isentrope.learning.packing import micro_batches
-from isentrope.learning.records import (
-    Figures,
-    accumulate,
-    add_weights,
-    brought,
-    merged,
-    scores_of,
-    write_values,
-)
+from isentrope.learning.records import add_weights, merged, put, scores_of
 from isentrope.learning.registry import make_advantage, make_loss
-from isentrope.learning.tokens import Ids, Mask, TokenSequence, finite, flatten, only, renumbered, rows, spread
-from isentrope.models.policy import Policy, before
+from isentrope.learning.replica import CRITIC, POLICY, REFERENCE, Replica
+from isentrope.learning.tokens import Mask, TokenSequence, finite, flatten, only, renumbered, rows, spread
+from isentrope.models.policy import Policy
 
 CUT_OFF = ("turn_limit", "context_limit", "truncated", "clock")  # stops that are not the task's own end
 
@@ -81,15 +69,19 @@ class Update:
 
 class Learner:
     def __init__(
-        self, policy: Policy, reference: Policy | None, config: RunConfig, methods: Sequence[Method] = ()
+        self,
+        policy: Policy,
+        reference: Policy | None,
+        config: RunConfig,
+        methods: Sequence[Method] = (),
+        replica: Replica | None = None,
     ) -> None:
+        """`replica`: the first of several ranks."""
         self.policy, self.reference, self.config, self.methods = policy, reference, config, tuple(methods)
         self.settings = config.learn
-        self.total_updates = config.run.steps * config.learn.epochs * config.learn.mini_batches
-        self.constant_length = config.learn.constant_length or config.task.max_turns * config.agent.max_response
-        self.optimiser = make_optimiser(policy, config.learn)
+        self.replica = replica or Replica(policy, reference, config)
+        self.optimiser, self.critic = self.replica.optimiser, self.replica.critic
         self.advantage, self.loss = make_advantage(config.learn), make_loss(config.learn)
-        self.critic = Critic(policy, config.critic, config.learn) if self.advantage.needs_critic else None
         self.mismatch = Mismatch(config.learn, self.loss.by_response)
 
     def add_method(self, method: Method) -> None:
@@ -138,23 +130,26 @@ class Learner:
         policy_too = self._policy_learns(step)
         seen, before = list[Metrics](), self._moved()
         weight_N, factor_N = np.zeros_like(tokens.logp_N), np.ones_like(tokens.logp_N)
-        loss = hooks.clipped(self.methods, self.loss)
+        self.replica.begin(tokens, hooks.clipped(self.methods, self.loss), self.mismatch, self.methods)
         for epoch in range(self.settings.epochs):
             for mini in self._mini_batches(step, epoch, sequences):
                 skipped_before = self.optimiser.skipped
-                seen.append(self._update_once(mini, tokens, targets, loss, policy_too, first_logp_N, factor_N))
+                updated = self.replica.update(mini, targets, policy_too, np.isnan(first_logp_N))
+                put(first_logp_N, [updated.first])
+                put(factor_N, [updated.factors])
+                seen.append(updated.metrics)
                 if len(seen) == 1 and np.isnan(targets.old_logp_N).any():
                     old_N = np.where(np.isnan(targets.old_logp_N), first_logp_N, targets.old_logp_N)
                     targets, told = self._with_old(targets, old_N, tokens)
                     metrics, sequences = metrics | told, only(sequences, finite(old_N))
                 if policy_too and self.optimiser.skipped == skipped_before:
-                    aggregation, constant = self.settings.aggregation, self.constant_length
+                    aggregation, constant = self.settings.aggregation, self.replica.constant_length
                     add_weights(weight_N, mini, tokens, targets, aggregation, constant, factor_N)
                 if len(seen) == 1 and credited.from_sampler:
                     metrics |= self.mismatch.look_back(first_logp_N, tokens)
         scores = scores_of(credited.table, targets, first_logp_N, weight_N, credited.keep_N)
         for _ in range(self.settings.epochs * self.settings.mini_batches - len(seen)):  # groups may be missing
-            self._pass_by(lost)
+            self.replica.pass_by(lost)
         metrics |= merged(seen, hooks.extremes([*self.methods, self.loss], seen)) | {
             "update/skipped": self.optimiser.skipped,
             "update/count": len(seen),
@@ -197,7 +192,7 @@ class Learner:
             old_N = self.score(self.policy, now, tokens) if now else np.zeros_like(tokens.logp_N)
             old_N = old_N if wait_N is None else np.where(wait_N, np.float32(np.nan), old_N)
         ref_N = self.score(self.reference, sequences, tokens) if self.reference else None
-        value_N = self._values(sequences, tokens) if self.critic else None
+        value_N = self.replica.scores(CRITIC, sequences, tokens) if self.critic else None
         return Targets(np.zeros_like(tokens.logp_N), old_N, ref_N, value_N=value_N)
 
     def _targets(self, episodes: Sequence[Episode], tokens: StepTokens, passes: Targets) -> tuple[Targets, Metrics]:
@@ -226,40 +221,8 @@ class Learner:
         return replace(targets, old_logp_N=old_N, mismatch_N=mismatch_N), metrics
 
     def score(self, policy: Policy, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Floats:
-        """Log-probs that a policy gives to the response tokens, at the temperatures they were sampled with."""
-        return self._per_token(lambda batch: policy.stats(batch).logp_N, sequences, tokens)
-
-    def _values(self, sequences: Sequence[TokenSequence], tokens: StepTokens) -> Floats:
-        critic = self.critic
-        assert critic is not None
-        if critic.body:
-            return self._per_token(lambda batch: critic.values(batch, None), sequences, tokens)
-        return self._per_token(
-            lambda batch: critic.values(batch, before(self.policy.states(batch), batch)), sequences, tokens
-        )
-
-    @torch.no_grad()
-    def _per_token(
-        self, compute: Callable[[TokenBatch], Tensor], sequences: Sequence[TokenSequence], tokens: StepTokens
-    ) -> Floats:
-        values_N = np.zeros_like(tokens.logp_N)
-        write_values(values_N, [(batch.number_N, compute(batch)) for batch in self._pieces(sequences, tokens, None)])
-        return values_N
-
-    def _pieces(
-        self, sequences: Sequence[TokenSequence], tokens: StepTokens, targets: Targets | None
-    ) -> Iterator[TokenBatch]:
-        s, fast = self.settings, self.policy.trains_fast
-        return micro_batches(
-            sequences,
-            tokens,
-            targets,
-            row_tokens=s.row_tokens or (s.micro_tokens if fast else 0),  # attention by segments has no use for rows
-            micro_tokens=s.micro_tokens,
-            constant_length=self.constant_length,
-            device=self.policy.device,
-            share=s.share_prefixes == "on" or (s.share_prefixes == "auto" and fast),
-        )
+        """Log-probs that the policy, or its reference, gives to the response tokens."""
+        return self.replica.scores(POLICY if policy is self.policy else REFERENCE, sequences, tokens)
 
     def _mini_batches(self, step: int, epoch: int, sequences: Sequence[TokenSequence]) -> list[list[TokenSequence]]:
         """The sequences in `mini_batches` parts; the episodes of a group stay together."""
@@ -273,84 +236,14 @@ class Learner:
         members: list[set[int]] = [set(part.tolist()) for part in parts if len(part)]
         return [[s for s in sequences if s.group in chosen] for chosen in members]
 
-    def _update_once(
-        self,
-        mini: Sequence[TokenSequence],
-        tokens: StepTokens,
-        targets: Targets,
-        policy_loss: Loss,
-        policy_too: bool,
-        first_logp_N: Floats,
-        factor_N: Floats,
-    ) -> Metrics:
-        """One step of the optimisers; log-probs of a first pass over tokens are put into `first_logp_N`, what methods
-        weigh the tokens with into `factor_N`."""
-        s, figures = self.settings, list[Figures]()
-        first: list[tuple[Ids, Tensor]] = []
-        weighed: list[tuple[Ids, Tensor]] = []
-        for batch in self._pieces(mini, tokens, targets):
-            hidden_ND, both = None, list[Tensor]()  # losses that go back through the policy together
-            if policy_too:
-                stats = self.policy.stats(batch)
-                if len(batch.number_N) and np.isnan(first_logp_N[batch.number_N[0]]):
-                    first.append((batch.number_N, stats.logp_N.detach()))  # of the first pass over these tokens alone
-                    if np.isnan(targets.old_logp_N[batch.number_N[0]]):
-                        sampler_N = on_device(tokens.logp_N[batch.number_N], self.policy.device)
-                        batch = self.mismatch.own(batch, stats.logp_N, sampler_N)
-                given_N = hooks.weights(self.methods, batch, stats)
-                weighed += [] if given_N is None else [(batch.number_N, given_N)]
-                loss, seen = objective(batch, stats, s, policy_loss, self.methods, given_N)
-                figures.append(seen)
-                hidden_ND = stats.hidden_ND
-                if self.critic and self.critic.reaches_policy:
-                    both.append(loss)
-                else:
-                    loss.backward()
-            if self.critic:
-                if hidden_ND is None and self.critic.body is None:
-                    hidden_ND = before(self.policy.states(batch), batch).detach()
-                loss, seen = critic_objective(batch, hidden_ND, self.critic, s)
-                figures.append(seen)
-                torch.autograd.backward([*both, loss])
-        sums: Metrics = {}
-        extremes = hooks.extremes([*self.methods, policy_loss], figures)
-        for each in brought(figures):
-            accumulate(sums, each, extremes)
-        write_values(first_logp_N, first)
-        write_values(factor_N, weighed)
-        rate = learning_rate(self.optimiser.updates, self.total_updates, s.lr, s.warmup, s.floor)
-        if self.critic:
-            peak = self.config.critic.lr
-            critic_rate = learning_rate(self.critic.optimiser.updates, self.total_updates, peak, s.warmup, s.floor)
-            sums["critic/grad_norm"] = self.critic.optimiser.step(sums["critic/loss"], critic_rate)
-        if not policy_too:
-            self.optimiser.pass_by()
-            return sums
-        skipped_before = self.optimiser.skipped
-        sums["grad_norm"] = self.optimiser.step(sums.get("loss/total", 0.0), rate)
-        hooks.updated(self.methods, self.optimiser.skipped == skipped_before)
-        return sums | {"lr": rate}
-
-    def _pass_by(self, lost: bool) -> None:
-        """Let the schedules go on over an update that was not made. `lost`: because no token was left to learn from."""
-        if lost:
-            self.optimiser.skip("had no token to learn from: a log-prob, entropy or advantage of each was not finite")
-        else:
-            self.optimiser.pass_by()
-        if self.critic:
-            self.critic.optimiser.pass_by()
-
     def state_dict(self) -> dict[str, Any]:
         return {
-            "optimiser": self.optimiser.state_dict(),
-            "critic": self.critic.state_dict() if self.critic else {},
+            **self.replica.state_dict(),
             "methods": hooks.states(self.methods),
             "mismatch": self.mismatch.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.optimiser.load_state_dict(state["optimiser"])
+        self.replica.load_state_dict(state)
         self.mismatch.load_state_dict(state.get("mismatch", {}))
-        if self.critic:
-            self.critic.load_state_dict(state["critic"])
         hooks.load_states(self.methods, state["methods"])

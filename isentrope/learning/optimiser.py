@@ -19,7 +19,9 @@ from torch import Tensor, nn
 
 from isentrope.config.schema import LearnSettings
 from isentrope.core.errors import TrainError
+from isentrope.learning.group import ALONE, Group
 from isentrope.learning.lean_adamw import LeanAdamW
+from isentrope.learning.shards import Shards
 from isentrope.models.policy import Policy
 
 HOOK = "isentrope_masters"
@@ -72,6 +74,13 @@ class Masters:
 
         return take
 
+    def clip(self, parameters: Sequence[Any], limit: float) -> float:
+        """Hold the gradients' norm to the limit. Gives the norm before."""
+        return float(torch.nn.utils.clip_grad_norm_(parameters, limit))
+
+    def zero(self) -> None:
+        """Gradients are where the optimiser looks for them: it clears them itself."""
+
     @torch.no_grad()
     def write(self) -> None:
         """Round the copies into the weights."""
@@ -85,6 +94,16 @@ class Masters:
         for number, value in copies.items():
             self.learning[number].copy_(value)
         self.write()
+
+    def whole_copies(self) -> dict[int, nn.Parameter]:
+        return self.copies
+
+    def whole_adam(self, adam: dict[str, Any]) -> dict[str, Any]:
+        return adam
+
+    def own_state(self, state: dict[str, Any] | None) -> dict[str, Any]:
+        assert state is not None
+        return state
 
 
 class Optimiser:
@@ -101,12 +120,14 @@ class Optimiser:
         master_weights: bool = True,
         kind: str = "adamw",
         moments: str = "card",
+        group: Group = ALONE,
     ) -> None:
         learning = [p for p in parameters if p.requires_grad]
         if not learning:
             raise TrainError("no weight may learn: all are frozen (requires_grad is False), so nothing would change")
         self.lean = kind == "adamw8" or moments == "host"
-        self.masters = Masters(learning, master_weights and not self.lean)
+        wanted = master_weights and not self.lean
+        self.masters = Masters(learning, wanted) if group.size == 1 else _shards(learning, wanted, group)
         self.parameters: list[Any] = self.masters.learning
         """What has a gradient; for a lean optimiser what it holds of each weight."""
         self.fused = not self.lean and all(p.is_cuda for p in self.parameters)  # one kernel for all weights
@@ -130,7 +151,7 @@ class Optimiser:
 
     def step(self, loss: float, rate: float) -> float:
         """Apply the gradients that have been accumulated. Gives their norm before clipping."""
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.grad_clip))
+        norm = self.masters.clip(self.parameters, self.grad_clip)
         self.updates += 1
         if math.isfinite(loss) and math.isfinite(norm):
             for group in self.adam.param_groups:
@@ -140,9 +161,9 @@ class Optimiser:
             self.seconds += time.perf_counter() - began if self.lean and self.adam.travels else 0.0
             self.masters.write()
             self.skipped_in_a_row = 0
-            self.adam.zero_grad(set_to_none=True)
+            self._zero()
         else:
-            self.adam.zero_grad(set_to_none=True)
+            self._zero()
             self._count_skip(f"had a non-finite loss or gradient (loss {loss}, gradient norm {norm})")
         return norm
 
@@ -164,25 +185,33 @@ class Optimiser:
     def pass_by(self) -> None:
         """Let the schedule go on without an update; gradients that happen to be there are dropped."""
         self.updates += 1
+        self._zero()
+
+    def _zero(self) -> None:
         self.adam.zero_grad(set_to_none=True)
+        self.masters.zero()
 
     def state_dict(self) -> dict[str, object]:
+        """Of N ranks the first has it whole; all of them are asked."""
         state: dict[str, object] = {
-            "adam": self.adam.state_dict(),
+            "adam": self.masters.whole_adam(self.adam.state_dict()),
             "updates": self.updates,
             "skipped": self.skipped,
             "skipped_in_a_row": self.skipped_in_a_row,
         }
-        return state | ({"masters": self.masters.copies} if self.masters.copies else {})
+        copies = self.masters.whole_copies()
+        return state | ({"masters": copies} if copies else {})
 
-    def load_state_dict(self, state: dict[str, object]) -> None:
-        self.masters.load(cast("dict[int, Tensor]", state.get("masters", {})))
-        adam = cast("dict[str, Any]", state["adam"])
-        if self.lean != ("rest" in adam):
+    def load_state_dict(self, state: dict[str, Any] | None) -> None:
+        """Of N ranks the first has it; None at the others."""
+        if state is not None and self.lean != ("rest" in state["adam"]):
             raise TrainError(
                 "the checkpoint is of another kind of optimiser; go on with the learn.optimiser and learn.moments that "
                 "it was made with (its settings.toml has them)"
             )
+        state = self.masters.own_state(state)
+        self.masters.load(cast("dict[int, Tensor]", state.get("masters", {})))
+        adam = cast("dict[str, Any]", state["adam"])
         if self.lean:
             self.adam.load_state_dict(adam)
             self._load_counts(state)
@@ -197,7 +226,14 @@ class Optimiser:
         self.skipped_in_a_row = int(state["skipped_in_a_row"])  # type: ignore[call-overload]
 
 
-def make_optimiser(policy: Policy, settings: LearnSettings) -> Optimiser:
+def _shards(weights: Sequence[nn.Parameter], wanted: bool, group: Group) -> Shards:
+    shards = Shards(weights, wanted, group)
+    for weight, take in shards.hooks():
+        after_backward(weight, take)
+    return shards
+
+
+def make_optimiser(policy: Policy, settings: LearnSettings, group: Group = ALONE) -> Optimiser:
     return Optimiser(
         policy.module.parameters(),
         betas=(settings.beta1, settings.beta2),
@@ -207,4 +243,5 @@ def make_optimiser(policy: Policy, settings: LearnSettings) -> Optimiser:
         master_weights=settings.master_weights,
         kind=settings.optimiser,
         moments=settings.moments,
+        group=group,
     )

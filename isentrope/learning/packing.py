@@ -55,8 +55,10 @@ def micro_batches(
     constant_length: float = 1.0,
     device: torch.device | str = "cpu",
     share: bool = False,
+    own: Sequence[Bundle] | None = None,
 ) -> Iterator[TokenBatch]:
-    """The mini-batch made of these sequences, piece by piece. Without targets: for scoring or imitation.
+    """The mini-batch made of these sequences, piece by piece; of N ranks each makes those of its `own` bundles.
+    Without targets: for scoring or imitation.
 
     With `share` the beginnings that sequences of a group have in common are computed once (prefix_sharing.py).
     """
@@ -66,9 +68,8 @@ def micro_batches(
     weights = {mode: np.zeros(len(tokens.target_N)) for mode in MODES}
     for mode, values in weights.items():
         values[chosen] = token_weights(mode, tokens.episode_N[chosen], tokens.turn_N[chosen], constant_length)
-    longest = max(len(sequence.ids) for sequence in sequences)
-    capacity = row_tokens or (min(2 * longest, max(longest, micro_tokens)) if share else longest)
-    found = _bundles(sequences, capacity, share, torch.device(device).type)
+    capacity = row_width(sequences, row_tokens, micro_tokens, share)
+    found = bundles_of(sequences, capacity, share, device) if own is None else own
     widths = [bundle.width for bundle in found]
     rows = pack(widths, capacity)
     row_widths = [sum(widths[i] for i in row) for row in rows]
@@ -84,7 +85,15 @@ def micro_batches(
         at = end
 
 
-def _bundles(sequences: Sequence[TokenSequence], capacity: int, share: bool, device: str) -> list[Bundle]:
+def row_width(sequences: Sequence[TokenSequence], row_tokens: int, micro_tokens: int, share: bool) -> int:
+    longest = max((len(sequence.ids) for sequence in sequences), default=0)
+    return row_tokens or (min(2 * longest, max(longest, micro_tokens)) if share else longest)
+
+
+def bundles_of(
+    sequences: Sequence[TokenSequence], capacity: int, share: bool, device: torch.device | str
+) -> list[Bundle]:
+    """What is computed together."""
     if not share:
         return [Bundle((number,), 0, len(sequence.ids)) for number, sequence in enumerate(sequences)]
     return bundles(
@@ -93,7 +102,7 @@ def _bundles(sequences: Sequence[TokenSequence], capacity: int, share: bool, dev
             for number, s in enumerate(sequences)
         ],
         capacity,
-        device,
+        torch.device(device).type,
     )
 
 

@@ -20,6 +20,8 @@ from isentrope.learning.tokens import Ids, Mask, TokenSequence, spread
 
 Figures = dict[str, float | Tensor]
 """The same, some of it perhaps still on the GPU."""
+Numbered = list[tuple[Ids, Floats]]
+"""Values of tokens, with the numbers of these."""
 Extremes = Mapping[str, Callable[..., float]]
 """Metrics of which the smallest or largest value counts -> min or max."""
 EXTREMES: Extremes = {"ratio/min": min, "ratio/max": max}
@@ -57,12 +59,19 @@ def merged(updates: Sequence[Metrics], extremes: Extremes = EXTREMES) -> Metrics
     return result
 
 
-def write_values(values_N: Floats, parts: Sequence[tuple[Ids, Tensor]]) -> None:
-    """Put what was computed for these tokens in its place; it comes over from a GPU in one go."""
-    if parts:
-        values_N[np.concatenate([numbers for numbers, _ in parts])] = (
-            torch.cat([values for _, values in parts]).float().cpu().numpy()
-        )
+def numbered(parts: Sequence[tuple[Ids, Tensor]]) -> Numbered:
+    """What was computed for these tokens; it comes over from a GPU in one go."""
+    if not parts:
+        return []
+    values_N = torch.cat([values for _, values in parts]).float().cpu().numpy()
+    return [(np.concatenate([numbers for numbers, _ in parts]), values_N)]
+
+
+def put(values_N: Floats, computed: Sequence[Numbered]) -> None:
+    """Each value in its place."""
+    for part in computed:
+        for numbers, new_N in part:
+            values_N[numbers] = new_N
 
 
 def add_weights(

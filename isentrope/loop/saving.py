@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
 
+from isentrope.core.errors import RankLost
 from isentrope.core.method import Method
 from isentrope.core.signals import Interrupted
 from isentrope.core.types import FAILURES
@@ -38,6 +39,16 @@ def restored(run: RunSession, learner: Learner, monitor: Monitor) -> tuple[State
         learner.load_state_dict(state["learner"])
     run.retention.settle(run.checkpoint)
     return state, switched
+
+
+def restore_rollouts(
+    run: RunSession, collector: Collector | Prefetch, state: State, switched: Sequence[Method]
+) -> None:
+    for method in switched:
+        collector.add_method(method)
+    if run.checkpoint is not None:
+        with restoring(run.checkpoint):
+            collector.load_state_dict(state.get("rollouts", {}))
 
 
 class Saving:
@@ -78,6 +89,9 @@ class Saving:
         except Interrupted as asked:
             self.run.log.close()
             say_stopped(self.run.progress, self.run.folder.path, asked.number, self.saved, self.done)
+            raise
+        except RankLost:
+            self.run.log.close()  # it is opened again
             raise
 
     @contextmanager

@@ -26,6 +26,7 @@ from isentrope.core.method import Method
 from isentrope.core.process import usable_cores
 from isentrope.engines.registry import engine_metrics, engine_options, make_engine
 from isentrope.learning.registry import make_advantage, make_loss, part_problems
+from isentrope.learning.replica import Replica
 from isentrope.loop.checks import check_installed, check_prompt, check_room
 from isentrope.loop.messages import say_extended, say_start
 from isentrope.loop.progress import Progress
@@ -107,6 +108,17 @@ class RunSession(Session):
         if short is not None:
             self.progress.say(short.line())
         self.log.write_events([one.event(0) for one in (*self.warned, short) if one is not None])
+
+    @contextmanager
+    def ranks(self) -> Generator[Replica | None]:
+        """The first of the ranks that learn, while the others are there; None: this process learns alone."""
+        if self.config.cluster.trainers == 1:
+            yield None
+            return
+        from isentrope.loop.ranks import ranks_of
+
+        with ranks_of(self.policy, self.reference, self.config) as first:
+            yield first
 
     def training_collector(self) -> Collector | Prefetch:
         """Of episodes that are played as the methods say, one step ahead if the settings say so."""

@@ -17,29 +17,26 @@ from isentrope.loop.checks import look_at_rollout
 from isentrope.loop.evaluate import evaluate
 from isentrope.loop.measure import Measured, Monitor
 from isentrope.loop.messages import Crowd, brief, finished, say_end, say_pause, summary
-from isentrope.loop.saving import Saving, evaluation_due, restored
+from isentrope.loop.restart import restarting
+from isentrope.loop.saving import Saving, evaluation_due, restore_rollouts, restored
 from isentrope.loop.session import RunSession, lasting_objects, open_run
 from isentrope.metrics.episodes import rollout_metrics
 from isentrope.rollout.collector import Rollout
 from isentrope.rollout.timings import Clock, speed_metrics, stage_metrics
-from isentrope.runs.checkpoints import restoring
 from isentrope.runs.layout import eval_path
 
 
+@restarting
 def train(
     config: RunConfig, out: Path, resume: bool = False, quiet: bool = False, from_step: int | None = None
 ) -> dict[str, float]:
     """Train by reinforcement learning in the run folder `out`; gives the last evaluation."""
-    with open_run(config, out, resume, quiet, from_step=from_step) as run:
-        learner = Learner(run.policy, run.reference, run.config, run.methods)
+    with open_run(config, out, resume, quiet, from_step=from_step) as run, run.ranks() as replica:
+        learner = Learner(run.policy, run.reference, run.config, run.methods, replica)
         monitor = Monitor(run)
         state, switched = restored(run, learner, monitor)
         with run.training_collector() as collector, lasting_objects():
-            for method in switched:
-                collector.add_method(method)
-            if run.checkpoint is not None:
-                with restoring(run.checkpoint):
-                    collector.load_state_dict(state.get("rollouts", {}))
+            restore_rollouts(run, collector, state, switched)
             saving = Saving(run, learner, collector, monitor, start=int(state.get("step", 0)))
             return _Loop(run, saving).run_from(saving.saved, evaluation_due(state))
 

@@ -158,6 +158,9 @@ class ReferenceView:
         with self.model.as_reference():
             return self.model.hidden(*rows)
 
+    def __reduce__(self) -> tuple[Any, ...]:  # before it has a model, there is nothing to ask for the rest
+        return ReferenceView, (self.model,)
+
     def __getattr__(self, name: str) -> Any:  # the rest is the model's
         return getattr(self.model, name)
 

@@ -15,7 +15,8 @@ SEED = "run.seed"
 _NOT_COMPARED = (
     SEED, "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "run.store_episodes", "run.track",
     "task.where", "task.workers", "task.key_env", "engine.memory", "engine.url", "engine.key_env",
-    "learn.micro_tokens", "learn.gradient_checkpointing", "cluster.kind", "cluster.engines", "cluster.seconds",
+    "learn.micro_tokens", "learn.gradient_checkpointing", "cluster.kind", "cluster.trainers",
+    "cluster.engines", "cluster.seconds",
 )  # fmt: skip
 
 

@@ -206,7 +206,7 @@ class Kinds(_ByKind):
         return self._tasks(drawn, size, draws)
 
     def _rate(self, kind: str) -> float:
-        return self.rates[kind] if kind in self.rates else float(self.options.target)  # a kind that was not played is worth trying
+        return self.rates.get(kind, float(self.options.target))  # a kind that was not played is worth trying
 
     def played(self, step: int, episodes: Sequence[Episode]) -> Metrics:
         for kind, share in sorted(solved_shares(episodes, lambda episode: episode.kind).items()):

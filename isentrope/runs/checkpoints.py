@@ -76,7 +76,8 @@ def save_checkpoint(
     alarm: bool = False,
     run: Path | None = None,
 ) -> Path:
-    """Write the checkpoint of `step` completed steps. `state` may hold tensors at any depth; `alarm` marks it as one
+    """Write the checkpoint of `step` completed steps. `state` may hold tensors at any depth, and functions, which are
+    asked now for what stands in their place; `alarm` marks it as one
     that was written because of an alarm. With the folder of its `run` it has a copy of the settings and says how far
     the logs had come."""
     final, part = folder / checkpoint_name(step), folder / f".part-{step:06d}"
@@ -255,6 +256,7 @@ def split_tensors(value: Any, path: str = "", copies: bool = True) -> tuple[dict
     places = set[int]()
 
     def walk(item: Any, path: str) -> Any:
+        item = item() if callable(item) else item
         if isinstance(item, torch.Tensor):
             there = item.detach().cpu().contiguous()
             place = there.untyped_storage().data_ptr()

@@ -234,7 +234,7 @@ FREE_TO_CHANGE = (
     "task.episode_seconds", "rollout.batch", "engine.memory", "engine.url",
     "engine.model", "engine.key_env", "eval.games", "eval.quick_games", "instruments.on_alarm", "instruments.alarms",
     "learn.micro_tokens", "learn.gradient_checkpointing", "run.grace",
-    "cluster.kind", "cluster.engines", "cluster.seconds",
+    "cluster.kind", "cluster.trainers", "cluster.engines", "cluster.seconds",
 )  # fmt: skip
 """Settings that a resumed run may change: they say where and how it runs and what is measured of it, not what it
 computes, rounding aside; what alarms do from then on, which events.jsonl records; and how many steps it has, which

@@ -34,7 +34,7 @@ from isentrope.study.show import Show
 _NOT_COMPARED = (
     "run.device", "run.threads", "run.keep_last", "run.checkpoint_every", "run.track", "task.where", "task.workers",
     "engine.memory", "learn.micro_tokens", "eval.splits", "run.grace",
-    "cluster.kind", "cluster.engines", "cluster.seconds",
+    "cluster.kind", "cluster.trainers", "cluster.engines", "cluster.seconds",
 )  # fmt: skip
 _POLL_SECONDS = 0.5  # between two looks at the runs
 _SHORTEST_START = 20.0  # seconds that must be left to begin another run: less would only be thrown away

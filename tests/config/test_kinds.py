@@ -133,7 +133,10 @@ def test_a_config_with_options_is_read_back(tmp_path: Path) -> None:
         (["learn.loss.kind=true"], 'learn.loss.kind = "true": expected one of clip, sequence, policy_gradient, or mod'),
         (["learn.loss={kind = 7}"], "learn.loss.kind = 7: expected one of"),
         (["engine=tortch"], "did you mean torch?"),
-        (["task.sampler=random"], 'task.sampler.kind = "random": expected one of in_turn, pass_rate, kinds, schedule, or module:Class'),
+        (
+            ["task.sampler=random"],
+            'task.sampler.kind = "random": expected one of in_turn, pass_rate, kinds, schedule, or module:Class',
+        ),
         (
             ["learn.loss.clip_hihg=0.3"],
             "learn.loss.clip_hihg = 0.3: no such setting; did you mean learn.loss.clip",

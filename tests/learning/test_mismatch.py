@@ -39,7 +39,7 @@ def batch_of(learner: Learner, seed: int = 0) -> TokenBatch:
     episodes = games(seed)
     sequences, tokens = flatten(episodes)
     targets, _ = learner._targets(episodes, tokens, learner._passes(sequences, tokens))
-    (batch,) = learner._pieces(sequences, tokens, targets)
+    (batch,) = learner.replica.pieces(sequences, tokens, targets)
     return batch
 
 

@@ -109,7 +109,7 @@ def test_sharing_leaves_the_update_as_it_is(share: str) -> None:
         learner, _ = learner_of(replace(AUTO, old_logprobs="sampler", share_prefixes=choice))
         episodes = alike(3, full=True, prompt=60)
         sequences, tokens = flatten(episodes)
-        shares.append(any(batch.parents_BT is not None for batch in learner._pieces(sequences, tokens, None)))
+        shares.append(any(batch.parents_BT is not None for batch in learner.replica.pieces(sequences, tokens, None)))
         learner.learn(1, episodes)
         moments = [state["exp_avg"].flatten() for state in learner.optimiser.adam.state.values()]
         found.append(torch.cat(moments))
@@ -220,7 +220,7 @@ def test_a_policy_that_fails_for_some_tokens_is_scored_first_from_then_on() -> N
         lost_N = torch.from_numpy(batch.number_N == 3) & (int(batch.mini_batch.max()) == count - 1)  # while it is there
         return replace(found, logp_N=torch.where(lost_N, torch.nan, found.logp_N))
 
-    learner.policy = replace(learner.policy)  # its own, to be changed
+    learner.policy = learner.replica.policy = replace(learner.policy)  # its own, to be changed
     object.__setattr__(learner.policy, "stats", failing)
     metrics = learner.learn(1, games).metrics
     assert (metrics["update/skipped"], metrics["update/count"]) == (1, 2)

@@ -88,7 +88,7 @@ def rewards_of(done: Sequence[Rolled], names: Sequence[str]) -> Metrics:
     """The mean of each reward function, where it gave any."""
     given = torch.cat([one.sampled.rewards for one in done if one.sampled.rewards is not None]).double().cpu()
     keys = [re.sub(r"[^\w.-]", "-", str(name))[:64] or "unnamed" for name in names]
-    averages: Any = torch.nanmean(given, dim=0).tolist()
+    averages = cast("list[float]", torch.nanmean(given, dim=0).tolist())
     return {f"rewards/{key}": float(mean) for key, mean in zip(keys, averages, strict=True) if not math.isnan(mean)}
 
 
