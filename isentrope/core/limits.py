@@ -95,7 +95,7 @@ def read_bounded(path: Path, limit: int, found: bool = True) -> bytes:
     """All of a plain file. More than `limit` bytes are refused before they are read."""
     with open_plain(path, found) as file:
         size = os.fstat(file.fileno()).st_size
-        data = file.read(limit + 1) if size <= limit else b""
+        data = file.read(min(limit, size + MIB) + 1) if size <= limit else b""  # room for all of it is taken at once
     if max(size, len(data)) > limit:
         raise Unreadable(f"{path.name} has {max(size, len(data)):,} bytes; more than {limit:,} are not read")
     return data

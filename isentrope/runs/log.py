@@ -13,11 +13,12 @@ Only a run that is resumed reads strictly (`truncate_logs`): it writes the log a
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -47,7 +48,8 @@ KINDS = ("train", "eval", "sft")
 CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/", "cores/", "memory/")  # how keys of timings.jsonl begin
 NOT_NUMBERS = ("step", "kind", "nonfinite")  # keys of a record that are no metrics
 _END_BYTES = 65536  # that `last_records` reads, several records
-_LOOK_BYTES = 8 << 20  # of one look; the rest comes with the next ones
+_LOOK_BYTES = 1 << 18  # of one look; the rest comes with the next ones. Records take ten times that while they are kept
+_LONG_LOOK_BYTES = 8 << 20  # of a look that finds no end of a line
 
 
 def record_of(step: int, metrics: Mapping[str, float], kind: str) -> Record:
@@ -77,36 +79,41 @@ def truncate_logs(run: Path, after_step: int, damaged: bool = False) -> None:
     `damaged` all lines that are no records."""
     for path in (run / METRICS, run / TIMINGS, run / EVENTS):
         if os.path.lexists(path):
-            kept = [record for record in _whole(path, damaged) if record["step"] <= after_step]
-            write_atomically(path, "".join(_line(record) for record in kept).encode())
+            _write_anew(path, (record for record in _whole(path, damaged) if record["step"] <= after_step))
 
 
 def mend_end(path: Path) -> None:
     """Forget a last line that was cut off in the middle, so that a record may follow."""
     if path.exists() and not read_bounded(path, LOG_BYTES).endswith(b"\n"):
-        write_atomically(path, "".join(map(_line, _whole(path))).encode())
+        _write_anew(path, _whole(path))
+
+
+def _write_anew(path: Path, records: Iterable[Record]) -> None:
+    """A record at a time: all records of a log take many times what its text takes."""
+    text = bytearray()
+    for record in records:
+        text += _line(record).encode()
+    write_atomically(path, text)
 
 
 def _line(record: Record) -> str:
     return json.dumps(record, allow_nan=False) + "\n"
 
 
-def _whole(path: Path, damaged: bool = False) -> list[Record]:
+def _whole(path: Path, damaged: bool = False) -> Iterator[Record]:
     """All records as they stand there. A last line that was cut off, by a kill, is left out; any other is an error,
     unless the log is known to be `damaged`."""
     try:
-        lines = read_bounded(path, LOG_BYTES).split(b"\n")
+        data = read_bounded(path, LOG_BYTES)
     except OSError as error:
         raise RunError(f"could not read {path}: {error.strerror or error}") from error
-    while lines and not lines[-1].strip():
-        lines.pop()
-    records: list[Record] = []
-    for number, line in enumerate(lines, start=1):
-        if (record := _parse(line)) is not None:
-            records.append(record)
-        elif number < len(lines) and not damaged:
-            raise RunError(f"{path} is damaged: line {number} is not a record; delete the line")
-    return records
+    end = len(data.rstrip())
+    with io.BytesIO(data) as file:
+        for number, line in enumerate(file, start=1):
+            if (record := _parse(line)) is not None:
+                yield record
+            elif file.tell() < end and not damaged:
+                raise RunError(f"{path} is damaged: line {number} is not a record; delete the line")
 
 
 @dataclass(frozen=True)
@@ -231,6 +238,8 @@ class Tail:
                     return again, []
                 file.seek(self._offset)
                 data = file.read(_LOOK_BYTES)
+                if b"\n" not in data:
+                    data += file.read(_LONG_LOOK_BYTES - len(data))
         except OSError as error:  # not written yet, gone, or no file
             self.refused = "" if isinstance(error, FileNotFoundError) else str(error.strerror or error)
             gone = self._offset > 0
@@ -238,7 +247,7 @@ class Tail:
                 self._forget(-1)
             return gone, []
         end = data.rfind(b"\n") + 1
-        if not end and len(data) == _LOOK_BYTES:  # no record is that long: it is passed over
+        if not end and len(data) == _LONG_LOOK_BYTES:  # no record is that long: it is passed over
             end = len(data)
         if self._offset == 0:
             self._head = data[: min(end, 64)]
