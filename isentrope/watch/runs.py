@@ -70,7 +70,7 @@ class Run:
         self.read_at = 0.0  # 0: never
         self.found_written = _written(path / METRICS)  # when it was found
         self._config_seen: tuple[int, int] | None = None
-        self._logs = (Tail(path / METRICS), Tail(path / TIMINGS), Tail(path / EVENTS))
+        self._logs = (Tail(path / METRICS, thin=True), Tail(path / TIMINGS), Tail(path / EVENTS))
 
     def refresh(self) -> None:
         for _ in range(_LOOKS):
@@ -91,7 +91,7 @@ class Run:
             self.pace.forget_clock()
         self.events = [] if events[0] else self.events
         for record in metrics[1]:
-            self.columns.add(self.pace.measured(record, self.config))
+            self.columns.add(self.pace.measured(record, self.config, self._logs[0].every > 1))
         for record in timings[1]:
             self.clock.add(self.pace.timed(record))
         self.events = (self.events + events[1])[-_MOST_EVENTS:]

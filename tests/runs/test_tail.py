@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isentrope.core.errors import RunError
 from isentrope.runs.columns import Columns
-from isentrope.runs.layout import METRICS
-from isentrope.runs.log import Tail, read_records, truncate_logs
+from isentrope.runs.folder import Run
+from isentrope.runs.layout import EVENTS, METRICS
+from isentrope.runs.log import Tail, mend_end, read_records, truncate_logs
 
 
 def line(step: int, **values: Any) -> str:
@@ -109,6 +111,36 @@ def test_a_line_longer_than_a_look_is_read(tmp_path: Path, monkeypatch: pytest.M
     path.write_text(line(1, a=0.5, b=0.25, long_name_of_a_metric=3.0) + line(2))
     tail = Tail(path)
     assert [record["step"] for _ in range(3) for record in tail.new_records()[1]] == [1, 2]
+
+
+def test_of_a_very_large_log_one_of_so_many_training_records_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("isentrope.runs.log.THIN_BYTES", 400)
+    monkeypatch.setattr("isentrope.runs.log._LOOK_BYTES", 100)
+    path = tmp_path / METRICS
+    lines = [line(step, a=0.5) for step in range(1, 43)]
+    lines.insert(20, '{"step": 20, "kind": "eval", "eval/seen/success": 0.5}\n')
+    path.write_text("".join(lines))
+    every = -(-path.stat().st_size // 400)
+    tail = Tail(path, thin=True)
+    records = list(tail.all_records())
+    assert [record["step"] for record in records if record["kind"] == "train"] == [*range(1, 43, every), 42]
+    assert [record["step"] for record in records if record["kind"] == "eval"] == [20]
+    assert f"one of {every} training records" in tail.problem
+    with path.open("a") as file:
+        file.write(line(43))
+    assert [record["step"] for record in tail.all_records()] == [43]  # the newest one
+    assert len(read_records(path)) == 44
+    assert Tail(path).problem == ""
+    assert len(Run.open(tmp_path).records) == 44
+    assert len(Run.open(tmp_path, thin=True).records) < 15
+
+
+def test_a_reason_for_an_end_is_not_written_into_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / EVENTS)
+    with pytest.raises(RunError, match=r"events.jsonl: events.jsonl is not a file"):
+        mend_end(tmp_path / EVENTS)
 
 
 def test_a_log_is_written_anew_without_holding_its_records(tmp_path: Path) -> None:
