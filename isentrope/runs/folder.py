@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from isentrope.config.older import read_settings
 from isentrope.core.errors import RunError
-from isentrope.core.limits import NOTE_BYTES, SETTINGS_BYTES, read_bounded, read_json, real
+from isentrope.core.limits import LARGEST, NOTE_BYTES, SETTINGS_BYTES, read_bounded, read_json, real
 from isentrope.core.text import plain
 from isentrope.core.types import Episode
 from isentrope.runs.checkpoints import kept_checkpoints
@@ -135,9 +135,10 @@ class Run:
         return value
 
     def amount(self, name: str) -> float | None:
-        """A setting that is a number."""
+        """A setting that is a number, and one that can be reckoned with."""
         value = self.setting(name)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        known = isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
+        return float(value) if known else None
 
     def episodes(self, step: int, split: str | None = None) -> list[Episode]:
         """The stored episodes of a training step, or of the evaluation of a split at that step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -232,6 +233,13 @@ def test_valid_actions_that_only_evaluations_tell_of() -> None:
     some = [evaluated(step, 0.5) | {"eval/seen/valid_ratio": share} for step, share in ((0, 0.9), (30, 0.5), (60, 0.1))]
     told = diagnose(course({key: values for key, values in FLAT.items() if key != "valid_ratio"}, evals=some))
     assert "90 % of the turns of the first evaluation, 10 % of the last" in named(told)["answers/lost"].claim
+
+
+@pytest.mark.parametrize("groups", [1e308, math.inf, math.nan, 10**400])
+def test_settings_that_no_run_has_break_no_diagnosis(groups: float) -> None:
+    config = CONFIG | {"rollout": {"groups": groups, "group_size": 4}}
+    assert course(FLAT, config=config).amount("rollout.groups") is None
+    diagnose(course(FLAT | {"failures": [1.0] * 60}, config=config))
 
 
 def naive_since(gaps: Curve, moved: Curve, gap: float) -> int | None:

@@ -113,6 +113,14 @@ def test_a_line_longer_than_a_look_is_read(tmp_path: Path, monkeypatch: pytest.M
     assert [record["step"] for _ in range(3) for record in tail.new_records()[1]] == [1, 2]
 
 
+def test_a_log_may_begin_with_a_mark_and_hold_half_letters(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"\xef\xbb\xbf" + line(1, a=0.5).encode() + b'{"step": 2, "b": "\xed\xa0\x80"}\n\xff\xfe\n')
+    tail = Tail(path)
+    assert [record["step"] for record in tail.new_records()[1]] == [1, 2]
+    assert tail.bad == 1
+
+
 def test_of_a_very_large_log_one_of_so_many_training_records_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
