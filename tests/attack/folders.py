@@ -169,8 +169,9 @@ def compared(forked: Outcome, real: Outcome) -> Outcome:
         more.append(f"differs: {forked.problems} and {real.problems}")
     ours, theirs = (plain(one.said) for one in (forked, real))
     if ours != theirs:
-        lines = [pair for pair in zip(ours.splitlines(), theirs.splitlines(), strict=False) if pair[0] != pair[1]]
-        more.append(f"differs: says {(lines or [(ours[-200:], theirs[-200:])])[0]}")
+        place = len(os.path.commonprefix((ours, theirs)))
+        some = [text[max(0, place - 80) : place + 80] for text in (ours, theirs)]
+        more.append(f"differs: says {some[0]!r} and {some[1]!r}")
     if forked.end.megabytes < real.end.megabytes:
         more.append(f"differs: {forked.end.megabytes:.0f} MB and {real.end.megabytes:.0f}")
     return replace(forked, problems=(*forked.problems, *more))
@@ -178,7 +179,7 @@ def compared(forked: Outcome, real: Outcome) -> Outcome:
 
 def plain(said: str) -> str:
     """Without what differs from process to process."""
-    said = re.sub(r"\d+(\.\d+)? ?(ms|s|KB|kB|MB|GB)\b", "N", said)
+    said = re.sub(r'\d+(\.\d+)? ?(ms|s|KB|kB|MB|GB)\b|"age": \d+', "N", said)
     return re.sub(r"0x[0-9a-f]+|tmp\w+", "X", said)
 
 
