@@ -169,7 +169,8 @@ def compared(forked: Outcome, real: Outcome) -> Outcome:
         more.append(f"differs: {forked.problems} and {real.problems}")
     ours, theirs = (plain(one.said) for one in (forked, real))
     if ours != theirs:
-        place = len(os.path.commonprefix((ours, theirs)))
+        same = (a == b for a, b in zip(ours, theirs, strict=False))
+        place = next((number for number, one in enumerate(same) if not one), min(len(ours), len(theirs)))
         some = [text[max(0, place - 80) : place + 80] for text in (ours, theirs)]
         more.append(f"differs: says {some[0]!r} and {some[1]!r}")
     if forked.end.megabytes < real.end.megabytes:
@@ -179,7 +180,7 @@ def compared(forked: Outcome, real: Outcome) -> Outcome:
 
 def plain(said: str) -> str:
     """Without what differs from process to process."""
-    said = re.sub(r'\d+(\.\d+)? ?(ms|s|KB|kB|MB|GB)\b|"age": \d+', "N", said)
+    said = re.sub(r'\d+(\.\d+)? ?(ms|s|KB|kB|MB|GB|GiB)\b|"age": \d+', "N", said)
     return re.sub(r"0x[0-9a-f]+|tmp\w+", "X", said)
 
 
