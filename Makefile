@@ -3,7 +3,7 @@
 # make check  lint, formatting, types and the quick tests of what computes: within two minutes, while working
 # make explore   tests with generated examples, with new ones each time, and slow tests at full size
 # make site   the documentation as a site with search, in site/; needs no network to be built or read
-# make attack  329 hostile folders, ten commands on each, hostile models, and the other attacks (hours of a core)
+# make attack  329 hostile folders and 36 commands on each (50 minutes of a core), hostile models (30), and the other attacks
 # make test-vllm   the vLLM engine with the real vLLM, in an environment of its own (3.4 GB; on a GPU: VLLM=vllm)
 #
 # make audit  the locks, hashes, licences and the list of parts agree; known holes, where the index tells them
@@ -61,7 +61,8 @@ explore: $(DEV_STAMP)
 	ISENTROPE_EXPLORE=1 $(BIN)/python -m pytest -q -m 'hypothesis or slow'
 
 attack: $(DEV_STAMP)
-	$(BIN)/python -m tests.attack.folders --rotate 5
+	$(BIN)/python -m tests.attack.folders --planted
+	$(BIN)/python -m tests.attack.folders
 	$(BIN)/python -m tests.attack.models
 	$(BIN)/python -m tests.attack.sequences
 	ISENTROPE_EXPLORE=1 $(BIN)/python -m pytest -q tests/attack/test_servers.py

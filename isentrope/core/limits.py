@@ -28,6 +28,7 @@ RESULT_BYTES = 64 * MIB  # of isentrope eval: a million games take 30 MB
 DEPTH = 64  # of tables and lists within each other; the state of an optimiser has 20
 
 LOG_BYTES = 512 * MIB  # of one log: 100,000 steps with 80 numbers take 250 MB
+THIN_BYTES = 64 * MIB  # of a log that is looked at: of a larger one as many records are read as these would have
 LINE_BYTES = MIB  # of a log; one with 4,000 numbers has 200 kB
 LOG_ROWS = 300_000  # a training record, an evaluation and one of imitation for each of 100,000 steps
 LOG_NUMBERS = 8_000_000  # of one log, 80 a step: 80 bytes each, where records are kept
@@ -100,7 +101,7 @@ def read_bounded(path: Path, limit: int, found: bool = True) -> bytes:
     """All of a plain file. More than `limit` bytes are refused before they are read."""
     with open_plain(path, found) as file:
         size = os.fstat(file.fileno()).st_size
-        data = file.read(limit + 1) if size <= limit else b""
+        data = file.read(min(limit, size + MIB) + 1) if size <= limit else b""  # room for all of it is taken at once
     if max(size, len(data)) > limit:
         raise Unreadable(f"{path.name} has {max(size, len(data)):,} bytes; more than {limit:,} are not read")
     return data

@@ -28,7 +28,7 @@ def write_report(run: Path | str, out: Path | None = None) -> Path:
     found = open_run(Path(run))
     declare(declared_in(found.about))
     target = out or found.path / REPORT
-    write_atomically(target, page(found, found.warmup()).encode("utf-8", "replace"))
+    write_atomically(target, page(found, found.warmup(thin=True)).encode("utf-8", "replace"))
     return target
 
 

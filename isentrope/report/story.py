@@ -63,7 +63,7 @@ def alarms_of(run: Run) -> tuple[Alarm, ...]:
 
 def open_run(path: Path) -> Run:
     """A run folder, which must have something to tell."""
-    run = Run.open(path)
+    run = Run.open(path, thin=True)
     if not run.records and not run.config:
         missing = f"it has neither {METRICS} nor {CONFIG}"
         below = sorted(str(log.parent) for log in path.glob(f"*/{METRICS}"))[:_NAMED]

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from isentrope.core.errors import writing
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes | bytearray) -> None:
     """Put `data` at `path` so that a reader, or a power cut, sees the old file or the new one, never a part."""
     with writing(path):
         if not path.name:  # "." and "/"

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from isentrope.config.older import read_settings
 from isentrope.core.errors import RunError
-from isentrope.core.limits import NOTE_BYTES, SETTINGS_BYTES, read_bounded, read_json, real
+from isentrope.core.limits import LARGEST, NOTE_BYTES, SETTINGS_BYTES, read_bounded, read_json, real
 from isentrope.core.text import plain
 from isentrope.core.types import Episode
 from isentrope.runs.checkpoints import kept_checkpoints
@@ -65,14 +65,16 @@ class Run:
     )
 
     @classmethod
-    def open(cls, path: Path | str) -> Run:
+    def open(cls, path: Path | str, thin: bool = False) -> Run:
         """Read a run folder. What a run has not written yet is empty. Damaged lines of a log are left out, as
-        `problems` and a warning say; settings that cannot be read are a RunError."""
+        `problems` and a warning say; settings that cannot be read are a RunError. `thin`: of metrics that would take
+        long to read (core/limits.py), one of so many training records."""
         path = Path(path)
         if not path.is_dir():
             raise RunError(f"{path} is not a run folder; give the folder that holds {METRICS}")
         text, config = read_config(path)
-        metrics, events, timings = (read_log(path / name) for name in (METRICS, EVENTS, TIMINGS))
+        metrics = read_log(path / METRICS, thin=thin)
+        events, timings = (read_log(path / name) for name in (EVENTS, TIMINGS))
         records, (about, about_problem) = metrics.records, _about(path)
         kind = kind_of(about, any(record.get("kind") == "sft" for record in records))
         for problem in _damage(path):
@@ -130,9 +132,10 @@ class Run:
         return value
 
     def amount(self, name: str) -> float | None:
-        """A setting that is a number."""
+        """A setting that is a number, and one that can be reckoned with."""
         value = self.setting(name)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        known = isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
+        return float(value) if known else None
 
     def episodes(self, step: int, split: str | None = None) -> list[Episode]:
         """The stored episodes of a training step, or of the evaluation of a split at that step."""
@@ -177,7 +180,7 @@ class Run:
         """The kind of the records that its learning leaves."""
         return "train" if self.kind == "train" else "sft"
 
-    def warmup(self, allowed: Callable[[Path], bool] = lambda path: True) -> Run | None:
+    def warmup(self, allowed: Callable[[Path], bool] = lambda path: True, thin: bool = False) -> Run | None:
         """The warm-up that the run's policy came from, if its numbers can be found. `allowed`: where it may lie.
 
         It is `RUN/warmup`, or the run folder that `policy.model` names, taken from here or from beside the run; or one
@@ -194,7 +197,7 @@ class Run:
             except (OSError, ValueError):  # a name of a model that cannot be a path
                 there = False
             if there:
-                return Run.open(place)
+                return Run.open(place, thin)
         return None
 
 

@@ -13,11 +13,13 @@ Only a run that is resumed reads strictly (`truncate_logs`): it writes the log a
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +34,7 @@ from isentrope.core.limits import (
     LOG_NUMBERS,
     LOG_ROWS,
     TEXT_CHARS,
+    THIN_BYTES,
     open_plain,
     read_bounded,
     whole_number,
@@ -46,8 +49,11 @@ Record = dict[str, Any]
 KINDS = ("train", "eval", "sft")
 CLOCK = ("seconds/", "rollout_seconds/", "tokens_per_second/", "cores/", "memory/")  # how keys of timings.jsonl begin
 NOT_NUMBERS = ("step", "kind", "nonfinite")  # keys of a record that are no metrics
+_DECODER = json.JSONDecoder(parse_int=whole_number)  # json.loads makes one for each line: a third of its time
 _END_BYTES = 65536  # that `last_records` reads, several records
-_LOOK_BYTES = 8 << 20  # of one look; the rest comes with the next ones
+_LOOK_BYTES = 1 << 18  # of one look; the rest comes with the next ones. Records take ten times that while they are kept
+_TRAINING = re.compile(rb'\{"step": \d{1,18}, "kind": "(?:train|sft)"')  # how such a line begins, as we write it
+_LONG_LOOK_BYTES = 8 << 20  # of a look that finds no end of a line
 
 
 def record_of(step: int, metrics: Mapping[str, float], kind: str) -> Record:
@@ -77,36 +83,45 @@ def truncate_logs(run: Path, after_step: int, damaged: bool = False) -> None:
     `damaged` all lines that are no records."""
     for path in (run / METRICS, run / TIMINGS, run / EVENTS):
         if os.path.lexists(path):
-            kept = [record for record in _whole(path, damaged) if record["step"] <= after_step]
-            write_atomically(path, "".join(_line(record) for record in kept).encode())
+            _write_anew(path, (record for record in _whole(path, damaged) if record["step"] <= after_step))
 
 
 def mend_end(path: Path) -> None:
     """Forget a last line that was cut off in the middle, so that a record may follow."""
-    if path.exists() and not read_bounded(path, LOG_BYTES).endswith(b"\n"):
-        write_atomically(path, "".join(map(_line, _whole(path))).encode())
+    if os.path.lexists(path) and not _all_of(path).endswith(b"\n"):
+        _write_anew(path, _whole(path))
+
+
+def _write_anew(path: Path, records: Iterable[Record]) -> None:
+    """A record at a time: all records of a log take many times what its text takes."""
+    text = bytearray()
+    for record in records:
+        text += _line(record).encode()
+    write_atomically(path, text)
 
 
 def _line(record: Record) -> str:
     return json.dumps(record, allow_nan=False) + "\n"
 
 
-def _whole(path: Path, damaged: bool = False) -> list[Record]:
-    """All records as they stand there. A last line that was cut off, by a kill, is left out; any other is an error,
-    unless the log is known to be `damaged`."""
+def _all_of(path: Path) -> bytes:
     try:
-        lines = read_bounded(path, LOG_BYTES).split(b"\n")
+        return read_bounded(path, LOG_BYTES)
     except OSError as error:
         raise RunError(f"could not read {path}: {error.strerror or error}") from error
-    while lines and not lines[-1].strip():
-        lines.pop()
-    records: list[Record] = []
-    for number, line in enumerate(lines, start=1):
-        if (record := _parse(line)) is not None:
-            records.append(record)
-        elif number < len(lines) and not damaged:
-            raise RunError(f"{path} is damaged: line {number} is not a record; delete the line")
-    return records
+
+
+def _whole(path: Path, damaged: bool = False) -> Iterator[Record]:
+    """All records as they stand there. A last line that was cut off, by a kill, is left out; any other is an error,
+    unless the log is known to be `damaged`."""
+    data = _all_of(path)
+    end = len(data.rstrip())
+    with io.BytesIO(data) as file:
+        for number, line in enumerate(file, start=1):
+            if (record := _parse(line)) is not None:
+                yield record
+            elif file.tell() < end and not damaged:
+                raise RunError(f"{path} is damaged: line {number} is not a record; delete the line")
 
 
 @dataclass(frozen=True)
@@ -117,10 +132,10 @@ class Log:
     problem: str = ""  # what was left out, in a line
 
 
-def read_log(path: Path, kind: str = "") -> Log:
+def read_log(path: Path, kind: str = "", thin: bool = False) -> Log:
     """All records of a log, or those of a kind. Damaged lines are left out, as are a last one that is being written or
-    was cut off by a kill, and what goes beyond the limits."""
-    tail = Tail(path)
+    was cut off by a kill, and what goes beyond the limits. `thin`: of a very large log as many as can be looked at."""
+    tail = Tail(path, thin)
     records = [record for record in tail.all_records() if not kind or record.get("kind") == kind]
     records += [record for record in tail.last_record() if not kind or record.get("kind") == kind]
     return Log(records, tail.problem)
@@ -148,7 +163,7 @@ def last_records(path: Path) -> list[Record]:
 
 def _parse(line: bytes) -> Record | None:
     try:
-        record = json.loads(line, parse_int=whole_number)
+        record = _DECODER.decode(line.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
     except (ValueError, RecursionError):  # ValueError: neither JSON nor, perhaps, UTF-8
         return None
     if not isinstance(record, dict):
@@ -189,10 +204,15 @@ def bounded(record: Record, names: Names) -> Record:
 
 
 class Tail:
-    """The lines of one file, each given once. A file that was cut or replaced begins anew: `begun` counts that."""
+    """The lines of one file, each given once. A file that was cut or replaced begins anew: `begun` counts that.
 
-    def __init__(self, path: Path) -> None:
+    With `thin`, of a file that has more than `THIN_BYTES` when it is first read, only every n-th training record is
+    read (`every` is n), the last one, and all of other kinds.
+    """
+
+    def __init__(self, path: Path, thin: bool = False) -> None:
         self.path = path
+        self._thin = thin
         self.begun = 0
         self.changed = 0.0  # when the file was last written
         self.refused = ""  # why the file is not read at all
@@ -203,6 +223,7 @@ class Tail:
         self.begun += 1
         self.bad = 0  # lines that are no records
         self.full = False  # whether there is more than is read of a log
+        self.every, self._training = 1, 0
         self._offset, self._inode, self._head = 0, inode, b""
         self._rows = self._numbers = 0
         self._names = Names()
@@ -215,6 +236,7 @@ class Tail:
             return f"{self.path.name} could not be read: {self.refused}"
         told = [f"{count(self.bad, 'damaged line')} left out"] if self.bad else []
         told += ["read up to the size that a log may have, and no further"] if self.full else []
+        told += [f"it is large: one of {self.every} training records is read"] if self.every > 1 else []
         return f"{self.path.name}: {'; '.join(told)}" if told else ""
 
     def new_records(self) -> tuple[bool, list[Record]]:
@@ -231,6 +253,8 @@ class Tail:
                     return again, []
                 file.seek(self._offset)
                 data = file.read(_LOOK_BYTES)
+                if b"\n" not in data:
+                    data += file.read(_LONG_LOOK_BYTES - len(data))
         except OSError as error:  # not written yet, gone, or no file
             self.refused = "" if isinstance(error, FileNotFoundError) else str(error.strerror or error)
             gone = self._offset > 0
@@ -238,14 +262,15 @@ class Tail:
                 self._forget(-1)
             return gone, []
         end = data.rfind(b"\n") + 1
-        if not end and len(data) == _LOOK_BYTES:  # no record is that long: it is passed over
+        if not end and len(data) == _LONG_LOOK_BYTES:  # no record is that long: it is passed over
             end = len(data)
         if self._offset == 0:
             self._head = data[: min(end, 64)]
+            self.every = max(1, math.ceil(status.st_size / THIN_BYTES)) if self._thin else 1
         self._offset += end
         self._rest = data[end:]
         self.full = self.full or self._offset > LOG_BYTES
-        return again, list(self._records(data[:end]))
+        return again, list(self._records(data[:end], self._offset == status.st_size))
 
     def all_records(self) -> Iterator[Record]:
         """What there is by now, of however many looks."""
@@ -267,9 +292,17 @@ class Tail:
             return False
         return status.st_ino != self._inode or status.st_size < self._offset or head != self._head
 
-    def _records(self, data: bytes) -> Iterator[Record]:
-        for line in data.split(b"\n"):
-            if not line.strip():
+    def _passed_over(self, line: bytes) -> bool:
+        if self.every == 1 or not _TRAINING.match(line):
+            return False
+        self._training += 1
+        return self._training % self.every != 1
+
+    def _records(self, data: bytes, to_the_end: bool) -> Iterator[Record]:
+        lines = data.split(b"\n")
+        last = len(lines) - 2 if to_the_end else -1
+        for number, line in enumerate(lines):
+            if (self._passed_over(line) and number != last) or not line.strip():
                 continue
             record = _parse(line) if len(line) <= LINE_BYTES else None
             if record is None or abs(record["step"]) >= 1 << 53:

@@ -20,6 +20,7 @@ A study that is run has a folder:
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -230,7 +231,7 @@ def plan_from_json(table: Any, source: object) -> Study:
 def _same_kind(value: Any, like: Any) -> Any:
     if isinstance(like, float) and type(value) is int:
         return float(value)
-    if type(value) is not type(like):
+    if type(value) is not type(like) or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError(f"{value!r:.60} where something like {like!r} is expected")
     return value
 

@@ -32,10 +32,12 @@ class Pace:
     def __init__(self) -> None:
         self.seconds = 0.0
         self._tokens = self._episodes = 0.0
+        self._step = 0
         self._recent: deque[float] = deque(maxlen=_RECENT)
 
     def forget_metrics(self) -> None:
         self._tokens = self._episodes = 0.0
+        self._step = 0
 
     def forget_clock(self) -> None:
         self.seconds = 0.0
@@ -46,12 +48,14 @@ class Pace:
         """Steps an hour over the last steps."""
         return 3600 * len(self._recent) / sum(self._recent) if sum(self._recent) > 0 else None
 
-    def measured(self, record: Record, config: Mapping[str, Any]) -> Record:
-        """A record of metrics.jsonl with what its step came to."""
+    def measured(self, record: Record, config: Mapping[str, Any], thin: bool = False) -> Record:
+        """A record of metrics.jsonl with what its step came to; `thin`: and those before it that are not read."""
         groups, size = (config.get(f"rollout.{name}") for name in ("groups", "group_size"))
         if record.get("kind", "train") != "train" or not isinstance(groups, int) or not isinstance(size, int):
             return record
-        played = size * (groups + _number(record.get("resample/dropped")))
+        steps = max(1.0, _number(record["step"] - self._step)) if thin else 1.0
+        self._step = record["step"]
+        played = steps * size * (groups + _number(record.get("resample/dropped")))
         self._episodes += played
         self._tokens += played * _number(record.get("episode/tokens"))
         found: Record = {**record, f"{AXIS}episodes": self._episodes}

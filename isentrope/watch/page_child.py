@@ -32,8 +32,9 @@ def page_of(kind: str, path: Path, places: list[str]) -> str:
     from isentrope.report import diagnosis, page
     from isentrope.runs.folder import Run
 
-    run = Run.open(path)
+    run = Run.open(path, thin=True)
     if kind == "doctor":
         return diagnosis.page(run)
     # the warm-up that it came from, if it lies in a folder that is watched: a run's settings may name any
-    return page.page(run, run.warmup(lambda found: any(real(found).is_relative_to(place) for place in places)))
+    warmup = run.warmup(lambda found: any(real(found).is_relative_to(place) for place in places), thin=True)
+    return page.page(run, warmup)

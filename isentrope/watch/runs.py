@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
@@ -43,7 +44,7 @@ pa: Any = pyarrow  # it comes without type information
 _DEPTH = 4
 _MOST_RUNS = 2000
 _MOST_EVENTS = 5000
-_LOOKS = 8  # at a log, of one refresh: 64 MB
+_LOOKS = 256  # at a log, of one refresh: 64 MB
 _LOOK_AGAIN = 5.0  # seconds between two searches for new run folders
 _RECENT = 120.0  # a log written within so many seconds is being written
 _QUIET = 1800.0  # a trainer that holds its folder and writes nothing for so long has stalled
@@ -69,7 +70,7 @@ class Run:
         self.read_at = 0.0  # 0: never
         self.found_written = _written(path / METRICS)  # when it was found
         self._config_seen: tuple[int, int] | None = None
-        self._logs = (Tail(path / METRICS), Tail(path / TIMINGS), Tail(path / EVENTS))
+        self._logs = (Tail(path / METRICS, thin=True), Tail(path / TIMINGS), Tail(path / EVENTS))
 
     def refresh(self) -> None:
         for _ in range(_LOOKS):
@@ -90,7 +91,7 @@ class Run:
             self.pace.forget_clock()
         self.events = [] if events[0] else self.events
         for record in metrics[1]:
-            self.columns.add(self.pace.measured(record, self.config))
+            self.columns.add(self.pace.measured(record, self.config, self._logs[0].every > 1))
         for record in timings[1]:
             self.clock.add(self.pace.timed(record))
         self.events = (self.events + events[1])[-_MOST_EVENTS:]
@@ -163,11 +164,16 @@ class Runs:
     def __init__(self, places: Sequence[Path]) -> None:
         self.places = [real(place) for place in places]
         self.lock = threading.Lock()
+        # one thread reads all logs: an allocator keeps, for each thread that did, what a log takes that is read again
+        self._reader = ThreadPoolExecutor(1, "logs")
         self._runs: dict[str, Run] = {}
         self._looked = 0.0
 
     def refresh(self, seconds: float = 1.0) -> list[Run]:
         """Read what is new for about so long, the run that waits longest first; the rest comes with the next call."""
+        return self._reader.submit(self._refresh, seconds).result()
+
+    def _refresh(self, seconds: float) -> list[Run]:
         with self.lock:
             now = time.monotonic()
             if not self._looked or now - self._looked > _LOOK_AGAIN:

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from tests.attack.folders import waited
+from tests.attack.children import waited
 from tests.builders import hostile_gguf, hostile_models
 from tests.builders.hostile_models import ADAPTERS, CODE_KEYS, FAMILIES, MARK, SMALL, TEMPLATES, TOKENIZERS
 
@@ -112,8 +112,6 @@ def attack(name: str, seed: int, spoil: Spoil, base: Path, work: Path, hub: sock
     if child == 0:
         in_child(model, log)
     status, usage = waited(child, before + WALL_SECONDS)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
     seconds, megabytes = time.monotonic() - before, usage.ru_maxrss / 1024
     said = log.read_bytes().decode("utf-8", "replace") if log.exists() else ""
     problems = tuple(problems_of(status, megabytes, said, place, _asked(hub)))

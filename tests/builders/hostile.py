@@ -501,12 +501,15 @@ CODE: tuple[dict[str, Any], ...] = (
 )
 
 
+PAYLOADS = ("payload", "conftest", "usercustomize", "sitecustomize", "isentrope_payload", "wandb", "minigrid")
+
+
 def foreign_code(random: Random, place: Path) -> None:
     """Settings that name code, which lies in the run folder and in the current one."""
     (place / "outside").mkdir()
     code = PAYLOAD.format(mark=str(place / "outside" / "imported"))
     for folder in (place, place / "run", place / "study"):
-        for name in ("payload", "conftest", "usercustomize", "sitecustomize", "isentrope_payload", "wandb", "minigrid"):
+        for name in PAYLOADS:
             (folder / f"{name}.py").write_text(code)
     for path in (place / "recipe.toml", *place.rglob("config.toml")):
         table = tomllib.loads(path.read_text())

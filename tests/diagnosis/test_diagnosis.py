@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,11 @@ from typer.testing import CliRunner
 from isentrope.cli.main import app
 from isentrope.core.text import count, listed, percent, sentence
 from isentrope.core.types import Episode, Turn
+from isentrope.diagnosis.causes import updates
+from isentrope.diagnosis.causes.updates import HELD
 from isentrope.diagnosis.doctor import Diagnosis, diagnose
+from isentrope.diagnosis.facts import Facts
+from isentrope.diagnosis.phases import PhaseDetector
 from isentrope.diagnosis.remedies import DIVIDE, SEVERITIES, WEIGHING, Finding, direction
 from isentrope.runs.curves import Curve, curve
 from isentrope.runs.episodes import episode_files, write_episodes
@@ -221,6 +227,38 @@ def test_nothing_learnt_for_want_of_valid_actions() -> None:
     assert finding.name == "cause/invalid"
     assert "90 % were refused as no_action (no tag of an action)" in finding.claim
     assert "isentrope sft" in finding.remedy[0]
+
+
+def test_valid_actions_that_only_evaluations_tell_of() -> None:
+    some = [evaluated(step, 0.5) | {"eval/seen/valid_ratio": share} for step, share in ((0, 0.9), (30, 0.5), (60, 0.1))]
+    told = diagnose(course({key: values for key, values in FLAT.items() if key != "valid_ratio"}, evals=some))
+    assert "90 % of the turns of the first evaluation, 10 % of the last" in named(told)["answers/lost"].claim
+
+
+@pytest.mark.parametrize("groups", [1e308, math.inf, math.nan, 10**400])
+def test_settings_that_no_run_has_break_no_diagnosis(groups: float) -> None:
+    config = CONFIG | {"rollout": {"groups": groups, "group_size": 4}}
+    assert course(FLAT, config=config).amount("rollout.groups") is None
+    diagnose(course(FLAT | {"failures": [1.0] * 60}, config=config))
+
+
+def naive_since(gaps: Curve, moved: Curve, gap: float) -> int | None:
+    for place in range(3, len(gaps) - 1):
+        before, after = max(gaps.values[:place]), min(gaps.values[place:])
+        rounding = before <= 3 * median(gaps.values[:3]) + 1e-9 and before <= 0.05 * gap
+        if rounding and after >= 5 * before and max(moved.before(gaps.steps[place]).values, default=0.0) >= HELD:
+            return gaps.steps[place]
+    return None
+
+
+@given(
+    st.lists(st.sampled_from((0.0, 1e-7, 2e-7, 1e-4, 0.01)), min_size=2, max_size=30),
+    st.lists(st.sampled_from((0.0, 0.01, 0.1)), max_size=30),
+)
+def test_where_a_gap_opened_is_found_as_naively(gaps: list[float], moved: list[float]) -> None:
+    facts = Facts(course({"mismatch/kl": gaps, "kl/k3": moved}), PhaseDetector())
+    curves = (curve(facts.course.records, key) for key in ("mismatch/kl", "kl/k3"))
+    assert updates._since(facts, 0.01) == naive_since(*curves, 0.01)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_policy_that_lost_the_form_of_an_answer_is_not_told_to_learn_it_first() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from isentrope.config.load import load_config
-from isentrope.core.errors import ConfigError
+from isentrope.core.errors import ConfigError, RunError
 from isentrope.study.jobs import make_jobs
 from isentrope.study.plan import Study, laid_over, plan_from_json, plan_to_json, read_plan
 
@@ -163,6 +164,14 @@ def test_a_plan_survives_being_written_down(tmp_path: Path) -> None:
     again = plan_from_json(plan_to_json(study), "here")
     assert [vars(cell) for cell in again.cells] == [vars(cell) for cell in study.cells]
     assert (again.name, again.plan.threshold) == (study.name, study.plan.threshold)
+
+
+def test_a_plan_with_a_number_that_is_none_is_refused(tmp_path: Path) -> None:
+    """1e309 in study.json: it could not be written down again."""
+    table = plan_to_json(plan(tmp_path, GRID))
+    for number in (math.inf, math.nan):
+        with pytest.raises(RunError, match="is not the plan of a study"):
+            plan_from_json(table | {"threshold": number}, "here")
 
 
 COMPARES_NOTHING = ("setting", "erupted")

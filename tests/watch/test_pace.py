@@ -23,6 +23,14 @@ def test_tokens_and_episodes_add_up_and_dropped_groups_count() -> None:
     assert "axis/episodes" not in pace.measured({"step": 3, "kind": "train"}, {})
 
 
+def test_steps_that_are_not_read_of_a_large_log_count() -> None:
+    pace = Pace()
+    steps = [
+        pace.measured({"step": step, "kind": "train", "episode/tokens": 10.0}, CONFIG, thin=True) for step in (1, 7, 13)
+    ]
+    assert [record["axis/episodes"] for record in steps] == [32, 32 * 7, 32 * 13]
+
+
 def test_seconds_and_steps_an_hour() -> None:
     pace = Pace()
     pace.timed({"step": 0, "kind": "eval", "seconds/evaluate": 30.0})  # before the first step: no pace yet

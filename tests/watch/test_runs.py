@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -143,6 +145,33 @@ def test_reading_many_runs_goes_on_where_it_stopped(tmp_path: Path) -> None:
     for _ in range(4):
         found = runs.refresh(seconds=-1)
     assert all(run.columns.rows == 2 for run in found)
+
+
+def test_few_records_of_a_long_log_are_held_at_once(tmp_path: Path) -> None:
+    """What is held for a moment is kept by the allocator, for each thread, and more of it the longer the log is."""
+    numbers = ", ".join(f'"a/{n}": 0.{n}1' for n in range(90))
+    log = "".join(f'{{"step": {step}, "kind": "train", {numbers}}}\n' for step in range(2000))
+    (tmp_path / "metrics.jsonl").write_text(log)
+    run = Run(tmp_path, "run")
+    tracemalloc.start()
+    run.refresh()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert run.columns.rows == 2000
+    assert peak < 8e6  # the columns have 0.8 MB; all records at once had 16 MB
+
+
+def test_one_thread_reads_the_logs_whoever_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(tmp_path / "a")
+    readers: set[int] = set()
+    monkeypatch.setattr(Run, "refresh", lambda run: readers.add(threading.get_ident()))
+    runs = Runs([tmp_path])
+    askers = [threading.Thread(target=runs.refresh) for _ in range(4)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert len(readers) == 1
 
 
 @pytest.mark.parametrize("events", [True, False])

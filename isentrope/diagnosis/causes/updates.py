@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 from statistics import median
 
 from isentrope.core.text import listed, nats, percent
@@ -68,8 +69,10 @@ def _since(facts: Facts, gap: float) -> int | None:
     """The first step of a gap that opened in the middle of a run: nothing but rounding before it, though the policy had
     moved by then, and much more from it on. None of a sampler that never got any weights."""
     gaps, moved = facts.course.curve("mismatch/kl"), facts.course.curve("kl/k3")
+    highest = list(accumulate(gaps.values, max))
+    lowest = list(accumulate(reversed(gaps.values), min))[::-1]
     for place in range(3, len(gaps) - 1):
-        before, after = max(gaps.values[:place]), min(gaps.values[place:])
+        before, after = highest[place - 1], lowest[place]
         rounding = before <= 3 * median(gaps.values[:3]) + 1e-9 and before <= 0.05 * gap
         if rounding and after >= 5 * before and max(moved.before(gaps.steps[place]).values, default=0.0) >= HELD:
             return gaps.steps[place]

@@ -81,12 +81,23 @@ def answer_findings(facts: Facts) -> list[Finding]:
     if not facts.valid_lost:
         return []
     valid, reason = facts.valid, facts.refused_for
+    if not len(valid):  # only evaluations tell
+        return _lost_in_evaluations(facts)
     why = f", most of them refused as {reason} ({VERDICTS.get(reason, 'for that reason')})" if reason else ""
     claim = f"Valid actions were lost: {percent(valid.start)} of the turns at the start, {percent(valid.end)} at the "
     claim += f"end{why}."
     remedy = ("an earlier checkpoint", *(() if facts.stands else (slower(facts.course),)))
     evidence = {"start": valid.start, "end": valid.end}
     return [Finding("answers/lost", claim, "bad", evidence, (valid.steps[-1],), remedy)]
+
+
+def _lost_in_evaluations(facts: Facts) -> list[Finding]:
+    first, last = facts.eval_valid_lost or (0.0, 0.0)
+    claim = (
+        f"Valid actions were lost: {percent(first)} of the turns of the first evaluation, {percent(last)} of the last."
+    )
+    remedy = ("an earlier checkpoint", *(() if facts.stands else (slower(facts.course),)))
+    return [Finding("answers/lost", claim, "bad", {"start": first, "end": last}, (), remedy)]
 
 
 def _dip(train: Curve, outcome: Outcome) -> str:
