@@ -211,8 +211,7 @@ class RolloutSettings:
 class ClusterSettings:
     kind: str = setting(
         "local",
-        "where the engine is: local, in the learner's process; processes: several of them on this machine, each in a "
-        "process of its own",
+        "local: the engine is in the learner's process; processes: engines in processes of their own, here",
         choices=("local", "processes"),
     )
     trainers: int = setting(1, "processes: how many ranks learn, each in a process of its own", low=1, high=64)

@@ -134,7 +134,6 @@ class Advice:
 def advice(task: Task, outcome: Outcome) -> Advice:
     """`--set` for a layout, and what the program cannot do of it yet."""
     layout, config = outcome.layout, task.config
-    known = {item.name for item in fields(ClusterSettings)}
     settings, missing = list[str](), list[str]()
     if config.rollout.batch < outcome.slots:
         settings.append(f"rollout.batch={outcome.slots}")
@@ -150,11 +149,13 @@ def advice(task: Task, outcome: Outcome) -> Advice:
             settings.append(f"cluster.engines={layout.samplers}")
         else:
             missing.append(f"cluster.engines={layout.samplers}: at most {most:g}")
-        if "trainers" in known:
-            settings.append(f"cluster.trainers={layout.learners}")
+        settings.append(f"cluster.trainers={layout.learners}")
+        if layout.shared:
+            missing.append("samplers on all cards: those of a run are on the card of its first rank")
         else:
-            both = f"{layout.learners} to learn and {layout.samplers} to sample"
-            missing.append(f"several cards, {both}: a run has one, which its samplers share")
+            missing.append("samplers on cards of their own: those of a run are on the card of its first rank")
+        if layout.sharded:
+            missing.append("weights that are divided over the ranks: each has all of them")
     if layout.ahead:
         most = next(item for item in fields(RolloutSettings) if item.name == "ahead").metadata["high"]
         if most is None or layout.ahead <= most:
