@@ -60,7 +60,8 @@ Engine
     notes()
     close()
 EngineError(message)
-Episode(world, split, index, kind, goal, group, member, order, turns, success, stop, detail='', score=None)
+Episode(world, split, index, kind, goal, group, member, order, turns, success, stop, detail='', score=None,
+        rewards=...)
     ret: value
 Estimate(advantage_N, return_N=None, metrics=...)
 Expert
@@ -153,6 +154,7 @@ TaskSampler(options=None, seed=0)
     metrics: attribute
     off: attribute
     declares(key)
+    begin(world)
     pick(size, count, step, attempt)
     played(step, episodes)
     state_dict()

@@ -15,6 +15,7 @@ from isentrope.cli.main import app
 from isentrope.config.describe import describe_settings
 from isentrope.config.load import load_config
 from isentrope.methods.registry import make_methods
+from isentrope.worlds.dataset.options import DatasetOptions
 from isentrope.worlds.household.world import HouseholdOptions
 from tools.try_wheel import BLOCK, DOCS, SERVING, commands_of, install_lines
 
@@ -104,7 +105,8 @@ def rows_of(page: Path) -> list[list[str]]:
 
 def exists(key: str) -> bool:
     if key.startswith("task.options."):
-        return key.removeprefix("task.options.") in {item.name for item in fields(HouseholdOptions)}
+        known = {item.name for options in (HouseholdOptions, DatasetOptions) for item in fields(options)}
+        return key.removeprefix("task.options.") in known
     if key.startswith("method."):
         config = load_config(None, [f"methods={key.split('.')[1]}"])
         return hasattr(make_methods(config)[0].options, key.split(".")[2])

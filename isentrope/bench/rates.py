@@ -22,6 +22,7 @@ from isentrope.cluster.plan.costs import Costs, Model
 from isentrope.cluster.plan.lengths import Lengths, played
 from isentrope.cluster.plan.rates import Rates
 from isentrope.config.schema import RunConfig
+from isentrope.core.command import page
 from isentrope.core.engine import Request, Sampled
 from isentrope.core.errors import ConfigError
 from isentrope.core.types import Episode, RolloutPlan
@@ -128,7 +129,7 @@ def measure(config: RunConfig, facts: Facts, sizes: Sequence[tuple[int, int]] = 
         engine.close()
         raise ConfigError(
             "--measure takes the rates of the torch engine on a CPU; those of a card are its own (--card), which are "
-            "measured or scaled: docs/plan.md"
+            f"measured or scaled: {page('plan')}"
         )
     own = torch.get_num_threads() == 1
     bench = _Steps(config, policy, engine, time.process_time if own else time.perf_counter)

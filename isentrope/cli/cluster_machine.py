@@ -6,7 +6,6 @@ opens no port. Everything here is about one machine.
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 import shutil
@@ -15,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -158,16 +156,28 @@ def _folder(folder: Path) -> Sign:
             part.rename(whole)
             if whole.read_bytes() != b"isentrope":
                 return Sign("folder", "broken", f"{above}: what was written is not there", "choose another --folder")
-            with whole.open("rb") as first, whole.open("rb") as second:
-                fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                with suppress(OSError):
-                    fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    detail = f"{above}: two writers can hold one lock there"
-                    return Sign("folder", "warning", detail, "never start a run twice in it, or choose another disk")
+            if not _locks(whole):
+                detail = f"{above}: two writers can hold one lock there"
+                return Sign("folder", "warning", detail, "never start a run twice in it, or choose another disk")
+    except ImportError:
+        return Sign("folder", "broken", "this system has no file locks of POSIX", "Linux, macOS, or WSL 2 on Windows")
     except OSError as error:
         return Sign("folder", "broken", f"{above}: {error.strerror or error}", "choose another --folder, or its owner")
     free = shutil.disk_usage(above).free / 2**30
     return Sign("folder", "ok", f"{above} can be written, renamed in and locked; {free:.1f} GiB free")
+
+
+def _locks(file: Path) -> bool:
+    """Whether a second lock on it is refused."""
+    import fcntl  # not there on Windows
+
+    with file.open("rb") as first, file.open("rb") as second:
+        fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
 
 
 def _ports() -> Sign:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,7 @@ def test_tensorboard_shows_the_run_and_forgets_what_was_cut(tmp_path: Path) -> N
     log = MetricsLog(tmp_path)
     for step in range(4):
         log.write(step, {"lr": float(step), "grad_norm": float("inf")})
+    time.sleep(1.05 - time.time() % 1)  # files of one second are read in the order of their names
     log.truncate(after_step=1)
     log.write(2, {"lr": 20.0})
     log.close()

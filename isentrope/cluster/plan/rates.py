@@ -63,7 +63,7 @@ class Rates:
 
 
 H200 = Rates(
-    source="measured on one H200 (docs/plan.md)",
+    source="measured on one H200",
     number=2,
     bandwidth=4.13e12,
     products=692e12,
