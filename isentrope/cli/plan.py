@@ -63,8 +63,6 @@ def plan(
     an hour, the best split of the cards, and its settings. policy.model may be the name of a shape, e.g. qwen2.5-7b.
     Nothing is loaded. How close it comes: isentrope docs plan.
     """
-    import json
-
     from isentrope.cluster.plan.choose import outcomes, recommended
 
     if plot is not None and plot.suffix.lower() != ".svg":
@@ -85,18 +83,18 @@ def plan(
         write_atomically(plot, picture(best[counts[-1]], config.policy.model).encode())
     if as_json:
         plans = [_data(task, some, best[count]) for count, some in found.items()]
-        rates_used = task.rates.data()
-        typer.echo(
-            json.dumps({"card": task.card.title, "lengths": told, "rates": rates_used, "plans": plans}, indent=2)
-        )
-        return
+        return _echo({"card": task.card.title, "lengths": told, "rates": task.rates.data(), "plans": plans})
     console = terminal()
     _show_head(task, lengths_of, told, console)
     for count, some in found.items():
         _show(task, some, best[count], console)
-    _show_end(found, console)
-    if plot is not None:
-        console.print(shown(f"\nThe step on {counts[-1]} as a picture: {plot}"))
+    _show_end(found, console, plot)
+
+
+def _echo(data: dict[str, Any]) -> None:
+    import json
+
+    typer.echo(json.dumps(data, indent=2))
 
 
 # -- what is planned
@@ -112,7 +110,7 @@ def settings(recipe: Path | None, sets: list[str] | None) -> tuple[RunConfig, Fa
     from isentrope.models.sources.shapes import SHAPES
 
     config = load_config(recipe, sets or ())
-    if config.engine.kind not in ("auto", "native", "torch"):
+    if config.engine.kind not in ("auto", "fast", "torch"):
         raise ConfigError(
             f"engine.kind = {config.engine.kind}: only the rates of our own engines are known; plan with "
             "--set engine.kind=auto"
@@ -279,7 +277,7 @@ def _memory(memory: Memory) -> str:
     return " / ".join(f"{need.total / 2**30:.0f}" for need in needs)
 
 
-def _show_end(found: dict[int, list[Outcome]], console: Console) -> None:
+def _show_end(found: dict[int, list[Outcome]], console: Console, plot: Path | None) -> None:
     most = max(found)
     few = found[most][0].slots / most
     if few < 8:
@@ -291,6 +289,8 @@ def _show_end(found: dict[int, list[Outcome]], console: Console) -> None:
         "\nWithout storing, metrics, checkpoints and evaluation. Several cards are computed from datasheets: none were "
         f"tried. How close it comes: {command('docs', 'plan')}"
     ))  # fmt: skip
+    if plot is not None:
+        console.print(shown(f"\nThe step on {list(found)[-1]} as a picture: {plot}"))
 
 
 def _data(task: Task, found: list[Outcome], best: Outcome) -> dict[str, Any]:

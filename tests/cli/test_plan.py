@@ -55,7 +55,13 @@ def test_a_plan_is_printed_drawn_and_given_as_data(tmp_path: Path) -> None:
         assert all(layout["seconds"]["step"] > 0 for layout in plan["layouts"])
 
 
+@pytest.mark.parametrize("kind", ["auto", "fast", "torch"])
+def test_every_engine_of_ours_can_be_planned_for(kind: str) -> None:
+    assert "one card; synchronous" in called(*SMALL, "--gpus", "1", "--set", f"engine.kind={kind}")
+
+
 def test_bad_input_is_told_with_what_to_do(tmp_path: Path) -> None:
+    assert "plan with --set engine.kind=auto" in refused(*SMALL, "--set", "engine.kind=vllm")
     assert "did you mean h100?" in refused(*SMALL, "--card", "h1000")
     assert "expected numbers of cards from 1 to 4,096" in refused(*SMALL, "--gpus", "0")
     assert "expected numbers of cards" in refused(*SMALL, "--gpus", "8;64")
