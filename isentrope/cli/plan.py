@@ -65,15 +65,12 @@ def plan(
     """
     from isentrope.cluster.plan.choose import outcomes, recommended
 
-    if plot is not None and plot.suffix.lower() != ".svg":
-        raise ConfigError(f"--plot {plot}: expected a name that ends with .svg")
+    _check_options(plot, run, turns, response)
     counts = _counts(gpus or "1")
     config, facts = settings(recipe, sets)
     if measure is not None:
         _measure(recipe, sets, measure)
     task, kept = _task(config, facts, card, rates or measure, counts, task_seconds)
-    if run is not None and (turns or response):
-        raise ConfigError("--run has turns and lengths of its own: leave out --turns and --response")
     lengths_of, told = _lengths(config, run, kept if not (turns or response) else None, turns, response, prompt, read)
     found = {count: outcomes(task, lengths_of, count, ahead) for count in counts}
     best = {count: recommended(some) for count, some in found.items()}
@@ -89,6 +86,13 @@ def plan(
     for count, some in found.items():
         _show(task, some, best[count], console)
     _show_end(found, console, plot)
+
+
+def _check_options(plot: Path | None, run: Path | None, turns: float | None, response: float | None) -> None:
+    if plot is not None and plot.suffix.lower() != ".svg":
+        raise ConfigError(f"--plot {plot}: expected a name that ends with .svg")
+    if run is not None and (turns or response):
+        raise ConfigError("--run has turns and lengths of its own: leave out --turns and --response")
 
 
 def _echo(data: dict[str, Any]) -> None:
